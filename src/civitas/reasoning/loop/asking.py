@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from civitas.action import Action
@@ -81,7 +81,8 @@ class Asking:
             return given
 
         async def after(step: Step) -> Any:
-            return await self._hooked(hooks, "post_reasoning", "answer", given, expect_answer)
+            made = await self._hooked(hooks, "post_reasoning", "answer", given, expect_answer)
+            return made["answer"]
 
         try:
             key = f"post_reasoning.{self.state.iteration}"
@@ -91,14 +92,14 @@ class Asking:
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
 
-    async def _hooked(
+    def _hooked(
         self,
         hooks: Hooks,
         type: str,
         name: str,
         value: Any,
         check: Callable[[object, object], None],
-    ) -> Any:
+    ) -> Awaitable[dict[str, Any]]:
         """What the hooks of a type make of the messages for the model, or of its answer."""
         about = {
             "iteration": self.state.iteration,
@@ -106,38 +107,35 @@ class Asking:
             "thread": self.asked.thread,
             name: value,
         }
-        made = await hooks.run(
-            type, self.agent, about, lambda made: check(made[name], value), self.budget
-        )
-        return made[name]
+        of = (type, self.agent, about)
+        return hooks.run(*of, lambda made: check(made[name], value), self.budget)
 
     async def _ask(self, step: Step) -> Any:
         hooks, hooked = self.agent._hooks, None
         if hooks is not None and hooks.has("pre_reasoning"):
             await self.record.commit()  # what is recorded is remembered, and shown
-            hooked = await self._hooked(
-                hooks, "pre_reasoning", "messages", self.prompt(), expect_messages
-            )
+            of = ("pre_reasoning", "messages", self.prompt(), expect_messages)
+            hooked = (await self._hooked(hooks, *of))["messages"]
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()
         if self.budget is not None:  # what is not in memory yet will be when this has begun
             shown = hooked or [*self.prompt(), *self.state.messages[self._remembered :]]
-            most = (shown, self.shown.actions or None, self._json_schema)
+            schema = None if self.schema is None else self.schema.json
+            most = (shown, self.shown.actions or None, schema)
         async with charged(step, self.budget, self.model, *most):
             return await self._answer(hooked or self.prompt())
 
-    @property
-    def _json_schema(self) -> dict[str, Any] | None:
-        return None if self.schema is None else self.schema.json
-
     async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
-        actions, schema = self.shown.actions or None, self._json_schema
+        actions = self.shown.actions or None
+        schema = None if self.schema is None else self.schema.json
         given: Any = None
         if self.emit is None:
             # A schema is named only where there is one: models of users' own may not know of it.
-            more = {} if schema is None else {"schema": schema}
-            given = self.model.complete(prompt, actions=actions, **more)
+            if schema is None:
+                given = self.model.complete(prompt, actions=actions)
+            else:
+                given = self.model.complete(prompt, actions=actions, schema=schema)
             return await given if inspect.isawaitable(given) else given
         parts = streamed(self.model, prompt, actions, schema)
         try:

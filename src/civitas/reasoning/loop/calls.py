@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import shlex
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -253,9 +253,9 @@ class Call:
             asked.emit(CallStarted(*about, False, asked.run_id, asked.thread))
         return await execute(agent, wanted, asked, step)
 
-    async def _hooked(
+    def _hooked(
         self, type: str, what: str, check: Callable[[Any], object], **more: Any
-    ) -> Any:
+    ) -> Awaitable[dict[str, Any]]:
         """What the hooks of a type make of the arguments, or of the result."""
         agent, wanted, asked = self._agent, self._wanted, self._asked
         assert agent._hooks is not None
@@ -268,14 +268,14 @@ class Call:
             "thread": asked.thread,
             **more,
         }
-        made = await agent._hooks.run(type, agent, told, lambda made: check(made[what]))
-        return made[what]
+        return agent._hooks.run(type, agent, told, lambda made: check(made[what]))
 
     async def _before(self) -> dict[str, Any] | None:
         """Call the `pre_acting` hooks; gives the result of a call that one refused."""
         await self._record.commit()  # what is recorded is shown
         try:
-            _change(self._wanted, await self._hooked("pre_acting", "args", expect_args))
+            made = await self._hooked("pre_acting", "args", expect_args)
+            _change(self._wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
                 self._of.broken.append(error)  # no arguments: nothing for the model to mend
@@ -291,10 +291,8 @@ class Call:
 
     async def _after(self, result: dict[str, Any], step: Step) -> dict[str, Any]:
         """What the `post_acting` hooks make of a result."""
-        made: dict[str, Any] = await self._hooked(
-            "post_acting", "result", expect_result, result=result
-        )
-        return made
+        made = await self._hooked("post_acting", "result", expect_result, result=result)
+        return made["result"]  # type: ignore[no-any-return]
 
 
 def _change(call: Wanted, args: dict[str, Any]) -> None:

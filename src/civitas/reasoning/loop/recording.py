@@ -13,7 +13,7 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge_spent, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.read_record import ReadRecord, fingerprint
-from civitas.reasoning.record import APPENDED, NULL_RECORD, Record
+from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.resume import Marks, begin, not_ended, overlap
@@ -143,14 +143,12 @@ def remember(
     A memory with `add_once` takes the run and the number, and remembers each message once.
     """
     once: Any = getattr(memory, "add_once", None)
-    if callable(once) and record is not NULL_RECORD:
-        for number, message in enumerate(messages, first):
+    for number, message in enumerate(messages, first):
+        if callable(once):
             once(message, record.key_of(number), number)
-        return
-    for message in messages:
-        memory.add_memory(message)
-    if record is not NULL_RECORD:
-        _MARKS.set(memory, record.key, first + len(messages))
+        else:
+            memory.add_memory(message)
+    _MARKS.set(memory, record.key, first + len(messages))
 
 
 def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:

@@ -12,7 +12,7 @@ from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
 from civitas.reasoning.loop.asking import Asking
-from civitas.reasoning.loop.calls import Calls, doubts_of, error_of, execute
+from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of, execute
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import (
     LoopState,
@@ -77,13 +77,13 @@ class Run(Asking):
         async def run() -> Reply:
             return await self._reply() if spent is None else self.end(Stop.at_limit(spent))
 
-        def cut_off(why: str) -> dict[str, Any]:
+        def broken_off(why: str) -> dict[str, Any]:
             return over(self.end(Stop("cancelled", why)))
 
         def failed(error: JournalError) -> Reply:
             return self.end(Stop("error", str(error), error))
 
-        return await guarded(record, run, over, cut_off, failed)
+        return await guarded(record, run, over, broken_off, failed)
 
     async def _reply(self) -> Reply:
         agent, state = self.agent, self.state
@@ -165,7 +165,8 @@ class Run(Asking):
             assert call.action is not None
             if call.action.terminal and step.error is None and step.executed:
                 value = step.result.get("result")
-                state.text = "" if value is None else json_text(self._as_recorded(value))
+                shown = value if self.record is NULL_RECORD else as_json(value)
+                state.text = "" if value is None else json_text(shown)
                 return self.end(Stop("terminal", ""), value)
         return self._unless_progress(answer, contents)
 
@@ -238,14 +239,14 @@ class Run(Asking):
         if record is not NULL_RECORD and (doubts := doubts_of(record, iteration)):
             raise Stop("in_doubt", doubts)
         results: list[dict[str, Any] | None] = [None] * len(answer.calls)
-        calls = Calls(agent, answer.calls, self.asked, record, iteration, results)
+        calls: Calls | None = None
+        plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
         try:
-            if self.budget is not None:
-                await calls.within(self.budget)
-            elif len(results) > 1 or self.emit or agent._hooks or record is not NULL_RECORD:
-                await calls.execute()
-            else:  # the same, without what nobody looks at
+            if plain and len(results) == 1:
                 results[0] = await execute(agent, answer.calls[0], self.asked)
+            else:
+                calls = Calls(agent, answer.calls, self.asked, record, iteration, results)
+                await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException:
             self._keep(answer, results, calls)
             self.save()
@@ -253,26 +254,24 @@ class Run(Asking):
         return self._keep(answer, results, calls)
 
     def _keep(
-        self, answer: Answer, results: list[dict[str, Any] | None], calls: Calls
+        self, answer: Answer, results: list[dict[str, Any] | None], calls: Calls | None
     ) -> list[str]:
         contents = []
         limit = self._room(len(results))
         run_id, thread, iteration = self.asked.run_id, self.asked.thread, self.state.iteration
+        recorded = self.record is not NULL_RECORD
         self._add_calls(answer)
         for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
-                result = calls.cut_off(place)
+                result = cut_off() if calls is None else calls.cut_off(place)
             error = error_of(result)
             step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(step)
-            content = result_content(self._as_recorded(result), limit)
+            # What is recorded is shown, so that it is the same to one who goes on from there.
+            content = result_content(as_json(result) if recorded else result, limit)
             contents.append(content)
             self._add_result(wanted, content)
         return contents
-
-    def _as_recorded(self, value: Any) -> Any:
-        """What is recorded is shown, so that it is the same to one who goes on from there."""
-        return value if self.record is NULL_RECORD else as_json(value)
 
     def _room(self, results: int) -> int:
         """How many characters of each result fit, so that together they leave room in the context.
@@ -295,7 +294,10 @@ class Run(Asking):
         record, after, upto = self.record, self._saved, len(self.state.messages)
         self._saved = upto
         if record is NULL_RECORD:
-            self._in_file(after, upto)
+            for message in self.state.messages[after:]:
+                self.memory.add_memory(message)
+                if self.emit is not None:
+                    self._tell(message)
             return
         record.save(self.state)
         if upto > after:
@@ -306,10 +308,12 @@ class Run(Asking):
         new = self.state.messages[after:upto]
         remember(self.memory, self.record, new, after)
         self._remembered = upto
+        for message in new:
+            self._tell(message)
+
+    def _tell(self, message: dict[str, Any]) -> None:
         if self.emit is not None:
-            of = (False, self.asked.run_id, self.asked.thread)
-            for message in new:
-                self.emit(MessageAdded(self.id, message, *of))
+            self.emit(MessageAdded(self.id, message, False, self.asked.run_id, self.asked.thread))
 
     def _add(self, **message: Any) -> None:
         """Have a message be part of the reply, and of the memory with the next `save`."""
