@@ -82,15 +82,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
 async def charged(
     step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
 ) -> AsyncIterator[None]:
-    """Ask a model in here: it is recorded that this begins, and with a budget what it may spend.
-
-    Args:
-        step: the step of the record that this is
-        budget: what it spends of
-        model: the model, as `budgeted` makes it
-        *asked: what it is asked: messages, actions and schema
-        args: what to record of the question
-    """
+    """Ask a model in here: it is recorded that this begins, and what a budget lets it spend."""
     if budget is None:
         await step.begins(args)
         yield

@@ -27,15 +27,13 @@ from civitas.reasoning.replying import (
     observing,
 )
 from civitas.reasoning.stream import Watched
-from civitas.reasoning.thread import Interruption, Thread, Underway, steer
+from civitas.reasoning.thread import Interruption, Thread, steer
 from civitas.reasoning.threaded import Threaded
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.reasoning.stream import Line, ReplyStream
-
-__all__ = ["Conversational", "ConversationalAgent", "Underway"]
 
 logger = logging.getLogger("civitas.reasoning")
 

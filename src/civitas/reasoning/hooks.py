@@ -125,11 +125,6 @@ def expect_args(args: object) -> None:
     copy_json(args)
 
 
-def expect_result(result: object) -> None:
-    """See that a hook gave the result of a call."""
-    expect(result, dict)
-
-
 class Hooked:
     """An agent's part that has hooks."""
 

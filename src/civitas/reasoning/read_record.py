@@ -83,10 +83,10 @@ class ReadRecord(Generic[S]):
         return self._read.past
 
     @property
-    def copied_messages(self) -> list[tuple[str, int]]:
-        """Of a copy: by what keys the runs before it are known, and how many messages each had."""
-        copied = (self.begun or {}).get("copied", ())
-        return [(each["key"], each["messages"]) for each in copied]
+    def copied(self) -> list[dict[str, Any]]:
+        """Of a copy: the runs before it, with their `key`, and how much of them was copied."""
+        copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
+        return copied
 
     def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
         kind, data = entry.kind, entry.data

@@ -71,10 +71,8 @@ class Record(ReadRecord[S]):
 
     def key_of(self, message: int) -> str:
         """By what key a memory knows a message of this run: a copy shares those before it."""
-        for key, count in self.copied_messages:
-            if message < count:
-                return key
-        return self.key
+        copied = (each["key"] for each in self.copied if message < each["messages"])
+        return next(copied, self.key)
 
     # -- what happens ------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from civitas.errors import DefinitionError
 from civitas.memory.memory import Memory
 from civitas.threads import settle
 
@@ -129,12 +128,11 @@ class Threads:
         default: the agent's own thread
     """
 
-    __slots__ = ("_by_id", "_most", "_turns", "default")
+    __slots__ = ("_by_id", "_turns", "default")
 
-    def __init__(self, together: bool = False, most: int = MAX_THREADS) -> None:
+    def __init__(self, together: bool = False) -> None:
         self.default = Thread(None)
         self._turns = self.default.turns if together else None
-        self._most = most
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
 
     def get(self, id: str | None) -> Thread:
@@ -165,11 +163,10 @@ class Threads:
         if thread is not None:
             threads.move_to_end(id)
             return thread
-        if len(threads) >= self._most:
-            oldest = next((each for each in threads.values() if not each.uses), None)
+        if len(threads) >= MAX_THREADS:
+            oldest = next((key for key, each in threads.items() if not each.uses), None)
             if oldest is not None:
-                assert oldest.id is not None
-                del threads[oldest.id]
+                del threads[oldest]
         thread = threads[id] = Thread(id, self._turns or Turns())
         return thread
 
@@ -211,19 +208,6 @@ def thread_of_sender(sender: str, thread: str | None = None) -> str:
 
 def _quoted(sender: str) -> str:
     return sender.replace("%", "%25").replace("/", "%2F")
-
-
-def memory_of_thread(memory: Memory, thread: str, agent: Any) -> Memory:
-    """The part of a memory that belongs to a thread."""
-    select: Any = getattr(memory, "thread", None)
-    if not callable(select):
-        raise DefinitionError(
-            f"agent {agent!r}: thread= needs a memory with threads, such as SQLiteMemory, a "
-            "function of the thread's id that makes one, or none given at all; "
-            f"{type(memory).__name__} has no thread(id)"
-        )
-    selected: Memory = select(thread)
-    return selected
 
 
 class Interruption:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from civitas.action import Action
-from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError
+from civitas.errors import BudgetExceeded, HookError, JournalError
 from civitas.memory.memory import Memory
 from civitas.models.base import streamed
 from civitas.models.protocol import Model, ReasoningPiece, TextPiece, Usage
@@ -54,14 +55,23 @@ class Asking:
 
     async def ask(self) -> Any:
         """The model's answer, whatever that is: as it was recorded, or as it is given now."""
-        self.shown = self.agent._show(self.thread)
+        record, iteration = self.record, self.state.iteration
         try:
-            if self.record is NULL_RECORD:
+            self.shown = self.agent._show(self.thread)
+            if record is NULL_RECORD:
                 given = await self._ask(NULL_STEP)
             else:
                 name = getattr(self.model, "name", None)
-                key = f"{self.state.iteration}"
-                given = await self.record.step(key, self._ask, of=ANSWER, model=name)
+                given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
+            # Before anything is read: what cannot be read has been paid for all the same.
+            usage = getattr(given, "usage", None)
+            if isinstance(usage, Usage):
+                self.state.usage = self.state.usage + usage
+            hooks = self.agent._hooks
+            if hooks is None or not hooks.has("post_reasoning"):
+                return given
+            after = partial(self._after, hooks, given)
+            return await record.step(f"post_reasoning.{iteration}", after, of=ANSWER)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
@@ -72,25 +82,11 @@ class Asking:
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise Stop("error", told, error) from error
-        # Before anything is read: what cannot be read has been paid for all the same.
-        usage = getattr(given, "usage", None)
-        if isinstance(usage, Usage):
-            self.state.usage = self.state.usage + usage
-        hooks = self.agent._hooks
-        if hooks is None or not hooks.has("post_reasoning"):
-            return given
 
-        async def after(step: Step) -> Any:
-            made = await self._hooked(hooks, "post_reasoning", "answer", given, expect_answer)
-            return made["answer"]
-
-        try:
-            key = f"post_reasoning.{self.state.iteration}"
-            return await self.record.step(key, after, of=ANSWER)
-        except HookError as error:
-            raise Stop.on_hook(self.agent.id, error) from error
-        except DeadlineExceeded as error:
-            raise Stop.at_limit(error) from error
+    async def _after(self, hooks: Hooks, given: Any, step: Step) -> Any:
+        """What the `post_reasoning` hooks make of an answer."""
+        made = await self._hooked(hooks, "post_reasoning", "answer", given, expect_answer)
+        return made["answer"]
 
     def _hooked(
         self,

@@ -25,7 +25,7 @@ from civitas.errors import (
 )
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.hooks import expect_args, expect_result
+from civitas.reasoning.hooks import expect, expect_args
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.prompts import as_json, cut, json_text
@@ -291,7 +291,8 @@ class Call:
 
     async def _after(self, result: dict[str, Any], step: Step) -> dict[str, Any]:
         """What the `post_acting` hooks make of a result."""
-        made = await self._hooked("post_acting", "result", expect_result, result=result)
+        check = partial(expect, kind=dict)
+        made = await self._hooked("post_acting", "result", check, result=result)
         return made["result"]  # type: ignore[no-any-return]
 
 

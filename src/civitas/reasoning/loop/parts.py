@@ -17,7 +17,7 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import check_model, check_part
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
-from civitas.reasoning.thread import Thread, memory_of_thread
+from civitas.reasoning.thread import Thread
 from civitas.reasoning.threaded import Journaled
 from civitas.workflow import block_actions
 
@@ -141,10 +141,9 @@ class LoopAgent(Journaled, ConversationalAgent):
 
     def _memory_of(self, thread: Thread) -> Memory:
         """What is remembered in a thread."""
-        memory = thread.memory
-        if memory is None:
-            memory = thread.memory = self._made_for(thread.id)
-        return memory
+        if thread.memory is None:
+            thread.memory = self._made_for(thread.id)
+        return thread.memory
 
     def _memory_in(self, thread: str | None) -> Memory:
         """The same, by the thread's id."""
@@ -158,8 +157,16 @@ class LoopAgent(Journaled, ConversationalAgent):
             made: Memory = given(thread)  # type: ignore[operator]
             check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
             return made
-        whole: Memory = given  # type: ignore[assignment]
-        return whole if thread is None else memory_of_thread(whole, thread, self.id)
+        whole: Any = given
+        if thread is None:
+            return whole  # type: ignore[no-any-return]
+        if not callable(getattr(whole, "thread", None)):
+            raise DefinitionError(
+                f"agent {self.id!r}: thread= needs a memory with threads, such as SQLiteMemory, a "
+                "function of the thread's id that makes one, or none given at all; "
+                f"{type(whole).__name__} has no thread(id)"
+            )
+        return whole.thread(thread)  # type: ignore[no-any-return]
 
     def _forget_memory(self, thread: str) -> None:
         if isinstance(self._memory, Memory):

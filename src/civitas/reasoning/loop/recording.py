@@ -157,8 +157,8 @@ def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then it is seen what it has
         after = _MARKS.get(memory, record.key)
-        for key, count in record.copied_messages:
-            after = max(after, min(_MARKS.get(memory, key), count))
+        for each in record.copied:
+            after = max(after, min(_MARKS.get(memory, each["key"]), each["messages"]))
         after = after or overlap(memory.get_memories(), messages)
     remember(memory, record, messages[after:], after)
 
@@ -166,8 +166,8 @@ def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
 def _known(of: Any, record: Record[Any]) -> int:
     """How many entries of a run an object knows, from this run or from that it is a copy of."""
     known = _MARKS.get(of, record.key)
-    for copied in (record.begun or {}).get("copied", ()):
-        known = max(known, min(_MARKS.get(of, copied["key"]), copied["entries"]))
+    for each in record.copied:
+        known = max(known, min(_MARKS.get(of, each["key"]), each["entries"]))
     return known
 
 

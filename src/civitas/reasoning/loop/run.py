@@ -64,6 +64,8 @@ class Run(Asking):
     async def reply(self) -> Reply:
         """Ask the model and act, until there is a reason to stop."""
         record = self.record
+        if self.thread.underway is None:
+            self.thread.underway = self
         if record is NULL_RECORD:
             return await self._reply()
         spent: BudgetExceeded | None = None
