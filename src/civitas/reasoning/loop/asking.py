@@ -70,7 +70,7 @@ class Asking:
             hooks = self.agent._hooks
             if hooks is None or not hooks.has("post_reasoning"):
                 return given
-            after = partial(self._after, hooks, given)
+            after = partial(self._post_hooks, hooks, given)
             return await record.step(f"post_reasoning.{iteration}", after, of=ANSWER)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
@@ -83,7 +83,7 @@ class Asking:
             told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise Stop("error", told, error) from error
 
-    async def _after(self, hooks: Hooks, given: Any, step: Step) -> Any:
+    async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
         """What the `post_reasoning` hooks make of an answer."""
         made = await self._hooked(hooks, "post_reasoning", "answer", given, expect_answer)
         return made["answer"]
