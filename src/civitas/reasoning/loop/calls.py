@@ -7,6 +7,7 @@ import inspect
 import logging
 import shlex
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -78,31 +79,23 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     )
 
 
+@dataclass(slots=True, eq=False)
 class Calls:
     """The calls of one answer, executed at once, each result put in its place of `results`."""
 
-    def __init__(
-        self,
-        agent: LoopAgent,
-        wanted: list[Wanted],
-        asked: Asked,
-        record: Record[Any],
-        iteration: int,
-        results: list[dict[str, Any] | None],
-    ) -> None:
-        self.agent = agent
-        self.wanted = wanted
-        self.asked = asked
-        self.record = record
-        self.iteration = iteration
-        self.broken: list[HookError] = []
-        self._results = results
+    agent: LoopAgent
+    wanted: list[Wanted]
+    asked: Asked
+    record: Record[Any]
+    iteration: int
+    results: list[dict[str, Any] | None]
+    broken: list[HookError] = field(default_factory=list)  # hooks that ended the reply
 
     async def execute(self) -> None:
         """Execute them."""
         count = len(self.wanted)
         if count == 1:
-            self._results[0] = await Call(self, 0).result()
+            self.results[0] = await Call(self, 0).result()
         else:
             works = [asyncio.ensure_future(self._into(place)) for place in range(count)]
             try:
@@ -124,7 +117,7 @@ class Calls:
         except BudgetExceeded as error:
             refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, call in enumerate(calls):
-                self._results[place] = (
+                self.results[place] = (
                     await call.result() if ended[place] else call.end_as({**refused})
                 )
             raise Stop.at_limit(error) from error
@@ -148,7 +141,7 @@ class Calls:
         return result
 
     async def _into(self, place: int) -> None:
-        self._results[place] = await Call(self, place).result()
+        self.results[place] = await Call(self, place).result()
 
 
 class Call:

@@ -261,19 +261,15 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     checked = list(goals)
     for goal in checked:
         check_part(goal, ("priority", "name", "description"), "goals", id)
-        _rank(goal, id)
+        rank: Any = goal.priority
+        # One that cannot be ordered with others. Only what is no number, such as NaN, differs from
+        # itself.
+        if not isinstance(rank, Real) or isinstance(rank, bool) or rank != rank:
+            raise DefinitionError(
+                f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority is a number, 1 the "
+                f"most important, not {rank!r:.80}"
+            )
     return checked
-
-
-def _rank(goal: Goal, id: str | int) -> None:
-    """Refuse a priority that cannot be ordered with others: every reply would fail by it."""
-    given: Any = goal.priority
-    # Only what is no number, such as NaN, differs from itself.
-    if not isinstance(given, Real) or isinstance(given, bool) or given != given:
-        raise DefinitionError(
-            f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority is a number, 1 the most "
-            f"important, not {given!r:.80}"
-        )
 
 
 def _positive(number: int, what: str, id: str | int) -> int:
