@@ -1,0 +1,179 @@
+"""Agents made of others, which are asked by one record, with one budget, in the same threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from civitas.errors import DefinitionError, ModelError
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.events import Done
+from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.record import NullRecord, Record, Step
+from civitas.reasoning.reply import ANSWERED, Reply
+from civitas.reasoning.replying import joined
+from civitas.reasoning.state import REPLY
+from civitas.reasoning.threaded import Journaled
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.journal import Part
+    from civitas.reasoning.reply_request import Asked
+
+Emit: TypeAlias = Callable[[Any], Awaitable[None]]
+"""Takes an event, and returns when the next one may come."""
+
+
+class Group(Journaled, ConversationalAgent):
+    """An agent made of others. A subclass names them, and says how they work together."""
+
+    _records = True
+    _kind = ""
+    """What its runs are called in a journal."""
+    _called = ""
+    """What errors call it."""
+    _own_budget: Budget | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """What its members may spend together, or None."""
+        return self._own_budget
+
+    @budget.setter
+    def budget(self, budget: Budget | None) -> None:
+        share_budget(self, self._member_agents, budget)
+        self._own_budget = budget
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._member_agents)
+
+    def _check_thread(self, thread: str | None) -> None:
+        """Refuse a thread, if a member cannot keep threads apart."""
+        if thread is not None and (why := self._one_thread_only()) is not None:
+            raise DefinitionError(
+                f"{self._called} {self.id!r} cannot keep threads apart: {why}. Leave out thread=, "
+                f"or make the {self._called} with shared=True"
+            )
+
+    async def _respond(self, asked: Asked) -> Reply:
+        asked.wanted()  # a wrong schema is refused now, and not when the work is done
+        self._check_thread(asked.thread)
+        part = asked.record
+        if part is None and self._journal is not None:
+            task = json_text(asked.content)
+            part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
+        try:
+            return await self._work(asked, part)
+        finally:
+            if part is not None and asked.record is None:
+                part.close()
+
+    async def _work(self, asked: Asked, part: Part | None) -> Reply:
+        """Have the members answer; `part` is where that is recorded."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it works")
+
+
+async def ask_member(
+    agent: Any,
+    content: Any,
+    part: str,
+    asked: Asked,
+    record: Record[Any],
+    emit: Emit | None = None,
+    schema: Any = None,
+    **about: Any,
+) -> Reply:
+    """The reply of a member, as it was recorded or as it is given now.
+
+    Args:
+        agent: the member
+        content: what it is asked
+        part: the name of its turn in the record
+        asked: what the group was asked
+        record: the group's
+        emit: where the member's events go, if it streams; its `Done` in any case
+        schema: what its answer is to be
+        **about: what to record of the turn besides, as JSON data
+    """
+    options = options_for(agent, asked)
+    if schema is not None:
+        options["schema"] = schema
+    if takes(agent.reply, "run_id"):
+        options["run_id"] = _run_id(agent, part, asked.run_id, record)
+
+    async def ask_once(step: Step) -> Reply:
+        await step.begins()
+        reply = await own(_asked(agent, content, options, asked, emit))
+        if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
+            raise _Unanswered(reply)  # a person is asked again when the run goes on
+        return reply  # type: ignore[no-any-return]
+
+    if getattr(agent, "_records", False):
+        with joined(agent, record.member(part, str(agent.id), **about)):
+            return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
+    try:
+        return await record.step(part, ask_once, of=REPLY, **about)
+    except _Unanswered as unanswered:
+        return unanswered.reply
+
+
+def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
+    """What a turn is known by: one that a member records itself is a run of its own."""
+    if not isinstance(record, NullRecord) or getattr(agent, "journal", None) is None:
+        return run_id
+    made = f"{run_id}/{part}"
+    return made if len(made) <= 255 and made.isprintable() else None
+
+
+async def _asked(
+    agent: Any, content: Any, options: dict[str, Any], asked: Asked, emit: Emit | None
+) -> Reply:
+    reply: Any = None
+    if emit is None or not hasattr(agent, "stream"):
+        reply = agent.reply(content, **options)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if emit is not None and isinstance(reply, Reply):
+            await emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+    else:
+        async with AsyncExitStack() as stack:
+            events = agent.stream(content, **options)
+            if hasattr(events, "aclose"):
+                stack.push_async_callback(events.aclose)
+            async for event in events:
+                await emit(event)
+                if isinstance(event, Done):
+                    reply = event.reply  # those of members of its own come before
+    if not isinstance(reply, Reply):
+        raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
+    if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
+        raise ModelError(f"the Reply of agent {agent.id!r} has no text, or no list of steps")
+    return reply
+
+
+async def own(given: Any) -> Any:
+    """Await what is not ours.
+
+    A cancellation that it ends with, although nobody cancelled us, is a failure like others.
+    """
+    if not inspect.isawaitable(given):
+        return given
+    try:
+        return await given
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise ModelError("it was cancelled from elsewhere") from error
+
+
+class _Unanswered(Exception):
+    """A person gave no answer."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.detail)
+        self.reply = reply
