@@ -116,9 +116,11 @@ async def ask_member(
         with joined(agent, record.member(part, str(agent.id), **about)):
             return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
     try:
-        return await record.step(part, ask_once, of=REPLY, **about)
+        reply = await record.step(part, ask_once, of=REPLY, **about)
     except _Unanswered as unanswered:
         return unanswered.reply
+    await record.commit()  # before anything is made of it
+    return reply  # type: ignore[no-any-return]
 
 
 def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:

@@ -5,27 +5,41 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import DefinitionError, NotPermitted, StateError
+from civitas.errors import BudgetExceeded, NotPermitted, StateError
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.reasoning.conversation.exchange import Exchange
+from civitas.models.protocol import Usage
+from civitas.reasoning.conversation.exchange import Exchange, reason_of
 from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import Participants
-from civitas.reasoning.conversation.record import KIND, program_of
+from civitas.reasoning.conversation.record import (
+    KIND,
+    as_it_ended,
+    at_end,
+    begun,
+    emit_past,
+    program_of,
+    recall,
+    stand,
+)
 from civitas.reasoning.conversation.setup import set_up
-from civitas.reasoning.conversation.state import MAX_KEPT, Content, ConversationState, SavedTalk
-from civitas.reasoning.conversation.talk import Talk
+from civitas.reasoning.conversation.state import (
+    MAX_KEPT,
+    Content,
+    ConversationState,
+    loaded_state,
+)
 from civitas.reasoning.conversation.termination import Condition
-from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.group import members_without_threads, share_budget
-from civitas.reasoning.prompts import json_text
-from civitas.reasoning.record import Record, dumped, loaded
+from civitas.reasoning.group import budget_of
+from civitas.reasoning.members import Group
+from civitas.reasoning.record import NULL_RECORD, Record, dumped
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked, checked_content, thread_id
+from civitas.reasoning.resume import ENDED, ended
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
-from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -34,7 +48,26 @@ if TYPE_CHECKING:
     from civitas.reasoning.stream import Line
 
 
-class Conversation(Journaled, ConversationalAgent):
+@dataclass(slots=True)
+class _Talk:
+    """One thread of a conversation: where it stands, the reply under way, a run that is not over.
+
+    Of the run it has the key and the id, and what was said since it was stopped.
+    """
+
+    state: ConversationState
+    exchange: Exchange | None = None
+    run: tuple[str, str] | None = None
+    since: list[Content] = field(default_factory=list)
+
+    def go_to(self, state: ConversationState) -> None:
+        """Stand where a reply ended, unless the thread has gone further since."""
+        state.record = NULL_RECORD
+        if state.count > self.state.count:
+            self.state = state
+
+
+class Conversation(Group):
     """Agents that talk with each other; itself an agent that can be talked to.
 
     Asked something, it has its participants speak in turn until it is over; what was said last is
@@ -88,7 +121,8 @@ class Conversation(Journaled, ConversationalAgent):
         DefinitionError: an argument is none of what it may be
     """
 
-    _records = True
+    _kind = KIND
+    _called = "conversation"
     _together = True
 
     def __init__(
@@ -123,34 +157,22 @@ class Conversation(Journaled, ConversationalAgent):
         self.agents: Final = setup.agents
         self.next: Final = setup.next
         self.until: Final = setup.until
-        self.max_turns: Final = setup.max_turns
-        self.max_kept: Final = setup.max_kept
-        self.stop_if_failed: Final = setup.stop_if_failed
         self._setup = setup
         self.journal = journal
         if budget is not None:
             self.budget = budget
 
     @property
-    def budget(self) -> Budget | None:
-        """What the participants may spend together, or None."""
-        return self._setup.budget
-
-    @budget.setter
-    def budget(self, budget: Budget | None) -> None:
-        share_budget(self, list(self.agents.values()), budget)
-        self._setup.budget = budget
-
-    @property
     def state(self) -> ConversationState:
         """Where its own thread stands: what was said, who spoke last. To be read."""
         return self._talk(self._kept.default).state
 
-    def _talk(self, thread: Thread) -> Talk:
-        talk: Talk | None = thread.own
-        if talk is None:
-            talk = thread.own = Talk(self._setup, ConversationState(self.agents, self.max_kept))
-        return talk
+    def _talk(self, thread: Thread) -> _Talk:
+        if thread.own is None:
+            setup = self._setup
+            state = ConversationState(tuple(self.agents), max_kept=setup.max_kept)
+            thread.own = _Talk(state)
+        return thread.own  # type: ignore[no-any-return]
 
     @property
     def _exchange(self) -> Exchange | None:
@@ -159,9 +181,6 @@ class Conversation(Journaled, ConversationalAgent):
             if thread.own is not None and thread.own.exchange is not None:
                 return thread.own.exchange  # type: ignore[no-any-return]
         return None
-
-    def _one_thread_only(self) -> str | None:
-        return members_without_threads(self._member_agents)
 
     @property
     def _member_agents(self) -> list[Any]:
@@ -251,7 +270,7 @@ class Conversation(Journaled, ConversationalAgent):
                 # Heard when that run goes on, or in the next: what waits for it stands there.
                 talk.since.append(content)
                 return
-            participants = Participants(self._setup, now, thread.id, once=self._as_once())
+            participants = Participants(self._setup, now, thread.id, self._as_once())
             # The next speaker of a reply that is resumed is asked the last.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
 
@@ -262,38 +281,85 @@ class Conversation(Journaled, ConversationalAgent):
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
             )
-        if asked.thread is not None and (why := self._one_thread_only()) is not None:
-            raise DefinitionError(
-                f"conversation {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
-                "make the conversation with shared=True"
-            )
-        asked.wanted()  # refused now, and not when all has been said
-        if asked.resumed and not talk.state.open:
-            raise StateError(
-                f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "
-                "begun"
-            )
-        part = asked.record
-        if part is None:
-            if self._journal is None:
-                return await talk.reply(asked)
-            if asked.resumed and talk.run is not None:
+        if asked.resumed:
+            if not talk.state.open:
+                raise StateError(
+                    f"conversation {self.id!r} has no reply to go on with: it has ended, or none "
+                    "was begun"
+                )
+            if talk.run is not None:
                 asked.run_id = talk.run[1]
-            task = json_text(asked.content)
-            part = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
+        return await super()._respond(asked)
+
+    async def _work(self, asked: Asked, part: Part | None) -> Reply:
+        talk, until = self._talk(asked.state), self.until
+        record: Record[ConversationState] = NULL_RECORD
+        if part is not None:
+            budget = self.budget if asked.budget is None else asked.budget
+            record = begun(self._setup, part, asked, budget)
+            reply = await self._gone_on_with(record, talk, asked)
+            if reply is not None:
+                return reply
+            talk.run, talk.since = (record.key, record.run_id), []
+        now = talk.state
+        now.budget = self.budget if asked.budget is None else asked.budget
+        if record.state is None and asked.resumed:
+            now.steps.clear()
+        elif record.state is None:
+            now.begin()
+            for content in (*asked.state.hear(), asked.content):
+                now.add(None, content)
+        if until is not None:
+            until.begin(now.kept, "u")
+        talk.exchange = Exchange(self._setup, now, asked, record)
         try:
-            return await talk.reply_recorded(asked, part)
+            reply = await talk.exchange.go()
         finally:
-            if asked.record is None:
-                part.close()
+            talk.exchange = None
+        if reply.stop_reason in ENDED:
+            talk.run = None
+        return reply
+
+    # -- recorded ----------------------------------------------------------------------------------
 
     def _program(self) -> dict[str, Any]:
         return program_of(self._setup)
 
+    async def _gone_on_with(
+        self, record: Record[ConversationState], talk: _Talk, asked: Asked
+    ) -> Reply | None:
+        """Know what was done in a run that goes on; its reply, if it ends here."""
+        now = record.state
+        if now is None:
+            return None
+        try:
+            await recall(self._setup, record, budget_of(self, asked.budget))
+        except BudgetExceeded as error:
+            if not ended(record):
+                why = (reason_of(error), str(error), None, asked.run_id)
+                return Reply("", "", [], [], Usage(), *why)
+        await emit_past(self._setup, record, asked)
+        stand(now, record, self._setup)
+        if ended(record):
+            talk.go_to(now)
+            return as_it_ended(record, asked.schema)
+        stopped_here = talk.run is not None and talk.run[0] == record.key
+        talk.state = now
+        for content in (*(talk.since if stopped_here else ()), *asked.state.hear()):
+            now.add(None, content)
+            record.hear({"content": content, "known_to": []})
+        return None
+
     async def _recall(self, part: Part, budget: Budget | None) -> None:
-        record: Record[SavedTalk] = Record(part, SavedTalk)
-        if record.begun is not None and record.state is not None:
-            await self._talk(self._kept.get(record.begun["thread"])).recall(record, budget)
+        record = Record(part, ConversationState)
+        if record.begun is None or record.state is None:
+            return
+        talk = self._talk(self._kept.get(record.begun["thread"]))
+        await recall(self._setup, record, budget_of(self, budget))
+        talk.run = None if ended(record) else (record.key, record.run_id)
+        now = at_end(record)
+        stand(now, record, self._setup)
+        talk.go_to(now)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -323,13 +389,11 @@ class Conversation(Journaled, ConversationalAgent):
                     raise StateError(
                         f"conversation {self.id!r}: the state of {id!r} is not JSON: {error}"
                     ) from None
+        mine = _saved(self.state)
         threads = {
-            thread.id: dumped(thread.own.state.saved())
-            for thread in self._kept
-            if thread.own is not None
+            thread.id: _saved(thread.own.state) for thread in self._kept if thread.own is not None
         }
-        mine = dumped(self.state.saved())
-        return state(KIND, conversation=mine, threads=threads, participants=participants)
+        return state(self._kind, conversation=mine, threads=threads, participants=participants)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Take what `state_dict` gave in place of what was said so far.
@@ -343,13 +407,15 @@ class Conversation(Journaled, ConversationalAgent):
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        data = opened(saved, KIND)
+        data = opened(saved, self._kind)
         whose = f"conversation {self.id!r} cannot go on from this state"
-        mine = self._loaded(data.get("conversation"), whose)
         threads, theirs = data.get("threads", {}), data.get("participants")
         if not isinstance(threads, dict):
             raise StateError(f"{whose}: threads must be an object")
-        others = {id: self._loaded(each, whose) for id, each in threads.items()}
+        kept = Threads(together=True)
+        for id, each in [(None, data.get("conversation")), *threads.items()]:
+            now = loaded_state(each, self.agents, self._setup.max_kept, whose)
+            kept.get(id).own = _Talk(now)
         if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
             raise StateError(f"{whose}: participants names others than the participants")
         for id in theirs:
@@ -357,12 +423,9 @@ class Conversation(Journaled, ConversationalAgent):
                 raise StateError(f"{whose}: participant {id!r} has no load_state_dict")
         for id, its in theirs.items():
             self.agents[id].load_state_dict(its)
-        kept = Threads(together=True)
-        kept.default.own = Talk(self._setup, mine)
-        for id, each in others.items():
-            kept.get(id).own = Talk(self._setup, each)
         self._threads = kept
 
-    def _loaded(self, saved: Any, whose: str) -> ConversationState:
-        made = loaded(SavedTalk, saved, whose)
-        return ConversationState.of(made, self.agents, self.max_kept, whose)
+
+def _saved(state: ConversationState) -> dict[str, Any]:
+    """A state as `state_dict` has it: what was called in this reply, and its values, stay here."""
+    return {**dumped(state), "steps": [], "values": {}}

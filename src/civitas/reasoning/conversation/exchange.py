@@ -12,25 +12,24 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, MailboxFull, ModelError
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
-from civitas.reasoning.conversation.participants import Emit, Participants, Turn, own, told
+from civitas.reasoning.conversation.participants import Participants, Turn, told
 from civitas.reasoning.conversation.record import over
 from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
     ConversationState,
-    SavedTalk,
     TurnEnded,
     Utterance,
     shown,
 )
 from civitas.reasoning.group import in_thread
+from civitas.reasoning.members import Emit, own
 from civitas.reasoning.prompts import readable
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
-from civitas.reasoning.reply import Reply, Step, StopReason
+from civitas.reasoning.reply import Reply, StopReason
 from civitas.reasoning.resume import ENDED, guarded
-from civitas.reasoning.state import step_json
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
@@ -53,7 +52,11 @@ class Exchange:
     """
 
     def __init__(
-        self, setup: Setup, state: ConversationState, asked: Asked, record: Record[SavedTalk]
+        self,
+        setup: Setup,
+        state: ConversationState,
+        asked: Asked,
+        record: Record[ConversationState],
     ) -> None:
         self.thread = asked.state
         self.between = True
@@ -61,15 +64,11 @@ class Exchange:
         self._state = state
         self._record = state.record = record
         self._asked = asked
-        self._budget = state.budget = setup.budget if asked.budget is None else asked.budget
         self._emit: Emit | None = asked.emit
-        self._participants = Participants(setup, state, asked.thread, asked)
+        self._participants = Participants(setup, state, asked.thread)
         self._error: BaseException | None = None
-        self._saved = record.state or SavedTalk()  # what was recorded last
-        self._steps: deque[Step] = deque(self._saved.steps, maxlen=MAX_STEPS)
-        self._values = self._saved.values
         if record.state is None:
-            self._save()
+            record.save(state)
         # What is said while somebody speaks, in any thread, and who has heard it already.
         self._speaking: tuple[str, ...] = ()
         self._open = True
@@ -80,24 +79,25 @@ class Exchange:
 
     async def go(self) -> Reply:
         """Have the participants speak until there is a reason to stop, and write down why."""
-        if self._record is NULL_RECORD:
-            return await self._go()
 
         def cut_off(why: str) -> dict[str, Any]:
-            return over(self._record, None, self._reply("cancelled", why, *self._outcome(), None))
+            end = self._reply("cancelled", why, *self._outcome(), None)
+            return {"detail": end.detail, "text": end.text, "value": end.value}
 
         def failed(error: JournalError) -> Reply:
             return self._reply("error", str(error), *self._outcome(), error)
 
-        return await guarded(self._record, self._go, self._over, cut_off, failed)
-
-    def _save(self) -> None:
-        if self._record is not NULL_RECORD:
-            self._saved = self._state.saved(self._saved, self._values)
-            self._record.save(self._saved)
-
-    def _over(self, reply: Reply) -> dict[str, Any]:
-        return over(self._record, self._state.saved(self._saved, self._values), reply)
+        try:
+            return await guarded(
+                self._record,
+                self._go,
+                lambda reply: over(self._record, self._state, reply),
+                cut_off,
+                failed,
+            )
+        finally:
+            self._state.record = NULL_RECORD
+            self._state.trim()
 
     async def _go(self) -> Reply:
         try:
@@ -116,9 +116,9 @@ class Exchange:
             left = setup.max_turns - state.turns
             self.hear()
             try:
-                if self._budget is not None:
-                    self._budget.start()
-                    self._budget.check()
+                if state.budget is not None:
+                    state.budget.start()
+                    state.budget.check()
                 key = f"choose.{state.turns + 1}"
                 choice = await self._record.step(key, self._choose, of=Choice)
             except NoChoice as error:
@@ -148,7 +148,7 @@ class Exchange:
 
     async def _in_time(self, asked: Awaitable[Any], what: str) -> Any:
         """What comes of asking something of the user's, if it does before the deadline."""
-        budget = self._budget
+        budget = self._state.budget
         limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
         try:
             async with limit:
@@ -168,7 +168,7 @@ class Exchange:
         try:
             await self._participants.deliver([id for id in state.agents if id not in ids])
             self._speaking = ids
-            turns = await self._participants.speak(ids, before)
+            turns = await self._participants.speak(ids, self._asked)
             self.hear(speaking=())
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
@@ -176,7 +176,7 @@ class Exchange:
             await self._judge(turns)
             if state.stop is None or state.stop[0] in ENDED:
                 # Else the turn is taken again when the run goes on.
-                self._save()
+                self._record.save(state)
                 await self._record.commit()
         finally:
             self._speaking = ()
@@ -198,9 +198,7 @@ class Exchange:
             text = readable(reply.text)
             if isinstance(reply.usage, Usage):
                 state.usage = state.usage + reply.usage
-            self._steps.extend(reply.steps)
-            if self._record is not NULL_RECORD:
-                self._saved.steps.extend(Step(**step_json(each)) for each in reply.steps)
+            state.steps.extend(reply.steps)
         fault = None if turn.fault is None else readable(turn.fault)
         return state.add(turn.id, text, fault)
 
@@ -209,7 +207,7 @@ class Exchange:
     async def _judge(self, turns: list[Turn]) -> None:
         """Whether the turn that was just taken is the last."""
         setup, state = self._setup, self._state
-        self._values = {
+        state.values = {
             turn.id: turn.reply.value for turn in turns if turn.reply and turn.fault is None
         }
         failed = [turn for turn in turns if turn.fault is not None]
@@ -286,9 +284,9 @@ class Exchange:
         self, reason: StopReason, detail: str, text: str, value: Any, error: BaseException | None
     ) -> Reply:
         """The reply as it stands."""
-        state, steps = self._state, list(self._steps)
+        state = self._state
         end = (reason, detail, error, self._asked.run_id)
-        return Reply(text, value, state.messages, steps, state.usage, *end)
+        return Reply(text, value, state.messages, state.steps[-MAX_STEPS:], state.usage, *end)
 
     def _outcome(self) -> tuple[str, Any]:
         """The text and the value of the last turn."""
@@ -298,11 +296,11 @@ class Exchange:
             text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
             # Without the values, as after loading, what was said is what there is.
             return text, {
-                each.speaker: self._values.get(each.speaker or "", each.text) for each in said
+                each.speaker: state.values.get(each.speaker or "", each.text) for each in said
             }
         if said:
             text = said[0].text
-            return text, self._values.get(said[0].speaker or "", text)
+            return text, state.values.get(said[0].speaker or "", text)
         for each in reversed(state.own):
             if each.speaker is not None and each.error is None:
                 return each.text, each.text
@@ -316,7 +314,7 @@ class Exchange:
         id = state.last[-1]
         self._speaking = (id,)
         try:
-            turn = await self._participants.conclude(id, self._asked.schema)
+            turn = await self._participants.conclude(id, self._asked)
         finally:
             self._speaking = ()
         self._keep(turn)

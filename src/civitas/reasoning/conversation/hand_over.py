@@ -80,19 +80,20 @@ class HandOver(Order):
         return self.first or state.agents[0]
 
     @contextmanager
-    def speaking(self, state: ConversationState, id: str, agent: Any) -> Iterator[Handed]:
+    def speaking(
+        self, state: ConversationState, id: str, agent: Any, handed: Handed
+    ) -> Iterator[None]:
         """Offer the action to a participant's model for as long as its turn lasts."""
-        handed = Handed()
         others = [each for each in state.agents if each != id]
         registry = getattr(agent, "actions", None)
         if not others or not _is_registry(registry):
-            yield handed
+            yield
             return
         action = _HandOverAction(handed, others, self.about)
         beside = agent.actions = _Beside(registry, action)
         token = _TURN.set(action)
         try:
-            yield handed
+            yield
         finally:
             _TURN.reset(token)
             action.over = True

@@ -1,4 +1,4 @@
-"""A conversation as it is recorded: what it begins with, who was told what, what is replayed."""
+"""A conversation as it is recorded: who was told what, what is known again, what is replayed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     ConversationState,
-    SavedTalk,
     TurnEnded,
     TurnStarted,
     Utterance,
 )
-from civitas.reasoning.group import budget_of, in_thread
+from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models, note_known
-from civitas.reasoning.read_record import of_group
-from civitas.reasoning.record import Past, Record, dumped, loaded
+from civitas.reasoning.prompts import deep_json
+from civitas.reasoning.read_record import ReadRecord, of_group
+from civitas.reasoning.record import Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.replying import observing
@@ -39,9 +39,11 @@ KIND = "Conversation"
 _MARKS = Marks()
 
 
-def begun(setup: Setup, part: Part, asked: Asked) -> Record[SavedTalk]:
+def begun(
+    setup: Setup, part: Part, asked: Asked, budget: Budget | None
+) -> Record[ConversationState]:
     """The record of a conversation, begun or resumed."""
-    record = Record(part, SavedTalk)
+    record = Record(part, ConversationState)
     wanted = asked.wanted()
     schema = None if wanted is None else wanted.json
     if schema is None and asked.resumed and record.begun is not None:
@@ -49,7 +51,6 @@ def begun(setup: Setup, part: Part, asked: Asked) -> Record[SavedTalk]:
     begin(record, asked, KIND, setup.id, schema, program_of(setup))
     model = getattr(setup.next, "model", None)
     if model is not None:
-        budget = setup.budget if asked.budget is None else asked.budget
         record.committed = lambda: note_known(record, model, budget)
     return record
 
@@ -67,51 +68,39 @@ def program_of(setup: Setup) -> dict[str, Any]:
     )
 
 
-def over(record: Record[SavedTalk], saved: SavedTalk | None, reply: Reply) -> dict[str, Any]:
+def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
+    """Have a recorded state go on in this process, with what was heard after it."""
+    state.check(setup.agents, f"run {record.run_id!r}")
+    state.max_kept, state.record = setup.max_kept, record
+    if state is record.state:
+        for each in record.heard:
+            state.add(None, each["content"], known_to=each["known_to"])
+
+
+def over(
+    record: Record[ConversationState], state: ConversationState, reply: Reply
+) -> dict[str, Any]:
     """What is recorded of the end.
 
     A turn that was stopped is taken again when the run goes on, so that what came of it until then
     is no state: it stands in the end alone.
     """
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
-    if saved is None:
-        return about
     if reply.stop_reason not in ENDED:
-        return {**about, "saved": dumped(saved)}
-    record.save(saved)
+        return {**about, "saved": {**dumped(state), "steps": deep_json(state.steps)}}
+    record.save(state)
     return about
 
 
-def step_of(record: Record[Any], key: str) -> Past | None:
-    """What was recorded of a step, or None."""
-    return next((past for past in record.past(key) if past.key == key), None)
-
-
-# -- going on --------------------------------------------------------------------------------------
-
-
-def _at_end(record: Record[SavedTalk]) -> SavedTalk:
-    """What was saved at the end of a run; where it was cut off, after its last turn."""
+def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
+    """The state at the end of a run; where it was cut off, after its last turn."""
     if record.over is not None and "saved" in record.over:
-        return loaded(SavedTalk, record.over["saved"], f"run {record.run_id!r}")
-    return record.state or SavedTalk()
+        return loaded(ConversationState, record.over["saved"], f"run {record.run_id!r}")
+    return record.state or ConversationState()
 
 
-def stands(record: Record[SavedTalk], setup: Setup, *, last: bool = False) -> ConversationState:
-    """Where a conversation resumes: after its last turn."""
-    saved = _at_end(record) if last else record.state or SavedTalk()
-    state = ConversationState.of(saved, setup.agents, setup.max_kept, f"run {record.run_id!r}")
-    if saved is record.state:
-        for each in record.heard:
-            state.add(None, each["content"], known_to=each["known_to"])
-    return state
-
-
-async def recall(setup: Setup, record: Record[SavedTalk], budget: Budget | None) -> None:
-    """Have the participants, and the model that chooses, know what they did and were told.
-
-    Participants that keep no record are told nothing.
-    """
+async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
+    """Have the model that chooses, and who keeps a record, know what they did and were told."""
     told = Told(record, setup)
     thread = None if record.begun is None else record.begun["thread"]
     for entry in record.entries():
@@ -132,7 +121,7 @@ async def recall(setup: Setup, record: Record[SavedTalk], budget: Budget | None)
                 log_failure(logger, about, error)
     model = getattr(setup.next, "model", None)
     if model is not None:
-        catch_up_models(record, model, model, budget_of(setup, budget))
+        catch_up_models(record, model, model, budget)
 
 
 class Told:
@@ -142,7 +131,7 @@ class Told:
     again what their memories may lack.
     """
 
-    def __init__(self, record: Record[SavedTalk], setup: Setup) -> None:
+    def __init__(self, record: Record[ConversationState], setup: Setup) -> None:
         self._record = record
         self._agents = setup.agents
         self._places: dict[str, tuple[str, str, int]] = {}  # whom, by what key, which of them
@@ -204,7 +193,7 @@ async def tell(
             await given
 
 
-async def emit_past(setup: Setup, record: Record[SavedTalk], asked: Asked) -> None:
+async def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:
     """Give whoever watches the turns of the process before."""
     emit: Any = asked.emit
     if emit is None:
@@ -214,7 +203,7 @@ async def emit_past(setup: Setup, record: Record[SavedTalk], asked: Asked) -> No
     for entry in record.entries():
         if entry.kind != "state":
             continue
-        state = loaded(SavedTalk, entry.data["state"], f"run {record.run_id!r}")
+        state = loaded(ConversationState, entry.data["state"], f"run {record.run_id!r}")
         new = [each for each in state.said if emitted is not None and each.number > emitted]
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
@@ -223,36 +212,23 @@ async def emit_past(setup: Setup, record: Record[SavedTalk], asked: Asked) -> No
             await emit(TurnEnded(setup.id, utterance.speaker, number, utterance, *of))
 
 
-# -- what was recorded -----------------------------------------------------------------------------
-
-
-def as_it_ended(record: Record[SavedTalk], schema: Any = None) -> Reply:
+def as_it_ended(record: ReadRecord[ConversationState], schema: Any = None) -> Reply:
     """The reply that a run ended with, its value as the type that is asked for."""
     assert record.over is not None
-    saved, end = _at_end(record), record.over
-    state = ConversationState.of(saved, saved.agents, saved.max_kept, f"run {record.run_id!r}")
+    state, end = at_end(record), record.over
     value = end["value"]
     if schema is not None and end["reason"] == "done":
         try:
             value = AnswerSchema(schema).read(end["text"])
         except Unreadable:
             pass  # a terminal action gave it
-    return Reply(
-        end["text"],
-        value,
-        state.messages,
-        saved.steps[-MAX_STEPS:],
-        saved.usage,
-        end["reason"],
-        end["detail"],
-        None,
-        record.run_id,
-    )
+    why = (end["reason"], end["detail"], None, record.run_id)
+    return Reply(end["text"], value, state.messages, state.steps[-MAX_STEPS:], state.usage, *why)
 
 
 def replayed(part: RecordedPart) -> Reply:
     """The reply that a run ended with."""
-    record: Record[SavedTalk] = Record(part, SavedTalk)  # type: ignore[arg-type]
+    record = ReadRecord(part, ConversationState)
     if record.over is None:
         raise not_ended(part.run_id)
     return as_it_ended(record)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import DefinitionError
 from civitas.message import address
 from civitas.reasoning.conversation.order import Order, as_order
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import Condition, as_condition
-
-if TYPE_CHECKING:
-    from civitas.budget import Budget
 
 MAX_TURNS: Final = 20
 """How many turns one reply may have, if neither `max_turns` nor `until` says it."""
@@ -31,7 +28,6 @@ class Setup:
     max_turns: int
     max_kept: int
     stop_if_failed: str
-    budget: Budget | None = None
 
 
 def set_up(
