@@ -8,20 +8,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import BudgetExceeded, NotPermitted, StateError
+from civitas.errors import NotPermitted, StateError
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.models.protocol import Usage
-from civitas.reasoning.conversation.exchange import Exchange, reason_of
+from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import Participants
 from civitas.reasoning.conversation.record import (
     KIND,
-    as_it_ended,
     at_end,
     begun,
-    emit_past,
     program_of,
     recall,
+    resumed,
     stand,
 )
 from civitas.reasoning.conversation.setup import set_up
@@ -169,9 +167,8 @@ class Conversation(Group):
 
     def _talk(self, thread: Thread) -> _Talk:
         if thread.own is None:
-            setup = self._setup
-            state = ConversationState(tuple(self.agents), max_kept=setup.max_kept)
-            thread.own = _Talk(state)
+            max_kept = self._setup.max_kept
+            thread.own = _Talk(ConversationState(tuple(self.agents), max_kept=max_kept))
         return thread.own  # type: ignore[no-any-return]
 
     @property
@@ -237,20 +234,17 @@ class Conversation(Group):
         """
         content = checked_content(text, "interrupt")
         kept = self._kept
-        exchange: Exchange | None = None
         if thread is None and not self.shared:
             exchange, chosen = self._exchange, kept.default
         else:
             chosen = kept.get(None if self.shared or thread == "" else thread_id(thread))
             exchange = self._talk(chosen).exchange
-        if exchange is not None:
-            if exchange.interrupt(content):
-                heard: concurrent.futures.Future[None] = concurrent.futures.Future()
-                heard.set_result(None)
-                return Interruption(heard)
-            chosen = exchange.thread
-        self._keep(content, chosen)
-        return Interruption(None)
+        if exchange is None or not exchange.interrupt(content):
+            self._keep(content, chosen if exchange is None else exchange.thread)
+            return Interruption(None)
+        heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+        heard.set_result(None)
+        return Interruption(heard)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
         item = super()._as_observed(message)
@@ -294,15 +288,23 @@ class Conversation(Group):
     async def _work(self, asked: Asked, part: Part | None) -> Reply:
         talk, until = self._talk(asked.state), self.until
         record: Record[ConversationState] = NULL_RECORD
+        budget = self.budget if asked.budget is None else asked.budget
         if part is not None:
-            budget = self.budget if asked.budget is None else asked.budget
             record = begun(self._setup, part, asked, budget)
-            reply = await self._gone_on_with(record, talk, asked)
-            if reply is not None:
-                return reply
+            if record.state is not None:
+                reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
+                if reply is not None:
+                    if ended(record):
+                        talk.go_to(record.state)
+                    return reply
+                since = talk.since if talk.run is not None and talk.run[0] == record.key else []
+                talk.state = record.state
+                for content in (*since, *asked.state.hear()):
+                    talk.state.add(None, content)
+                    record.hear({"content": content, "known_to": []})
             talk.run, talk.since = (record.key, record.run_id), []
         now = talk.state
-        now.budget = self.budget if asked.budget is None else asked.budget
+        now.budget = budget
         if record.state is None and asked.resumed:
             now.steps.clear()
         elif record.state is None:
@@ -320,35 +322,8 @@ class Conversation(Group):
             talk.run = None
         return reply
 
-    # -- recorded ----------------------------------------------------------------------------------
-
     def _program(self) -> dict[str, Any]:
         return program_of(self._setup)
-
-    async def _gone_on_with(
-        self, record: Record[ConversationState], talk: _Talk, asked: Asked
-    ) -> Reply | None:
-        """Know what was done in a run that goes on; its reply, if it ends here."""
-        now = record.state
-        if now is None:
-            return None
-        try:
-            await recall(self._setup, record, budget_of(self, asked.budget))
-        except BudgetExceeded as error:
-            if not ended(record):
-                why = (reason_of(error), str(error), None, asked.run_id)
-                return Reply("", "", [], [], Usage(), *why)
-        await emit_past(self._setup, record, asked)
-        stand(now, record, self._setup)
-        if ended(record):
-            talk.go_to(now)
-            return as_it_ended(record, asked.schema)
-        stopped_here = talk.run is not None and talk.run[0] == record.key
-        talk.state = now
-        for content in (*(talk.since if stopped_here else ()), *asked.state.hear()):
-            now.add(None, content)
-            record.hear({"content": content, "known_to": []})
-        return None
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, ConversationState)
@@ -366,19 +341,19 @@ class Conversation(Group):
     def state_dict(self) -> dict[str, Any]:
         """All that it needs to go on elsewhere, as JSON data, participants included.
 
-        A participant without `state_dict` keeps its own counsel: it must be made anew as it was.
+        Participants without `state_dict` are not saved; make them again with the same settings.
 
         Raises:
             RuntimeError: a participant is speaking; a state is of the time between two turns
             StateError: a participant's state is not JSON
         """
         exchange = self._exchange
-        if exchange is not None and not exchange.between:
-            raise RuntimeError(
-                f"conversation {self.id!r} is in the midst of a turn: take its state between two, "
-                "such as at a TurnEnded of its stream"
-            )
         if exchange is not None:
+            if not exchange.between:
+                raise RuntimeError(
+                    f"conversation {self.id!r} is in the midst of a turn: take its state between "
+                    "two, such as at a TurnEnded of its stream"
+                )
             exchange.hear()
         participants: dict[str, Any] = {}
         for id, agent in self.agents.items():

@@ -28,7 +28,7 @@ from civitas.reasoning.members import Emit, own
 from civitas.reasoning.prompts import readable
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
-from civitas.reasoning.reply import Reply, StopReason
+from civitas.reasoning.reply import Reply, Stop, StopReason
 from civitas.reasoning.resume import ENDED, guarded
 from civitas.text import log_failure
 
@@ -81,8 +81,8 @@ class Exchange:
         """Have the participants speak until there is a reason to stop, and write down why."""
 
         def cut_off(why: str) -> dict[str, Any]:
-            end = self._reply("cancelled", why, *self._outcome(), None)
-            return {"detail": end.detail, "text": end.text, "value": end.value}
+            text, value = self._outcome()
+            return {"detail": why, "text": text, "value": value}
 
         def failed(error: JournalError) -> Reply:
             return self._reply("error", str(error), *self._outcome(), error)
@@ -374,7 +374,4 @@ class Exchange:
 
 def reason_of(error: BaseException | None) -> StopReason:
     """Why a reply ends with this error."""
-    reason: Any = "error"
-    if isinstance(error, BudgetExceeded):
-        reason = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
-    return reason  # type: ignore[no-any-return]
+    return Stop.at_limit(error).reason if isinstance(error, BudgetExceeded) else "error"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from civitas.errors import JournalError, RunMismatch
 from civitas.reasoning.conversation.order import Handed
-from civitas.reasoning.conversation.record import Told, tell
+from civitas.reasoning.conversation.record import tell, told_to
 from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import ConversationState, TurnStarted, Utterance
 from civitas.reasoning.events import Done
@@ -65,33 +66,44 @@ class Participants:
         self._thread = thread
         self._once = once
         self._record = state.record
-        self._told = None if self._record is NULL_RECORD else Told(self._record, setup)
+        self._is_recorded = self._record is not NULL_RECORD
+        # How much each was told in this run.
+        self._counts = Counter(told_to(past.key) for past in self._record.past("told."))
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
         """Have participants observe what they have not heard, but for the last `leave`."""
-        state, told_before = self._state, self._told
-        if told_before is not None:
-            for id in ids:
-                for utterance in state.pending[id][: len(state.pending[id]) - leave]:
-                    told_before.note(id, utterance, utterance.message(state.agents))
-            await told_before.commit()
+        due = []
         for id in ids:
-            waiting = state.pending[id]
-            while len(waiting) > leave:
-                # Gone before it is told: what breaks off in the middle is not told twice.
-                utterance = waiting.pop(0)
-                once = self._once
-                if told_before is not None:
-                    if (once := told_before.due(id, utterance)) is None:
-                        continue
-                elif once is not None:  # one of several, of what was told as one
-                    once = (f"{once[0]}/{utterance.number}", once[1])
-                message = utterance.message(state.agents)
-                try:
-                    await own(tell(self._setup.agents[id], message, self._thread, once))
-                except Exception as error:
-                    about = "participant %r of %r failed to observe what was said: %s"
-                    logger.warning(about, id, self._setup.id, told(error))
+            waiting = self._state.pending[id]
+            due += [(id, each) for each in waiting[: len(waiting) - leave]]
+        known = [self._note(*each) for each in due]
+        if any(known):
+            await self._record.commit()
+        for (id, utterance), once in zip(due, known, strict=True):
+            # Gone before it is told: what breaks off in the middle is not told twice.
+            self._state.pending[id].remove(utterance)
+            if self._is_recorded and once is None:
+                continue  # it was told in the process before, or when the run went on
+            message = utterance.message(self._state.agents)
+            try:
+                await own(tell(self._setup.agents[id], message, self._thread, once))
+            except Exception as error:
+                about = "participant %r of %r failed to observe what was said: %s"
+                logger.warning(about, id, self._setup.id, told(error))
+
+    def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
+        """As which message of a run a participant is told something, which is noted before."""
+        if not self._is_recorded:
+            # One of several, of what was told as one.
+            once = self._once
+            return None if once is None else (f"{once[0]}/{utterance.number}", once[1])
+        key = f"told.{utterance.number}.{id}"
+        if self._record.has_ended(key):
+            return None
+        once = (f"{self._record.key}/told/{id}", self._counts[id])
+        self._counts[id] += 1
+        self._record.mark(key, utterance.message(self._state.agents), once=once)
+        return once
 
     async def speak(self, ids: tuple[str, ...], asked: Asked) -> list[Turn]:
         """Have participants speak, at once if there are several."""
@@ -151,7 +163,7 @@ class Participants:
 
     def _failed(self, turn: Turn, error: Exception) -> None:
         """Note that a participant failed; raise what is no participant's failure."""
-        if self._told is not None and isinstance(error, JournalError | RunMismatch):
+        if self._is_recorded and isinstance(error, JournalError | RunMismatch):
             raise error
         turn.error = error
         turn.fault = told(error)

@@ -7,24 +7,25 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from civitas.errors import BudgetExceeded
 from civitas.jsonvalue import Unreadable
+from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.setup import Setup
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     ConversationState,
     TurnEnded,
     TurnStarted,
-    Utterance,
 )
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.prompts import deep_json
 from civitas.reasoning.read_record import ReadRecord, of_group
 from civitas.reasoning.record import Record, dumped, loaded
-from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.replying import observing
-from civitas.reasoning.resume import ENDED, Marks, begin, not_ended
+from civitas.reasoning.resume import ENDED, Marks, begin, ended, not_ended
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
@@ -77,6 +78,23 @@ def stand(state: ConversationState, record: Record[ConversationState], setup: Se
             state.add(None, each["content"], known_to=each["known_to"])
 
 
+async def resumed(
+    setup: Setup, record: Record[ConversationState], asked: Asked, budget: Budget | None
+) -> Reply | None:
+    """Know what was done in a run that goes on; its reply, if it ends here."""
+    assert record.state is not None
+    try:
+        await recall(setup, record, budget)
+    except BudgetExceeded as error:
+        if not ended(record):
+            stop = Stop.at_limit(error)
+            why = (stop.reason, stop.detail, None, asked.run_id)
+            return Reply("", "", [], [], Usage(), *why)
+    await emit_past(setup, record, asked)
+    stand(record.state, record, setup)
+    return as_it_ended(record, asked.schema) if ended(record) else None
+
+
 def over(
     record: Record[ConversationState], state: ConversationState, reply: Reply
 ) -> dict[str, Any]:
@@ -101,21 +119,21 @@ def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
 
 async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
     """Have the model that chooses, and who keeps a record, know what they did and were told."""
-    told = Told(record, setup)
     thread = None if record.begun is None else record.begun["thread"]
+    counts: Counter[str] = Counter()
     for entry in record.entries():
-        data = entry.data
-        name = data.get("part")
-        agent: Any = setup.agents.get(data["agent"] if name else told.whom(data.get("key", "")))
+        data, told = entry.data, told_to(entry.data.get("key", ""))
+        agent: Any = setup.agents.get(told or data.get("agent", ""))
         if not getattr(agent, "_records", False):
             continue
-        if name and entry.kind == "started":
-            await agent._recall(record.member(name, data["agent"]), budget)
-        elif not name and entry.kind == "ended":
-            once = told.untold(agent, data["key"])
+        if entry.kind == "started" and "part" in data:
+            await agent._recall(record.member(data["part"], data["agent"]), budget)
+        elif entry.kind == "ended" and told:
+            known_as = (f"{record.key}/told/{told}", counts[told])  # as an older civitas counted
+            counts[told] += 1
+            once = data.get("about", {}).get("once", known_as)
             try:
-                if once is not None:
-                    await tell(agent, data["result"], thread, once)
+                await tell(agent, data["result"], thread, tuple(once))
             except Exception as error:
                 about = f"participant {agent.id!r} of {setup.id!r} failed to observe"
                 log_failure(logger, about, error)
@@ -124,69 +142,21 @@ async def recall(setup: Setup, record: Record[ConversationState], budget: Budget
         catch_up_models(record, model, model, budget)
 
 
-class Told:
-    """What the participants of a conversation are told in a run: each thing once.
-
-    It is recorded before they are told it. In another process, those that keep a record are told
-    again what their memories may lack.
-    """
-
-    def __init__(self, record: Record[ConversationState], setup: Setup) -> None:
-        self._record = record
-        self._agents = setup.agents
-        self._places: dict[str, tuple[str, str, int]] = {}  # whom, by what key, which of them
-        self._counts: Counter[str] = Counter()
-        self._new: set[str] = set()  # recorded, and not yet told
-        copied = (record.begun or {}).get("copied", ())
-        for number, entry in enumerate(record.entries()):
-            key = entry.data.get("key", "")
-            if entry.kind == "ended" and key.startswith("told."):
-                of = (each["key"] for each in copied if number < each["entries"])
-                self._place(key, key.split(".", 2)[2], next(of, record.key))
-
-    def _place(self, key: str, id: str, run: str) -> None:
-        self._places[key] = (id, f"{run}/told/{id}", self._counts[id])
-        self._counts[id] += 1
-
-    def whom(self, key: str) -> str:
-        """Whom a recorded step told something; empty if it is another step."""
-        return self._places[key][0] if key in self._places else ""
-
-    def note(self, id: str, utterance: Utterance, message: dict[str, Any]) -> None:
-        """Note that a participant is about to be told something, unless it was before."""
-        key = f"told.{utterance.number}.{id}"
-        if key not in self._places:
-            self._place(key, id, self._record.key)
-            self._new.add(key)
-            self._record.mark(key, message)
-
-    async def commit(self) -> None:
-        """Write down what was noted."""
-        if self._new:
-            await self._record.commit()
-
-    def due(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
-        """As which message of which run a participant is to observe something; None if it did."""
-        key = f"told.{utterance.number}.{id}"
-        if key not in self._new:
-            return None
-        self._new.discard(key)
-        return self.untold(self._agents[id], key)
-
-    def untold(self, agent: Any, key: str) -> tuple[str, int] | None:
-        """The same, of what is recorded under a key."""
-        _, run, place = self._places[key]
-        if _MARKS.get(agent, run) > place:
-            return None
-        # Before it is told: what breaks off in the middle is not told twice.
-        _MARKS.set(agent, run, place + 1)
-        return run, place
+def told_to(key: str) -> str:
+    """Whom a step of this key told something; empty if it is another step."""
+    return key.split(".", 2)[2] if key.startswith("told.") else ""
 
 
 async def tell(
     agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
 ) -> None:
-    """Have a participant observe a message, as this one of a run if it is of one."""
+    """Have a participant observe a message; one of a run once, whoever tells it in this process."""
+    if once is not None:
+        run, place = once
+        if _MARKS.get(agent, run) > place:
+            return
+        # Before it is told: what breaks off in the middle is not told twice.
+        _MARKS.set(agent, run, place + 1)
     with observing(once):
         given = agent.observe(message, **in_thread(agent.observe, thread))
         if inspect.isawaitable(given):
