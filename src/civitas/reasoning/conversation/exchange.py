@@ -107,40 +107,45 @@ class Exchange:
             self.hear(last=True)
 
     async def _speak(self) -> None:
-        setup, state = self._setup, self._state
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
-        while state.stop is None:
-            if task is not None and task.cancelling() > cancelled:
-                raise asyncio.CancelledError  # a participant has kept it to itself
-            left = setup.max_turns - state.turns
-            self.hear()
-            try:
-                if state.budget is not None:
-                    state.budget.start()
-                    state.budget.check()
-                key = f"choose.{state.turns + 1}"
-                choice = await self._record.step(key, self._choose, of=Choice)
-            except NoChoice as error:
-                state.usage = state.usage + error.usage
-                state.stop = ("unreadable", str(error))
-                return
-            except Exception as error:
-                if isinstance(error, JournalError) and self._record is not NULL_RECORD:
-                    raise
-                self._fail_to_tell("who speaks next", error)
-                return
-            state.usage = state.usage + choice.usage
-            if not choice.ids:
-                state.stop = ("done", choice.detail or "nobody was to speak next")
-            elif len(choice.ids) > left:
-                state.stop = (
-                    "max_iterations",
-                    f"{len(choice.ids)} were to speak at once, and {left} of "
-                    f"{setup.max_turns} turns were left",
-                )
-            else:
-                await self._take_turn(choice.ids)
+        try:
+            while self._state.stop is None:
+                if task is not None and task.cancelling() > cancelled:
+                    raise asyncio.CancelledError  # a participant has kept it to itself
+                self.hear()
+                await self._take_turn(await self._chosen())
+        except Stop as stop:
+            self._stop(stop)
+
+    def _stop(self, stop: Stop) -> None:
+        self._error = stop.error
+        self._state.stop = (stop.reason, stop.detail)
+
+    async def _chosen(self) -> tuple[str, ...]:
+        """Who speaks next."""
+        state, most = self._state, self._setup.max_turns
+        try:
+            if state.budget is not None:
+                state.budget.start()
+                state.budget.check()
+            key = f"choose.{state.turns + 1}"
+            choice = await self._record.step(key, self._choose, of=Choice)
+        except NoChoice as error:
+            state.usage = state.usage + error.usage
+            raise Stop("unreadable", str(error)) from error
+        except Exception as error:
+            if isinstance(error, JournalError) and self._record is not NULL_RECORD:
+                raise
+            raise self._not_told("who speaks next", error) from error
+        state.usage = state.usage + choice.usage
+        if not choice.ids:
+            raise Stop("done", choice.detail or "nobody was to speak next")
+        left = most - state.turns
+        if len(choice.ids) > left:
+            wanted = f"{len(choice.ids)} were to speak at once"
+            raise Stop("max_iterations", f"{wanted}, and {left} of {most} turns were left")
+        return choice.ids
 
     async def _choose(self, step: RecordStep) -> Choice:
         choosing = self._setup.next.choose(self._state)
@@ -173,7 +178,10 @@ class Exchange:
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
             state.handed_to = turns[-1].handed_to
-            await self._judge(turns)
+            try:
+                await self._judge(turns)
+            except Stop as stop:
+                self._stop(stop)
             if state.stop is None or state.stop[0] in ENDED:
                 # Else the turn is taken again when the run goes on.
                 self._record.save(state)
@@ -205,7 +213,7 @@ class Exchange:
     # -- stopping ----------------------------------------------------------------------------------
 
     async def _judge(self, turns: list[Turn]) -> None:
-        """Whether the turn that was just taken is the last."""
+        """Whether the turn that was just taken is the last: then it raises why."""
         setup, state = self._setup, self._state
         state.values = {
             turn.id: turn.reply.value for turn in turns if turn.reply and turn.fault is None
@@ -214,47 +222,39 @@ class Exchange:
         for turn in failed:
             met = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
             if met in _FINAL:
-                self._error = turn.error
-                state.stop = (met, f"agent {turn.id!r}: {turn.fault}")
-                return
-        rule = setup.stop_if_failed
-        if failed and (rule == "any" or (rule == "all" and len(failed) == len(turns))):
+                raise Stop(met, f"agent {turn.id!r}: {turn.fault}", turn.error)
+        all_failed = len(failed) == len(turns)
+        if failed and (
+            setup.stop_if_failed == "any" or (setup.stop_if_failed == "all" and all_failed)
+        ):
             names = " and ".join(repr(turn.id) for turn in failed)
             detail = f"agent {names} gave no answer: {'; '.join(t.fault or '' for t in failed)}"
             error = next((turn.error for turn in failed if turn.error is not None), None)
-            self._fail(detail, error)
-            return
+            raise Stop(reason_of(error), detail, error)
         if setup.until is not None:
             try:
                 checking = setup.until.check(state, "u")
                 reason = await self._in_time(checking, "whether it is over")
-            except Exception as error:
-                self._fail_to_tell("whether it is over", error)
-                return
+            except Exception as fault:
+                raise self._not_told("whether it is over", fault) from fault
             if reason is not None:
-                state.stop = ("done", reason)
-                return
+                raise Stop("done", reason)
         reason = setup.next.over(state)
-        if reason is not None and len(failed) == len(turns):
-            self._fail(f"{reason}: {failed[-1].fault}", failed[-1].error)
-        elif reason is not None:
-            state.stop = ("done", reason)
-        elif state.turns >= setup.max_turns:
-            state.stop = (
-                "max_iterations",
-                f"the conversation was not over after {state.turns} turns",
-            )
+        if reason is not None and all_failed:
+            last = failed[-1]
+            raise Stop(reason_of(last.error), f"{reason}: {last.fault}", last.error)
+        if reason is not None:
+            raise Stop("done", reason)
+        if state.turns >= setup.max_turns:
+            detail = f"the conversation was not over after {state.turns} turns"
+            raise Stop("max_iterations", detail)
 
-    def _fail_to_tell(self, what: str, error: Exception) -> None:
+    def _not_told(self, what: str, error: Exception) -> Stop:
+        """Why it ends with a function or a model that could not tell something."""
         if isinstance(error, BudgetExceeded):
-            self._fail(str(error), error)
-            return
+            return Stop(reason_of(error), str(error), error)
         log_failure(logger, f"conversation {self._setup.id!r} could not be told {what}", error)
-        self._fail(f"{what} could not be told: {told(error)}", error)
-
-    def _fail(self, detail: str, error: BaseException | None) -> None:
-        self._error = error
-        self._state.stop = (reason_of(error), detail)
+        return Stop("error", f"{what} could not be told: {told(error)}", error)
 
     async def _end(self) -> Reply:
         """Tell everyone what was said last, and give the reply."""
@@ -267,7 +267,13 @@ class Exchange:
             if self._asked.schema is not None:
                 value = None
                 if reason == "done" and state.last:
-                    reason, detail, text, value = await self._conclude(reason, detail, text)
+                    turn = await self._conclude(state.last[-1])
+                    if turn.fault is None and turn.reply is not None:
+                        text, value = readable(turn.reply.text), turn.reply.value
+                    else:
+                        self._error = turn.error
+                        reason = "error" if turn.reply is None else turn.reply.stop_reason
+                        detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
             self.hear(last=True)
             if self._record is NULL_RECORD or reason in ENDED:
                 # Else the turn is taken again, and what came of this one is not heard.
@@ -292,37 +298,26 @@ class Exchange:
         """The text and the value of the last turn."""
         state = self._state
         said = [each for each in state.said if each.error is None]
-        if len(said) > 1:
-            text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
-            # Without the values, as after loading, what was said is what there is.
-            return text, {
-                each.speaker: state.values.get(each.speaker or "", each.text) for each in said
-            }
-        if said:
-            text = said[0].text
-            return text, state.values.get(said[0].speaker or "", text)
-        for each in reversed(state.own):
-            if each.speaker is not None and each.error is None:
-                return each.text, each.text
-        return "", ""
+        if not said:
+            given = (each for each in reversed(state.own) if each.speaker and each.error is None)
+            text = next((each.text for each in given), "")
+            return text, text
+        # Without the values, as after loading, what was said is what there is.
+        values = {each.speaker: state.values.get(each.speaker or "", each.text) for each in said}
+        if len(said) == 1:
+            return said[0].text, values[said[0].speaker]
+        text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
+        return text, values
 
-    async def _conclude(
-        self, reason: StopReason, detail: str, text: str
-    ) -> tuple[StopReason, str, str, Any]:
+    async def _conclude(self, id: str) -> Turn:
         """Ask the last speaker for the outcome by the schema."""
-        state = self._state
-        id = state.last[-1]
         self._speaking = (id,)
         try:
             turn = await self._participants.conclude(id, self._asked)
         finally:
             self._speaking = ()
         self._keep(turn)
-        if turn.fault is None and turn.reply is not None:
-            return reason, detail, readable(turn.reply.text), turn.reply.value
-        self._error = turn.error
-        why = "error" if turn.reply is None else turn.reply.stop_reason
-        return why, f"agent {id!r} gave no outcome: {turn.fault}", text, None
+        return turn
 
     # -- what is said while somebody speaks --------------------------------------------------------
 
