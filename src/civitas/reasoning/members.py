@@ -12,10 +12,11 @@ from civitas.errors import DefinitionError, ModelError
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.events import Done
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
-from civitas.reasoning.prompts import json_text
-from civitas.reasoning.record import NullRecord, Record, Step
+from civitas.reasoning.prompts import deep_json, json_text
+from civitas.reasoning.record import NULL_RECORD, NullRecord, Record, Step, dumped
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import joined
+from civitas.reasoning.resume import ENDED, begin
 from civitas.reasoning.state import REPLY
 from civitas.reasoning.threaded import Journaled
 
@@ -36,6 +37,8 @@ class Group(Journaled, ConversationalAgent):
     """What its runs are called in a journal."""
     _called = ""
     """What errors call it."""
+    _state_type: type
+    """The dataclass that its state is in a record."""
     _own_budget: Budget | None = None
 
     @property
@@ -66,15 +69,44 @@ class Group(Journaled, ConversationalAgent):
         if part is None and self._journal is not None:
             task = json_text(asked.content)
             part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
+        if part is None:
+            return await self._work(asked, NULL_RECORD)
         try:
-            return await self._work(asked, part)
+            return await self._work(asked, self._begun(part, asked))
         finally:
-            if part is not None and asked.record is None:
+            if asked.record is None:
                 part.close()
 
-    async def _work(self, asked: Asked, part: Part | None) -> Reply:
-        """Have the members answer; `part` is where that is recorded."""
+    def _begun(self, part: Part, asked: Asked) -> Record[Any]:
+        """The record of a run, begun or resumed."""
+        record: Record[Any] = Record(part, self._state_type)
+        wanted = asked.wanted()
+        schema = None if wanted is None else wanted.json
+        if schema is None and asked.resumed and record.begun is not None:
+            schema = record.begun["schema"]  # `resume` need not name it again
+        begin(record, asked, self._kind, str(self.id), schema, self._program())
+        return record
+
+    def _program(self) -> dict[str, Any]:
+        """What it and its members do, whatever they are asked."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
+
+    async def _work(self, asked: Asked, record: Record[Any]) -> Reply:
+        """Have the members answer, or go on with what was recorded."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it works")
+
+
+def end_of(record: Record[Any], state: Any, reply: Reply, name: str) -> dict[str, Any]:
+    """What is recorded of the end.
+
+    A turn that was stopped is taken again when the run goes on, so that what came of it until then
+    is no state: it stands in the end alone, under this name.
+    """
+    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
+    if reply.stop_reason not in ENDED:
+        return {**about, name: {**dumped(state), "steps": deep_json(state.steps)}}
+    record.save(state)
+    return about
 
 
 async def ask_member(

@@ -5,34 +5,30 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import NotPermitted, StateError
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.reasoning.conversation.exchange import Exchange
+from civitas.reasoning.conversation.exchange import Exchange, Talk
 from civitas.reasoning.conversation.order import Order
-from civitas.reasoning.conversation.participants import Participants
+from civitas.reasoning.conversation.participants import Participants, recall, set_up
 from civitas.reasoning.conversation.record import (
     KIND,
     at_end,
-    begun,
     program_of,
-    recall,
     resumed,
     stand,
 )
-from civitas.reasoning.conversation.setup import set_up
 from civitas.reasoning.conversation.state import (
     MAX_KEPT,
     Content,
     ConversationState,
-    loaded_state,
 )
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.group import budget_of
+from civitas.reasoning.loop.recording import note_known
 from civitas.reasoning.members import Group
-from civitas.reasoning.record import NULL_RECORD, Record, dumped
+from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked, checked_content, thread_id
 from civitas.reasoning.resume import ENDED, ended
@@ -44,25 +40,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.reasoning.stream import Line
-
-
-@dataclass(slots=True)
-class _Talk:
-    """One thread of a conversation: where it stands, the reply under way, a run that is not over.
-
-    Of the run it has the key and the id, and what was said since it was stopped.
-    """
-
-    state: ConversationState
-    exchange: Exchange | None = None
-    run: tuple[str, str] | None = None
-    since: list[Content] = field(default_factory=list)
-
-    def go_to(self, state: ConversationState) -> None:
-        """Stand where a reply ended, unless the thread has gone further since."""
-        state.record = NULL_RECORD
-        if state.count > self.state.count:
-            self.state = state
 
 
 class Conversation(Group):
@@ -121,6 +98,7 @@ class Conversation(Group):
 
     _kind = KIND
     _called = "conversation"
+    _state_type = ConversationState
     _together = True
 
     def __init__(
@@ -165,10 +143,10 @@ class Conversation(Group):
         """Where its own thread stands: what was said, who spoke last. To be read."""
         return self._talk(self._kept.default).state
 
-    def _talk(self, thread: Thread) -> _Talk:
+    def _talk(self, thread: Thread) -> Talk:
         if thread.own is None:
             max_kept = self._setup.max_kept
-            thread.own = _Talk(ConversationState(tuple(self.agents), max_kept=max_kept))
+            thread.own = Talk(ConversationState(tuple(self.agents), max_kept=max_kept))
         return thread.own  # type: ignore[no-any-return]
 
     @property
@@ -285,12 +263,13 @@ class Conversation(Group):
                 asked.run_id = talk.run[1]
         return await super()._respond(asked)
 
-    async def _work(self, asked: Asked, part: Part | None) -> Reply:
+    async def _work(self, asked: Asked, record: Record[ConversationState]) -> Reply:
         talk, until = self._talk(asked.state), self.until
-        record: Record[ConversationState] = NULL_RECORD
         budget = self.budget if asked.budget is None else asked.budget
-        if part is not None:
-            record = begun(self._setup, part, asked, budget)
+        if record is not NULL_RECORD:
+            model = getattr(self.next, "model", None)
+            if model is not None:
+                record.committed = lambda: note_known(record, model, budget)
             if record.state is not None:
                 reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
                 if reply is not None:
@@ -389,8 +368,9 @@ class Conversation(Group):
             raise StateError(f"{whose}: threads must be an object")
         kept = Threads(together=True)
         for id, each in [(None, data.get("conversation")), *threads.items()]:
-            now = loaded_state(each, self.agents, self._setup.max_kept, whose)
-            kept.get(id).own = _Talk(now)
+            now = loaded(ConversationState, each, whose)
+            now.check(self.agents, self._setup.max_kept, whose)
+            kept.get(id).own = Talk(now)
         if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
             raise StateError(f"{whose}: participants names others than the participants")
         for id in theirs:

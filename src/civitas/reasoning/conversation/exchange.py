@@ -7,14 +7,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, MailboxFull, ModelError
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
-from civitas.reasoning.conversation.participants import Participants, Turn, told
-from civitas.reasoning.conversation.record import over
-from civitas.reasoning.conversation.setup import Setup
+from civitas.reasoning.conversation.participants import Participants, Setup, Turn, told
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
@@ -24,7 +23,7 @@ from civitas.reasoning.conversation.state import (
     shown,
 )
 from civitas.reasoning.group import in_thread
-from civitas.reasoning.members import Emit, own
+from civitas.reasoning.members import Emit, end_of, own
 from civitas.reasoning.prompts import readable
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
@@ -91,7 +90,7 @@ class Exchange:
             return await guarded(
                 self._record,
                 self._go,
-                lambda reply: over(self._record, self._state, reply),
+                lambda reply: end_of(self._record, self._state, reply, "saved"),
                 cut_off,
                 failed,
             )
@@ -365,6 +364,25 @@ class Exchange:
                 content, known_to = self._heard.popleft()
                 self._state.add(None, content, known_to=known_to)
                 self._record.hear({"content": content, "known_to": list(known_to)})
+
+
+@dataclass(slots=True)
+class Talk:
+    """One thread of a conversation: where it stands, the reply under way, a run that is not over.
+
+    Of the run it has the key and the id, and what was said since it was stopped.
+    """
+
+    state: ConversationState
+    exchange: Exchange | None = None
+    run: tuple[str, str] | None = None
+    since: list[Content] = field(default_factory=list)
+
+    def go_to(self, state: ConversationState) -> None:
+        """Stand where a reply ended, unless the thread has gone further since."""
+        state.record = NULL_RECORD
+        if state.count > self.state.count:
+            self.state = state
 
 
 def reason_of(error: BaseException | None) -> StopReason:

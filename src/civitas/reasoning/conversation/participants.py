@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import JournalError, RunMismatch
-from civitas.reasoning.conversation.order import Handed
-from civitas.reasoning.conversation.record import tell, told_to
-from civitas.reasoning.conversation.setup import Setup
+from civitas.errors import DefinitionError, JournalError, RunMismatch
+from civitas.message import address
+from civitas.reasoning.conversation.order import Handed, Order, as_order
 from civitas.reasoning.conversation.state import ConversationState, TurnStarted, Utterance
+from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.events import Done
+from civitas.reasoning.group import in_thread
+from civitas.reasoning.loop.recording import catch_up_models
 from civitas.reasoning.members import Emit, ask_member, own
 from civitas.reasoning.prompts import cut
-from civitas.reasoning.record import NULL_RECORD, Past
+from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
+from civitas.reasoning.replying import observing
+from civitas.reasoning.resume import Marks
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.reasoning.reply_request import Asked
 
 logger = logging.getLogger("civitas.reasoning")
@@ -30,6 +37,80 @@ GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
 """What a speaker is asked that has heard everything already."""
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """What the last speaker is asked if the outcome is wanted by a schema."""
+_MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` says it
+_RULES: Final = ("all", "any", "none")
+_MARKS = Marks()
+
+
+@dataclass(slots=True)
+class Setup:
+    """What a conversation is made of, as `Conversation` describes it."""
+
+    id: str
+    agents: dict[str, Any]
+    next: Order
+    until: Condition | None
+    max_turns: int
+    max_kept: int
+    stop_if_failed: str
+
+
+def set_up(
+    id: str,
+    agents: Iterable[Any],
+    next: Order | Callable[[ConversationState], Any] | None,
+    until: Condition | Callable[[ConversationState], Any] | None,
+    max_turns: int | None,
+    max_kept: int,
+    stop_if_failed: str,
+) -> Setup:
+    """What `Conversation` was given, checked."""
+    participants, order = _participants(agents, id), as_order(next)
+    order.check(participants)
+    condition = None if until is None else as_condition(until)
+    if condition is not None and (unknown := condition.ids() - participants.keys()):
+        raise DefinitionError(
+            f"conversation {id!r}: until={condition} waits for {sorted(unknown)!r:.200}, "
+            "who takes no part"
+        )
+    if max_turns is None:
+        bound = condition.most_turns() if condition is not None else None
+        max_turns = _MAX_TURNS if bound is None else bound
+    for number, what in ((max_turns, "max_turns"), (max_kept, "max_kept")):
+        if type(number) is not int or number < 1:
+            raise DefinitionError(f"conversation {id!r}: {what}= is 1 or more, not {number!r:.80}")
+    if stop_if_failed not in _RULES:
+        raise DefinitionError(
+            f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
+            f"{stop_if_failed!r:.80}"
+        )
+    return Setup(id, participants, order, condition, max_turns, max_kept, stop_if_failed)
+
+
+def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
+    """The participants by id."""
+    if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
+        raise DefinitionError(
+            f"conversation {id!r}: agents= is a list of agents, not {agents!r:.80}"
+        )
+    found: dict[str, Any] = {}
+    for agent in agents:
+        missing = [n for n in ("id", "reply", "observe") if not hasattr(agent, n)]
+        if missing or isinstance(agent, type):
+            given = f"the class {agent.__name__}" if isinstance(agent, type) else repr(agent)[:80]
+            raise DefinitionError(
+                f"conversation {id!r}: a participant has id, reply and observe, and {given} has "
+                f"not{' ' + ', '.join(missing) if missing else ''}"
+            )
+        name = address(agent.id)
+        if name in found:
+            raise DefinitionError(
+                f"conversation {id!r}: two participants have the id {name!r}: give each its own"
+            )
+        found[name] = agent
+    if not found:
+        raise DefinitionError(f"conversation {id!r} has no participants")
+    return found
 
 
 @dataclass(slots=True)
@@ -68,7 +149,7 @@ class Participants:
         self._record = state.record
         self._is_recorded = self._record is not NULL_RECORD
         # How much each was told in this run.
-        self._counts = Counter(told_to(past.key) for past in self._record.past("told."))
+        self._counts = Counter(_told_to(past.key) for past in self._record.past("told."))
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
         """Have participants observe what they have not heard, but for the last `leave`."""
@@ -86,7 +167,7 @@ class Participants:
                 continue  # it was told in the process before, or when the run went on
             message = utterance.message(self._state.agents)
             try:
-                await own(tell(self._setup.agents[id], message, self._thread, once))
+                await own(_tell(self._setup.agents[id], message, self._thread, once))
             except Exception as error:
                 about = "participant %r of %r failed to observe what was said: %s"
                 logger.warning(about, id, self._setup.id, told(error))
@@ -188,6 +269,48 @@ class Participants:
     def _past(self, key: str) -> Past | None:
         """What was recorded of a step, or None."""
         return next((past for past in self._record.past(key) if past.key == key), None)
+
+
+async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
+    """Have the model that chooses, and who keeps a record, know what they did and were told."""
+    thread = None if record.begun is None else record.begun["thread"]
+    for entry in record.entries():
+        data, told_id = entry.data, _told_to(entry.data.get("key", ""))
+        agent: Any = setup.agents.get(told_id or data.get("agent", ""))
+        if not getattr(agent, "_records", False):
+            continue
+        if entry.kind == "started" and "part" in data:
+            await agent._recall(record.member(data["part"], data["agent"]), budget)
+        elif entry.kind == "ended" and told_id:
+            try:
+                await _tell(agent, data["result"], thread, tuple(data["about"]["once"]))
+            except Exception as error:
+                about = f"participant {agent.id!r} of {setup.id!r} failed to observe"
+                log_failure(logger, about, error)
+    model = getattr(setup.next, "model", None)
+    if model is not None:
+        catch_up_models(record, model, model, budget)
+
+
+def _told_to(key: str) -> str:
+    """Whom a step of this key told something; empty if it is another step."""
+    return key.split(".", 2)[2] if key.startswith("told.") else ""
+
+
+async def _tell(
+    agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
+) -> None:
+    """Have a participant observe a message; one of a run once, whoever tells it in this process."""
+    if once is not None:
+        run, place = once
+        if _MARKS.get(agent, run) > place:
+            return
+        # Before it is told: what breaks off in the middle is not told twice.
+        _MARKS.set(agent, run, place + 1)
+    with observing(once):
+        given = agent.observe(message, **in_thread(agent.observe, thread))
+        if inspect.isawaitable(given):
+            await given
 
 
 def told(error: BaseException) -> str:

@@ -2,58 +2,33 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import BudgetExceeded
 from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
-from civitas.reasoning.conversation.setup import Setup
+from civitas.reasoning.conversation.participants import Setup, recall
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     ConversationState,
     TurnEnded,
     TurnStarted,
 )
-from civitas.reasoning.group import in_thread
-from civitas.reasoning.loop.recording import catch_up_models, note_known
-from civitas.reasoning.prompts import deep_json
 from civitas.reasoning.read_record import ReadRecord, of_group
-from civitas.reasoning.record import Record, dumped, loaded
+from civitas.reasoning.record import Record, loaded
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.replying import observing
-from civitas.reasoning.resume import ENDED, Marks, begin, ended, not_ended
-from civitas.text import log_failure
+from civitas.reasoning.resume import ended, not_ended
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Part
     from civitas.journal.replay import RecordedPart
     from civitas.reasoning.reply_request import Asked
 
 logger = logging.getLogger("civitas.reasoning")
 
 KIND = "Conversation"
-_MARKS = Marks()
-
-
-def begun(
-    setup: Setup, part: Part, asked: Asked, budget: Budget | None
-) -> Record[ConversationState]:
-    """The record of a conversation, begun or resumed."""
-    record = Record(part, ConversationState)
-    wanted = asked.wanted()
-    schema = None if wanted is None else wanted.json
-    if schema is None and asked.resumed and record.begun is not None:
-        schema = record.begun["schema"]  # `resume` need not name it again
-    begin(record, asked, KIND, setup.id, schema, program_of(setup))
-    model = getattr(setup.next, "model", None)
-    if model is not None:
-        record.committed = lambda: note_known(record, model, budget)
-    return record
 
 
 def program_of(setup: Setup) -> dict[str, Any]:
@@ -71,8 +46,8 @@ def program_of(setup: Setup) -> dict[str, Any]:
 
 def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
     """Have a recorded state go on in this process, with what was heard after it."""
-    state.check(setup.agents, f"run {record.run_id!r}")
-    state.max_kept, state.record = setup.max_kept, record
+    state.record = record
+    state.check(setup.agents, setup.max_kept, f"run {record.run_id!r}")
     if state is record.state:
         for each in record.heard:
             state.add(None, each["content"], known_to=each["known_to"])
@@ -95,72 +70,11 @@ async def resumed(
     return as_it_ended(record, asked.schema) if ended(record) else None
 
 
-def over(
-    record: Record[ConversationState], state: ConversationState, reply: Reply
-) -> dict[str, Any]:
-    """What is recorded of the end.
-
-    A turn that was stopped is taken again when the run goes on, so that what came of it until then
-    is no state: it stands in the end alone.
-    """
-    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
-    if reply.stop_reason not in ENDED:
-        return {**about, "saved": {**dumped(state), "steps": deep_json(state.steps)}}
-    record.save(state)
-    return about
-
-
 def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
     """The state at the end of a run; where it was cut off, after its last turn."""
     if record.over is not None and "saved" in record.over:
         return loaded(ConversationState, record.over["saved"], f"run {record.run_id!r}")
     return record.state or ConversationState()
-
-
-async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
-    """Have the model that chooses, and who keeps a record, know what they did and were told."""
-    thread = None if record.begun is None else record.begun["thread"]
-    counts: Counter[str] = Counter()
-    for entry in record.entries():
-        data, told = entry.data, told_to(entry.data.get("key", ""))
-        agent: Any = setup.agents.get(told or data.get("agent", ""))
-        if not getattr(agent, "_records", False):
-            continue
-        if entry.kind == "started" and "part" in data:
-            await agent._recall(record.member(data["part"], data["agent"]), budget)
-        elif entry.kind == "ended" and told:
-            known_as = (f"{record.key}/told/{told}", counts[told])  # as an older civitas counted
-            counts[told] += 1
-            once = data.get("about", {}).get("once", known_as)
-            try:
-                await tell(agent, data["result"], thread, tuple(once))
-            except Exception as error:
-                about = f"participant {agent.id!r} of {setup.id!r} failed to observe"
-                log_failure(logger, about, error)
-    model = getattr(setup.next, "model", None)
-    if model is not None:
-        catch_up_models(record, model, model, budget)
-
-
-def told_to(key: str) -> str:
-    """Whom a step of this key told something; empty if it is another step."""
-    return key.split(".", 2)[2] if key.startswith("told.") else ""
-
-
-async def tell(
-    agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
-) -> None:
-    """Have a participant observe a message; one of a run once, whoever tells it in this process."""
-    if once is not None:
-        run, place = once
-        if _MARKS.get(agent, run) > place:
-            return
-        # Before it is told: what breaks off in the middle is not told twice.
-        _MARKS.set(agent, run, place + 1)
-    with observing(once):
-        given = agent.observe(message, **in_thread(agent.observe, thread))
-        if inspect.isawaitable(given):
-            await given
 
 
 async def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:

@@ -12,7 +12,7 @@ from civitas.approval import escaped
 from civitas.errors import StateError
 from civitas.models.protocol import Usage
 from civitas.reasoning.prompts import cut
-from civitas.reasoning.record import APPENDED, LIVE, NULL_RECORD, loaded
+from civitas.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from civitas.reasoning.reply import Step, StopReason
 
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -69,10 +69,8 @@ class Utterance:
                 them said is marked
         """
         if self.speaker is None:
-            text = self.content
-            if isinstance(text, str) and text.lstrip().startswith(
-                tuple(f"{shown(i)}:" for i in ids)
-            ):
+            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
+            if isinstance(text, str) and text.lstrip().startswith(names):
                 return f"(from outside the conversation) {text}"
             return text
         name = shown(self.speaker)
@@ -196,8 +194,8 @@ class ConversationState:
         """The same as chat messages."""
         return [_as_chat(each) for each in self.own]
 
-    def check(self, agents: Iterable[str], whose: str) -> None:
-        """Refuse a state that was loaded, if it is of other participants or contradicts itself.
+    def check(self, agents: Iterable[str], max_kept: int, whose: str) -> None:
+        """Refuse a state that was loaded, if it is of others or contradicts itself; then trim it.
 
         Raises:
             StateError: `whose` state it is, and what is wrong with it
@@ -215,19 +213,8 @@ class ConversationState:
         ):
             if wrong:
                 raise StateError(f"{whose}: {fault}")
-
-
-def loaded_state(saved: Any, agents: Iterable[str], max_kept: int, whose: str) -> ConversationState:
-    """The state that JSON data is, of these participants.
-
-    Raises:
-        StateError: it is no such state
-    """
-    made = loaded(ConversationState, saved, whose)
-    made.check(agents, whose)
-    made.max_kept = max_kept
-    made.trim()
-    return made
+        self.max_kept = max_kept
+        self.trim()
 
 
 @dataclass(frozen=True, slots=True)

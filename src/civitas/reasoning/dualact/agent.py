@@ -20,7 +20,7 @@ from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import Asked, thread_id
-from civitas.reasoning.resume import begin, ended, members_of
+from civitas.reasoning.resume import ended
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
 
@@ -72,6 +72,7 @@ class DualActAgent(Group):
 
     _kind = "DualActAgent"
     _called = "dual act"
+    _state_type = Progress
 
     def __init__(
         self,
@@ -280,19 +281,18 @@ class DualActAgent(Group):
         )
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
-        members = {str(each.id): each for each in self._member_agents}
-        for name, id in members_of(part.past).items():
-            member = members.get(id)
-            if member is not None and getattr(member, "_records", False):
-                await member._recall(part.part(name), budget)
+        await self._recall_members(Record(part, Progress), budget)
 
-    async def _work(self, asked: Asked, part: Part | None) -> Reply:
-        record: Record[Progress] = NULL_RECORD
-        if part is not None:
-            record = self._begun(part, asked)
-            reply = await self._gone_on_with(part, record, asked)
-            if reply is not None:
-                return reply
+    async def _recall_members(self, record: Record[Progress], budget: Budget | None) -> None:
+        members = {str(each.id): each for each in self._member_agents}
+        for name, turn in record.members.items():
+            member = members.get(turn["agent"])
+            if member is not None and getattr(member, "_records", False):
+                await member._recall(record.member(name, turn["agent"]), budget)
+
+    async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
+        if record is not NULL_RECORD and (reply := await self._gone_on_with(record, asked)):
+            return reply
         progress: Progress | None = asked.state.own
         if progress is None or not asked.resumed:
             turn: Any = self.config.first
@@ -310,30 +310,18 @@ class DualActAgent(Group):
             asked.state.underway = rounds
         return await rounds.reply()
 
-    def _begun(self, part: Part, asked: Asked) -> Record[Progress]:
-        """The record of a run, begun or resumed."""
-        record = Record(part, Progress)
-        wanted = asked.wanted()
-        schema = None if wanted is None else wanted.json
-        begin(record, asked, self._kind, str(self.id), schema, self._program())
-        progress = record.state
+    async def _gone_on_with(self, record: Record[Progress], asked: Asked) -> DualActReply | None:
+        """Know what was done in a run that goes on; its reply, if it ends here."""
+        progress, wanted = record.state, asked.wanted()
         if progress is not None:
-            progress.run_id = part.run_id  # in a copy it is that of the other
+            progress.run_id = record.run_id  # in a copy it is that of the other
             progress.want(asked.schema)
             if wanted is not None:
                 progress.read_values(wanted, len(self.config.reactives) > 1)
-        return record
-
-    async def _gone_on_with(
-        self, part: Part, record: Record[Progress], asked: Asked
-    ) -> DualActReply | None:
-        """Know what was done in a run that goes on; its reply, if it ends here."""
-        progress = record.state
-        if progress is not None:
             self._emit_past(progress, asked)
         over = ended(record)
         try:
-            await self._recall(part, asked.budget)
+            await self._recall_members(record, asked.budget)
         except BudgetExceeded as error:
             if not over:
                 progress = progress or Progress(asked.content, asked.thread, asked.run_id)

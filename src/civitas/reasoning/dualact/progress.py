@@ -10,9 +10,9 @@ from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from civitas.reasoning.read_record import ReadRecord
-from civitas.reasoning.record import APPENDED, LIVE, Record, dumped, loaded
+from civitas.reasoning.record import APPENDED, LIVE, loaded
 from civitas.reasoning.reply import Reply, Step, StopReason
-from civitas.reasoning.resume import ENDED, ended, not_ended
+from civitas.reasoning.resume import ended, not_ended
 
 if TYPE_CHECKING:
     from civitas.journal.replay import RecordedPart
@@ -128,19 +128,6 @@ class Progress:
             self.human_usage,
             self.reactive_usage,
         )
-
-    def end(self, record: Record[Progress]) -> dict[str, Any]:
-        """What is recorded of the end.
-
-        A turn that was stopped is taken again when the run goes on, so that what came of it until
-        then is no state: it stands in the end alone.
-        """
-        reply = self.reply()
-        about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
-        if reply.stop_reason not in ENDED:
-            return {**about, "progress": dumped(self)}
-        record.save(self)
-        return about
 
     def read_values(self, wanted: AnswerSchema, several: bool) -> None:
         """Have the values, which were recorded as JSON, be of the type that is asked for."""

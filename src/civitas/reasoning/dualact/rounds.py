@@ -26,6 +26,7 @@ from civitas.reasoning.dualact.turn import Work
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.group import is_spent_for_all
 from civitas.reasoning.hooks import expect
+from civitas.reasoning.members import end_of
 from civitas.reasoning.record import Step
 from civitas.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from civitas.reasoning.reply import Step as Called
@@ -64,11 +65,12 @@ class Rounds(Work):
 
         def cut_off(why: str) -> dict[str, Any]:
             progress.over("cancelled", why)
-            return progress.end(record)
+            return end(progress.reply())
 
-        return await guarded(
-            record, self._reply, lambda reply: progress.end(record), cut_off, failed
-        )
+        def end(reply: DualActReply) -> dict[str, Any]:
+            return end_of(record, progress, reply, "progress")
+
+        return await guarded(record, self._reply, end, cut_off, failed)
 
     async def _reply(self) -> DualActReply:
         progress = self._progress
