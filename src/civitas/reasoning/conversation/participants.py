@@ -68,14 +68,13 @@ def set_up(
     participants, order = _participants(agents, id), as_order(next)
     order.check(participants)
     condition = None if until is None else as_condition(until)
-    if condition is not None and (unknown := condition.ids() - participants.keys()):
+    if condition is not None and (unknown := condition.ids - participants.keys()):
         raise DefinitionError(
             f"conversation {id!r}: until={condition} waits for {sorted(unknown)!r:.200}, "
             "who takes no part"
         )
     if max_turns is None:
-        bound = condition.most_turns() if condition is not None else None
-        max_turns = _MAX_TURNS if bound is None else bound
+        max_turns = (condition.most_turns if condition is not None else None) or _MAX_TURNS
     for number, what in ((max_turns, "max_turns"), (max_kept, "max_kept")):
         if type(number) is not int or number < 1:
             raise DefinitionError(f"conversation {id!r}: {what}= is 1 or more, not {number!r:.80}")

@@ -24,7 +24,14 @@ class Condition:
 
     A condition keeps nothing itself, so one may serve any number of conversations. A subclass needs
     no more than `met`.
+
+    Attributes:
+        ids: the participants that it is about
+        most_turns: how many turns there can be before it is met; None if that is not known
     """
+
+    ids: frozenset[str] = frozenset()
+    most_turns: int | None = None
 
     def met(self, state: ConversationState) -> Any:
         """Why the conversation is to end now, in words; None (or False) if it is to go on.
@@ -35,14 +42,6 @@ class Condition:
             state: where the conversation stands, to be read
         """
         raise NotImplementedError
-
-    def ids(self) -> frozenset[str]:
-        """The participants that it is about."""
-        return frozenset()
-
-    def most_turns(self) -> int | None:
-        """How many turns there can be before it is met; None if that is not known."""
-        return None
 
     def begin(self, kept: dict[str, Any], place: str) -> None:
         """Called when a reply begins or goes on; `kept` is saved, and `place` its own key there."""
@@ -87,15 +86,11 @@ class MaxTurns(Condition):
     """
 
     def __init__(self, turns: int) -> None:
-        self.turns = _positive(turns, "MaxTurns")
+        self.turns = self.most_turns = _positive(turns, "MaxTurns")
 
     def met(self, state: ConversationState) -> bool:
         """Whether there have been as many."""
         return state.turns >= self.turns
-
-    def most_turns(self) -> int:
-        """As many as it says."""
-        return self.turns
 
     def __repr__(self) -> str:
         return f"MaxTurns({self.turns})"
@@ -151,6 +146,7 @@ class Said(Condition):
             raise DefinitionError(f"Said takes a text or a compiled pattern, not {what!r:.80}")
         self.what = what
         self.by = None if by is None else address(by)
+        self.ids = frozenset() if self.by is None else frozenset((self.by,))
         self.ignore_case = ignore_case
         self._folded = what.casefold() if isinstance(what, str) else ""
 
@@ -168,10 +164,6 @@ class Said(Condition):
                 return f"{self}: {utterance.speaker!r} said it"
         return None
 
-    def ids(self) -> frozenset[str]:
-        """Who is to say it."""
-        return frozenset() if self.by is None else frozenset((self.by,))
-
     def __repr__(self) -> str:
         what = self.what if isinstance(self.what, str) else self.what.pattern
         return f"Said({shorten(what, 60)!r})"
@@ -186,14 +178,11 @@ class StoppedBy(Condition):
 
     def __init__(self, agent_id: str | int) -> None:
         self.agent_id = address(agent_id)
+        self.ids = frozenset((self.agent_id,))
 
     def met(self, state: ConversationState) -> bool:
         """Whether it spoke in the last turn."""
         return any(u.speaker == self.agent_id and u.error is None for u in state.said)
-
-    def ids(self) -> frozenset[str]:
-        """Who is to speak."""
-        return frozenset((self.agent_id,))
 
     def __repr__(self) -> str:
         return f"StoppedBy({self.agent_id!r})"
@@ -252,9 +241,12 @@ class _Pair(Condition):
     def __init__(self, sign: str, *conditions: Condition) -> None:
         self.sign = sign
         self.conditions = conditions
-
-    def ids(self) -> frozenset[str]:
-        return frozenset().union(*(each.ids() for each in self.conditions))
+        self.ids = frozenset().union(*(each.ids for each in conditions))
+        most = [each.most_turns for each in conditions if each.most_turns is not None]
+        if sign == "|":
+            self.most_turns = min(most, default=None)
+        elif len(most) == len(conditions):
+            self.most_turns = max(most)
 
     def begin(self, kept: dict[str, Any], place: str) -> None:
         for number, each in enumerate(self.conditions):
@@ -270,13 +262,6 @@ class _Pair(Condition):
                 state.kept.setdefault(f"{place}{number}.met", reason)
         reasons = [state.kept.get(f"{place}{number}.met") for number in range(len(met))]
         return None if None in reasons else " and ".join(map(str, reasons))
-
-    def most_turns(self) -> int | None:
-        most = [each.most_turns() for each in self.conditions]
-        known = [number for number in most if number is not None]
-        if self.sign == "|":
-            return min(known, default=None)
-        return None if len(known) < len(most) else max(known)
 
     def __repr__(self) -> str:
         return f"({f' {self.sign} '.join(map(str, self.conditions))})"

@@ -92,13 +92,12 @@ class Briefing:
             if conclusion.suggested_next_action:
                 said += f"\n[R suggests: {conclusion.suggested_next_action}]"
             done = (f"{_called(each)} {_came(each, 'gave: ')}" for each in conclusion.evidence)
+            sure = conclusion.confidence
             values |= {
                 "summary": marked(said),
                 "steps": marked(said_steps(conclusion.steps)),
                 "evidence": marked("\n".join(done)),
-                "confidence": "not stated"
-                if conclusion.confidence is None
-                else f"{conclusion.confidence:g}",
+                "confidence": "not stated" if sure is None else f"{sure:g}",
             }
             asked = _filled(_REVIEW if self._decision is None else self._decision, values)
         more = [f"The user says meanwhile:\n{marked(text)}" for text in told]

@@ -55,20 +55,17 @@ class DualActConfig:
             raise ConfigError("reactive= is an empty list: there is nobody to execute anything")
         for agent in self.reactives:
             _check_agent(agent, "reactive")
-        if len({id(agent) for agent in self.reactives}) != len(self.reactives):
-            raise ConfigError("reactive= has the same agent twice")
         if any(agent is self.human for agent in self.reactives):
             raise ConfigError(
                 f"human= and reactive= are the same agent, {self.human!r:.80}: make two, which may "
                 "have one model"
             )
         names = [str(getattr(agent, "id", "")) for agent in self.reactives]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError(
-                    f"reactive= has two agents of the id {name!r}, by which is known who concludes "
-                    "what"
-                )
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(
+                f"reactive= has two agents of the id {twice[0]!r}, by which is known who concludes "
+                "what"
+            )
         if type(self.max_hr_loops) is not int or self.max_hr_loops < 1:
             raise ConfigError(f"max_hr_loops= is 1 or more, not {self.max_hr_loops!r:.80}")
         if self.first not in ("human", "reactive"):
