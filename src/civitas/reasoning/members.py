@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from civitas.errors import DefinitionError, ModelError
@@ -134,7 +135,7 @@ async def ask_member(
     options = options_for(agent, asked)
     if schema is not None:
         options["schema"] = schema
-    if takes(agent.reply, "run_id"):
+    if _takes_run_id(getattr(agent.reply, "__func__", agent.reply)):
         options["run_id"] = _run_id(agent, part, asked.run_id, record)
 
     async def ask_once(step: Step) -> Reply:
@@ -153,6 +154,11 @@ async def ask_member(
         return unanswered.reply
     await record.commit()  # before anything is made of it
     return reply  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1000)
+def _takes_run_id(reply: Any) -> bool:
+    return takes(reply, "run_id")
 
 
 def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
