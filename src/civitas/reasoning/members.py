@@ -122,15 +122,8 @@ async def ask_member(
 ) -> Reply:
     """The reply of a member, as it was recorded or as it is given now.
 
-    Args:
-        agent: the member
-        content: what it is asked
-        part: the name of its turn in the record
-        asked: what the group was asked
-        record: the group's
-        emit: where the member's events go, if it streams; its `Done` in any case
-        schema: what its answer is to be
-        **about: what to record of the turn besides, as JSON data
+    Its turn is known by `part` in the group's `record`, and `about` is recorded of it besides. Its
+    events go to `emit`, if it streams; its `Done` in any case.
     """
     options = options_for(agent, asked)
     if schema is not None:

@@ -27,17 +27,7 @@ T = TypeVar("T")
 
 
 class Work:
-    """One task of a dual act.
-
-    Args:
-        agent: the dual act
-        config: its two, and how they work together
-        progress: how far they have come
-        asked: what the dual act was asked
-        record: where it is recorded
-        decide_by: the function that decides in H's place, or None
-        extract_by: the function that makes the conclusion of R's reply, or None
-    """
+    """One task of a dual act; `decide_by` and `extract_by` are the user's functions, or None."""
 
     def __init__(
         self,
