@@ -12,7 +12,7 @@ from civitas.journal.entry import Entry
 # build on the journal and come after it, so they are only named.
 _TOLD_BY: Final = {
     "ReActAgent": "civitas.reasoning.loop.recording",
-    "DualActAgent": "civitas.reasoning.dualact.recording",
+    "DualActAgent": "civitas.reasoning.dualact.progress",
     "Conversation": "civitas.reasoning.conversation.record",
     "Researcher": "civitas.research.recording",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
@@ -15,7 +15,6 @@ from civitas.reasoning.reply import Reply
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
-    from civitas.journal import Entry
     from civitas.reasoning.read_record import ReadRecord
     from civitas.reasoning.record import Record
     from civitas.reasoning.reply_request import Asked
@@ -82,15 +81,6 @@ def begin(
 def ended(record: ReadRecord[Any]) -> bool:
     """Whether a run is over for good."""
     return record.over is not None and record.over["reason"] in ENDED
-
-
-def members_of(entries: Iterable[Entry]) -> dict[str, str]:
-    """The parts in which members of a group record their turns, with the ids of the members."""
-    return {
-        entry.data["part"]: entry.data["agent"]
-        for entry in entries
-        if entry.kind == "started" and "part" in entry.data
-    }
 
 
 async def guarded(
