@@ -403,11 +403,13 @@ def test_what_may_pass_is_tried_again_and_nothing_else(make: Callable[..., LiteL
             status(429, "slow down", retry_after="9999"),
             "the server answered 429: slow down; it asks to wait 9999 s",
         ),
-        (RESET, "no answer from URL: "),
-        (http(b"{}"), ""),
-        (http(b"<html>"), ""),
+        (status(500, "boom"), "the server answered 500: boom"),
+        (http(b"<p>Bad gateway</p>", 502), "the server answered 502: <p>Bad gateway</p>"),
+        (RESET, "no answer from URL: Server disconnected"),
+        (http(b"{}"), "what URL answered cannot be read"),
+        (http(b"<html>"), "what URL answered cannot be read"),
     ),
-    ids=("400", "401", "404", "429", "reset", "empty", "no-json"),
+    ids=("400", "401", "404", "429", "500", "502", "reset", "empty", "no-json"),
 )
 def test_failures_are_one_line(make: Callable[..., LiteLLMModel], given: Answer, said: str) -> None:
     told = error(given, make=make, api_key=KEY, max_retries=0)
@@ -444,7 +446,7 @@ def test_what_a_provider_has_not_is_said_and_nothing_is_sent() -> None:
 
 def test_a_provider_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CIVITAS_OFFLINE")
-    with pytest.raises(ModelError, match=r"^litellm:nobody/m: .*LLM Provider"):
+    with pytest.raises(ModelError, match=r"^litellm:nobody/m: litellm knows no provider 'nobody'$"):
         run(LiteLLMModel("nobody/m", base_url="http://127.0.0.1:9").complete(user("Hi")))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,7 +22,7 @@ from civitas.errors import (
     RemoteForbidden,
     UnknownPrice,
 )
-from civitas.models.base import Answering, answer_of
+from civitas.models.base import Answering, streamed
 from civitas.models.names import model as named
 from civitas.models.protocol import Model, ModelReply, StreamPart
 from civitas.models.wrappers.fallback import FallbackModel
@@ -133,20 +132,20 @@ class BudgetedModel(Answering):
         stream: bool,
     ) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:
-            whole = answer_of(self._obeying, messages, actions, schema, stream)
-            async with aclosing(whole):
-                async for part in whole:
+            parts = streamed(self._obeying, messages, actions, schema, whole=not stream)
+            async with aclosing(parts):
+                async for part in parts:
                     yield part
             return
         bound, held = self._reserve(messages, actions, schema)
-        parts: Any = answer_of(self.model, messages, actions, schema, stream)
+        parts = streamed(self.model, messages, actions, schema, whole=not stream)
         began = False
         with held:
             async with aclosing(parts):
                 while True:
                     try:
                         # Part by part: a timeout around a `yield` would end who reads it.
-                        part = await self._in_time(lambda: anext(parts, _END))
+                        part = await self._next(parts)
                     except Exception as error:
                         if not began:
                             _give_back(held, error)
@@ -187,24 +186,14 @@ class BudgetedModel(Answering):
                 usd = max(usd, Decimal(repr(left.usd)))
         return tokens, usd
 
-    def _bound(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> tuple[_Bound, int, Decimal]:
+    def _bound(self, *request: Any) -> tuple[_Bound, int, Decimal]:
         """How many tokens a call can take at most, by kind and together, and what these cost."""
-        bound = _Bound(self._input_bound(messages, actions, schema), self._output_bound())
+        bound = _Bound(self._input_bound(*request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
         return bound, input + output, self.cost(input, output)
 
-    def _reserve(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> tuple[_Bound, Reservation]:
-        bound, tokens, usd = self._bound(messages, actions, schema)
+    def _reserve(self, *request: Any) -> tuple[_Bound, Reservation]:
+        bound, tokens, usd = self._bound(*request)
         try:
             if bound.input is not None and bound.output is not None:
                 held = self.budget.reserve(tokens=tokens, usd=usd, model_calls=1)
@@ -300,20 +289,18 @@ class BudgetedModel(Answering):
 
     # -- the call, and after it --------------------------------------------------------------------
 
-    async def _in_time(self, call: Callable[[], Any]) -> Any:
-        """What a call gives, if it does before the deadline; then it is cancelled."""
+    async def _next(self, parts: AsyncGenerator[StreamPart, None]) -> Any:
+        """The next part, if it comes before the deadline; then the call is cancelled."""
         left = self.budget.remaining_seconds()
         if left is None:
-            given = call()
-            return await given if inspect.isawaitable(given) else given
+            return await anext(parts, _END)
         late = f"{self.name}: the seconds of {self.budget} were over before it had answered"
         if left <= 0:
             raise DeadlineExceeded(late)
         limit = asyncio.timeout(left)
         try:
             async with limit:
-                given = call()
-                return await given if inspect.isawaitable(given) else given
+                return await anext(parts, _END)
         except Exception as error:
             # A TimeoutError of the model's own is the model's. Cancelled from outside as well, it
             # is no Exception that comes here.

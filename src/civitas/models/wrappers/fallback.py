@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from civitas.models.base import Answering, answer_of
+from civitas.models.base import Answering, streamed
 from civitas.models.names import model as named
 from civitas.models.protocol import Model, StreamPart
 
@@ -61,7 +61,9 @@ class FallbackModel(Answering):
         for each in self.models:
             begun = False
             try:
-                async with aclosing(answer_of(each, messages, actions, schema, stream)) as parts:
+                async with aclosing(
+                    streamed(each, messages, actions, schema, whole=not stream)
+                ) as parts:
                     async for part in parts:
                         begun = True
                         yield part

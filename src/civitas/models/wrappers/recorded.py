@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from civitas.errors import ModelError
-from civitas.models.base import Answering, Closing, answer_of, in_pieces
+from civitas.models.base import Answering, Closing, in_pieces, streamed
 from civitas.models.names import model as named
 from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -98,16 +99,19 @@ class RecordedModel(Answering, Closing):
         stream: bool,
     ) -> AsyncGenerator[StreamPart, None]:
         key = self._key(messages, actions, schema)
-        asking = await self._turn(key, messages, actions, schema)
+        about = _about(messages, actions, schema)
+        asking = await self._turn(key, about)
         if isinstance(asking, ModelReply):
             for part in in_pieces(asking) if stream else (asking,):
                 yield part
             return
+        assert self.model is not None  # nobody gets a turn to ask without one
         error: ModelError | None = None
         reply: ModelReply | None = None
         try:
-            parts = answer_of(self._asked(), messages, actions, schema, stream)
-            async with aclosing(parts):
+            async with aclosing(
+                streamed(self.model, messages, actions, schema, whole=not stream)
+            ) as parts:
                 async for part in parts:
                     if isinstance(part, ModelReply):
                         reply = part
@@ -115,22 +119,20 @@ class RecordedModel(Answering, Closing):
                     yield part
             if reply is None:
                 raise ModelError(f"{self.name}: its stream ended without an answer")
-            self._add(key, reply, messages, actions, schema)
+            with self._lock:
+                if self._finalizer.alive:
+                    self._file.add(key, reply, about)
         except ModelError as raised:
             error = raised
             raise
         finally:
-            self._end(key, asking, error)
+            with self._lock:
+                del self._asking[key]
+            asking.end(error)
         yield reply
 
-    async def _turn(
-        self,
-        key: str,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> ModelReply | _Asking:
-        """The recorded answer, or the turn to ask for one, which `_end` ends."""
+    async def _turn(self, key: str, about: str) -> ModelReply | _Asking:
+        """The recorded answer, or the turn to ask for one."""
         while True:
             with self._lock:
                 if not self._finalizer.alive:
@@ -139,8 +141,7 @@ class RecordedModel(Answering, Closing):
                     return known
                 if self.model is None:
                     raise ModelError(
-                        f"{self.name}: {self.path} has no answer to this request: "
-                        f"{_about(messages, actions, schema)}"
+                        f"{self.name}: {self.path} has no answer to this request: {about}"
                     )
                 asking = self._asking.get(key)
                 if asking is None:
@@ -149,27 +150,6 @@ class RecordedModel(Answering, Closing):
                 waiter = asking.wait()
             # Who asks may be cancelled; then one of those who wait asks in its place.
             await waiter
-
-    def _asked(self) -> Model:
-        assert self.model is not None  # nobody gets a turn to ask without one
-        return self.model
-
-    def _add(
-        self,
-        key: str,
-        reply: ModelReply,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> None:
-        with self._lock:
-            if self._finalizer.alive:
-                self._file.add(key, reply, _about(messages, actions, schema))
-
-    def _end(self, key: str, asking: _Asking, error: ModelError | None) -> None:
-        with self._lock:
-            del self._asking[key]
-        asking.end(error)
 
     def _key(
         self,
@@ -193,12 +173,9 @@ def _about(
     """A request in one line, for people."""
     last = messages[-1]
     text = last.get("content")
-    if not isinstance(text, str):
-        text = json.dumps(text, ensure_ascii=False)
-    shown = " ".join(text.split())
-    shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
-    names = [action.name for action in actions or ()]
-    offered = f"actions {', '.join(names)}" if names else "no actions"
+    shown = one_line(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), 80)
+    names = ", ".join(action.name for action in actions or ())
+    offered = f"actions {names}" if names else "no actions"
     return (
         f"{len(messages)} messages, the last from {last.get('role')}: {shown!r}; {offered[:200]}; "
         f"{'a' if schema is not None else 'no'} schema"

@@ -89,20 +89,11 @@ class ScriptedModel:
         Raises:
             ModelError: there are no messages, or no replies are left
         """
-        place, reply = self._next(messages)
-        # Most often it is one of these, and then nothing more is looked at.
-        kind = type(reply)
-        if kind is ModelReply:
-            return reply  # type: ignore[no-any-return]
-        if kind is str:
-            return ModelReply(reply)
-        if not isinstance(reply, type) and callable(reply):
-            reply = reply(messages, actions)
-            if inspect.isawaitable(reply):
-                reply = await reply
-            elif inspect.isasyncgen(reply):
-                reply = "".join([piece async for piece in self._pieces(reply, place)])
-        return self._reply(reply, place)
+        reply = await self._answer(messages, actions)
+        if isinstance(reply, ModelReply):
+            return reply
+        async with aclosing(reply):
+            return ModelReply("".join([piece async for piece in reply]))
 
     async def stream(
         self,
@@ -115,18 +106,14 @@ class ScriptedModel:
         Raises:
             ModelError: there are no messages, or no replies are left
         """
-        place, reply = self._next(messages)
-        if not isinstance(reply, type) and callable(reply):
-            reply = reply(messages, actions)
-            if inspect.isawaitable(reply):
-                reply = await reply
-        if not inspect.isasyncgen(reply):
-            for part in in_pieces(self._reply(reply, place)):
+        reply = await self._answer(messages, actions)
+        if isinstance(reply, ModelReply):
+            for part in in_pieces(reply):
                 yield part
             return
         said: list[str] = []
-        async with aclosing(self._pieces(reply, place)) as pieces:
-            async for piece in pieces:
+        async with aclosing(reply):
+            async for piece in reply:
                 said.append(piece)
                 yield TextPiece(piece)
         yield ModelReply("".join(said))
@@ -135,19 +122,31 @@ class ScriptedModel:
         """Pass over some replies: a run that goes on in another process was given them before."""
         self._skipped += replies
 
-    def _next(self, messages: list[dict[str, Any]]) -> tuple[int, Any]:
-        """The place of the next reply, and the reply."""
+    async def _answer(
+        self, messages: list[dict[str, Any]], actions: list[Action] | None
+    ) -> ModelReply | AsyncGenerator[str, None]:
+        """The next reply, or the pieces of its text."""
         if not messages:
             raise ModelError(f"{self.name}: there are no messages to answer")
         place = len(self.received) + self._skipped
         self.received.append(list(messages))
-        if self._answers_all:
-            return place, self._replies[0]
-        if place >= len(self._replies):
+        if not self._answers_all and place >= len(self._replies):
             raise ModelError(
                 f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"
             )
-        return place, self._replies[place]
+        reply = self._replies[0 if self._answers_all else place]
+        # Most often it is one of these, and then nothing more is looked at.
+        if type(reply) is ModelReply:
+            return reply
+        if type(reply) is str:
+            return ModelReply(reply)
+        if not isinstance(reply, type) and callable(reply):
+            reply = reply(messages, actions)
+            if inspect.isasyncgen(reply):
+                return self._pieces(reply, place)
+            if inspect.isawaitable(reply):
+                reply = await reply
+        return self._reply(reply, place)
 
     async def _pieces(
         self, given: AsyncGeneratorType[object, Any], place: int

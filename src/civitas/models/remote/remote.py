@@ -1,0 +1,120 @@
+"""A model behind a server: what goes out, within a rate limit, and what the server refuses with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from civitas.errors import DefinitionError, ModelError
+from civitas.models.base import Answering
+from civitas.models.protocol import ModelReply, StreamPart, calls_in
+from civitas.models.remote.chat_answer import said
+from civitas.models.remote.chat_format import chat_messages, response_format, tools
+from civitas.models.settings import check_base_url, check_count, check_key
+
+if TYPE_CHECKING:
+    from civitas.action import Action
+    from civitas.models.wrappers.rate_limit import RateLimit
+
+
+class RemoteModel(Answering):
+    """What models behind a server share; a subclass has `_asked`, which sends a request."""
+
+    own_fields: ClassVar[Iterable[str]]
+    variable: ClassVar[str]
+    base_url: str | None
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str | None,
+        key: str | None,
+        *,
+        context_tokens: int | None,
+        max_tokens: int | None,
+        timeout: float,
+        max_retries: int,
+        rate_limit: RateLimit | None,
+        options: Mapping[str, Any] | None,
+    ) -> None:
+        kind = type(self).__name__
+        check_count(kind, "context_tokens", context_tokens, optional=True)
+        check_count(kind, "max_tokens", max_tokens, optional=True)
+        check_count(kind, "max_retries", max_retries, least=0)
+        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+            raise DefinitionError(f"{kind}: timeout= must be a number of seconds, got {timeout!r}")
+        if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
+            raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
+        check_key(key, name)
+        self.name = name
+        self.base_url = None if base_url is None else check_base_url(base_url, kind)
+        self.context_tokens: int | None = context_tokens
+        self.max_tokens: int | None = max_tokens
+        self.rate_limit = rate_limit
+        self.timeout = timeout
+        self._max_retries = max_retries
+        self._key = key
+
+    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
+        """Check that the request may leave this machine."""
+        raise NotImplementedError
+
+    def _asked(
+        self, content: bytes, calls_before: int, stream: bool
+    ) -> AsyncGenerator[StreamPart, None]:
+        """The pieces of the answer to a request, if they are to be streamed, and the whole."""
+        raise NotImplementedError
+
+    async def _answer(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+        stream: bool,
+    ) -> AsyncGenerator[StreamPart, None]:
+        self._check_allowed(messages)
+        content = self._content(messages, actions, schema)
+        reserved = None
+        if self.rate_limit is not None:
+            # One token for each three bytes, and the longest answer: rather too many.
+            estimate = len(content) // 3 + (self.max_tokens or 0)
+            reserved = await self.rate_limit.acquire(estimate)
+        async with aclosing(self._asked(content, calls_in(messages), stream)) as parts:
+            async for part in parts:
+                if isinstance(part, ModelReply) and reserved is not None:
+                    reserved.settle_by(part.usage)
+                yield part
+
+    def _content(
+        self,
+        messages: list[dict[str, Any]],
+        actions: list[Action] | None,
+        schema: dict[str, Any] | None,
+    ) -> bytes:
+        """The body of a request."""
+        try:
+            body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
+            if actions:
+                body["tools"] = tools(actions)
+            if schema is not None:
+                body["response_format"] = response_format(schema)
+            return json.dumps(body, allow_nan=False).encode()
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+
+    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        """What a request says beside its messages, actions and schema."""
+        raise NotImplementedError
+
+    def _refused(self, status: int, reason: str, headers: Mapping[str, str], tries: int) -> str:
+        """What a server refuses a request with, and what to do about it."""
+        text = f"the server answered {status}: {reason}"
+        if status in (401, 403):
+            text += f"; check api_key=, or {self.variable}"
+        elif status == 404:
+            text += "; check the name of the model and base_url="
+        elif status == 429 and (wait := headers.get("retry-after")):
+            text += f"; it asks to wait {said(wait)} s"
+        return text + (f"; tried {tries} times" if tries > 1 else "")
