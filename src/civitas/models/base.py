@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from codecs import getincrementaldecoder, register_error
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from civitas.errors import ModelError
 from civitas.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
@@ -21,6 +22,27 @@ _HALVES = "civitas.halves"  # what a decoder does with half a character
 register_error(_HALVES, lambda error: ("?", error.end))  # type: ignore[attr-defined]
 
 
+class Request(NamedTuple):
+    """What a model is asked, and whether the answer is to come in pieces."""
+
+    messages: list[dict[str, Any]]
+    actions: list[Action] | None = None
+    schema: dict[str, Any] | None = None
+    stream: bool = False
+
+    def asked_of(self, model: Model) -> AsyncGenerator[StreamPart, None]:
+        """What a model answers; whoever reads it closes it."""
+        return streamed(model, *self[:3], whole=not self.stream)
+
+    def as_json(self, name: str, **how: Any) -> str:
+        """Its content as JSON text; an error names whom it was given to."""
+        offered = [[each.name, each.description, each.parameters] for each in self.actions or ()]
+        try:
+            return json.dumps([self.messages, offered, self.schema], **how)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{name}: what it was given is not JSON: {error}") from error
+
+
 class Answering:
     """A model whose `complete` and `stream` are one method, `_answer`; a subclass has that.
 
@@ -30,13 +52,7 @@ class Answering:
 
     name: str
 
-    def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
+    def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         """The pieces of an answer, if they are to be streamed, and at last the whole."""
         raise NotImplementedError
 
@@ -57,7 +73,7 @@ class Answering:
         self._check(messages)
         reply: Any = _NOTHING
         # Read to its end: what it settles comes after the answer.
-        async for part in self._answer(messages, actions, schema, False):
+        async for part in self._answer(Request(messages, actions, schema)):
             reply = part
         if reply is _NOTHING:
             raise ModelError(f"{self.name}: its stream ended without an answer")
@@ -78,7 +94,7 @@ class Answering:
             ModelError: as `complete`, or the answer broke off
         """
         self._check(messages)
-        async with aclosing(self._answer(messages, actions, schema, True)) as parts:
+        async with aclosing(self._answer(Request(messages, actions, schema, True))) as parts:
             async for part in parts:
                 yield part
 

@@ -9,7 +9,8 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -140,3 +141,21 @@ class Engine:
                 job.deliver(end)
             # Nothing of the last job is kept while waiting for the next.
             del job, end
+
+
+@contextmanager
+def patient_threads(turns: int) -> Iterator[None]:
+    """Around the import that loads an OpenMP library, which reads this once, when it is loaded.
+
+    Left alone, its threads spin for milliseconds at every step. On a machine that does anything
+    beside, the one that is waited for is then kept off its core. Threads that sleep at once have to
+    be woken, which on a virtual machine may take as long as the step.
+    """
+    chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+    if not chosen:
+        os.environ["GOMP_SPINCOUNT"] = str(turns)
+    try:
+        yield
+    finally:
+        if not chosen:
+            os.environ.pop("GOMP_SPINCOUNT", None)

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from civitas.errors import ContextOverflow, ModelError, WeightsError
 from civitas.models import weights
-from civitas.models.engine import Engine, Generated, Job
-from civitas.models.patient_threads import patient_threads
+from civitas.models.engine import Engine, Generated, Job, patient_threads
 from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.text import one_line
 

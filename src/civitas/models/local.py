@@ -8,20 +8,17 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice, weights
-from civitas.models.base import Answering, Closing
+from civitas.models.base import Answering, Closing, Request
 from civitas.models.engine import Generated
 from civitas.models.llama import BATCH_TOKENS, ChatEngine, Llama
 from civitas.models.plain_chat import add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_count, check_sampling
-
-if TYPE_CHECKING:
-    from civitas.action import Action
 
 # What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
 # or a web page must not be able to end its own turn and speak as the system.
@@ -134,25 +131,17 @@ class LocalModel(Answering, Closing):
         if self._finalizer.detach():
             self._engine.close()
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         written: dict[type, str] = {TextPiece: "", ReasoningPiece: ""}
         answer = choice.AnswerText()
         said = False
-        async with aclosing(
-            self._engine.generate(self._request(messages, actions, schema))
-        ) as parts:
+        async with aclosing(self._engine.generate(self._body(request))) as parts:
             async for part in parts:
                 if isinstance(part, Generated):
-                    reply = self._reply(part, written, messages, actions)
+                    reply = self._reply(part, written, request)
                     continue
                 written[type(part)] += part.text
-                if actions and isinstance(part, TextPiece):
+                if request.actions and isinstance(part, TextPiece):
                     part = TextPiece(answer.add(part.text))
                 if part.text:
                     said = said or isinstance(part, TextPiece)
@@ -162,19 +151,14 @@ class LocalModel(Answering, Closing):
             yield TextPiece(reply.text)
         yield reply
 
-    def _request(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """What the engine is asked, and the schema that it holds the text to."""
+        messages, actions, held_to, _ = request
         chat = plain_chat(messages, self.name, _TURN_MARK, choice.INSTRUCTION if actions else "")
-        held_to = schema
         if actions:
             may_answer = has_result(messages)
             held_to = choice.choice_schema(
-                actions, answer=(schema or {"type": "string"}) if may_answer else None
+                actions, answer=(held_to or {"type": "string"}) if may_answer else None
             )
             add_system(chat, choice.choice_text(actions, may_answer=may_answer))
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
@@ -182,23 +166,17 @@ class LocalModel(Answering, Closing):
             body |= _AGAINST_LOOPS
         return body, held_to
 
-    def _reply(
-        self,
-        done: Generated,
-        written: dict[type, str],
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-    ) -> ModelReply:
+    def _reply(self, done: Generated, written: dict[type, str], request: Request) -> ModelReply:
         text, reasoning = written[TextPiece], written[ReasoningPiece]
         reply = ModelReply(
             text, (), Usage(done.input_tokens, done.output_tokens), done.finish_reason, reasoning
         )
-        if not actions:
+        if not request.actions:
             return reply
         if done.finish_reason == "length":
             # The text of an answer as far as it came; half a call is nothing that can be read.
             return replace(reply, text=choice.AnswerText().add(text))
         try:
-            return choice.chosen(reply, messages)
+            return choice.chosen(reply, request.messages)
         except ValueError as error:
             raise ModelError(f"{self.name}: chose nothing readable: {error}") from error

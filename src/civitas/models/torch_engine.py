@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from civitas.errors import ContextOverflow, ModelError, RemoteForbidden, WeightsError
-from civitas.models.engine import Engine, Generated, Job
-from civitas.models.patient_threads import patient_threads
+from civitas.models.engine import Engine, Generated, Job, patient_threads
 from civitas.models.protocol import TextPiece
 from civitas.network import is_loopback, is_offline
 from civitas.text import one_line

@@ -10,21 +10,18 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, MissingExtra
 from civitas.jsonvalue import unfenced
 from civitas.models import choice
-from civitas.models.base import Answering, Closing
+from civitas.models.base import Answering, Closing, Request
 from civitas.models.engine import Generated
 from civitas.models.plain_chat import add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_count, check_sampling
 from civitas.models.torch_engine import TorchEngine
-
-if TYPE_CHECKING:
-    from civitas.action import Action
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
@@ -115,13 +112,9 @@ class TransformersModel(Answering, Closing):
         if self._finalizer.detach():
             self._engine.close()
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        messages, actions, schema, _ = request
+
         def chat(marks: re.Pattern[str]) -> list[dict[str, str]]:
             turns = plain_chat(messages, self.name, marks, choice.INSTRUCTION if actions else "")
             if actions:

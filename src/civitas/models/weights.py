@@ -79,42 +79,24 @@ DEFAULT = Listed(
     ),
 )
 
-LISTED = (
-    DEFAULT,
-    Listed(
-        "qwen3-0.6b",
-        "Qwen3 0.6B",
-        "Apache-2.0",
-        639_446_688,
-        HubFile("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),
-    ),
-    Listed(
+_ON_THE_HUB = (
+    ("qwen3-0.6b", "Qwen3 0.6B", 639_446_688, "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf"),
+    (
         "smollm2-1.7b",
         "SmolLM2 1.7B Instruct",
-        "Apache-2.0",
         1_055_609_824,
-        HubFile("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),
+        "HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF/smollm2-1.7b-instruct-q4_k_m.gguf",
     ),
-    Listed(
-        "qwen3-1.7b",
-        "Qwen3 1.7B",
-        "Apache-2.0",
-        1_834_426_016,
-        HubFile("Qwen/Qwen3-1.7B-GGUF", "Qwen3-1.7B-Q8_0.gguf"),
-    ),
-    Listed(
-        "qwen3-4b",
-        "Qwen3 4B",
-        "Apache-2.0",
-        2_497_280_256,
-        HubFile("Qwen/Qwen3-4B-GGUF", "Qwen3-4B-Q4_K_M.gguf"),
-    ),
-    Listed(
-        "qwen3-8b",
-        "Qwen3 8B",
-        "Apache-2.0",
-        5_027_783_488,
-        HubFile("Qwen/Qwen3-8B-GGUF", "Qwen3-8B-Q4_K_M.gguf"),
+    ("qwen3-1.7b", "Qwen3 1.7B", 1_834_426_016, "Qwen/Qwen3-1.7B-GGUF/Qwen3-1.7B-Q8_0.gguf"),
+    ("qwen3-4b", "Qwen3 4B", 2_497_280_256, "Qwen/Qwen3-4B-GGUF/Qwen3-4B-Q4_K_M.gguf"),
+    ("qwen3-8b", "Qwen3 8B", 5_027_783_488, "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf"),
+)
+
+LISTED = (
+    DEFAULT,
+    *(
+        Listed(name, title, "Apache-2.0", size, HubFile(*file.rsplit("/", 1)))
+        for name, title, size, file in _ON_THE_HUB
     ),
 )
 

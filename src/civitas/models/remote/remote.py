@@ -8,14 +8,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.models.base import Answering
+from civitas.models.base import Answering, Request
 from civitas.models.protocol import ModelReply, StreamPart, calls_in
 from civitas.models.remote.chat_answer import said
 from civitas.models.remote.chat_format import chat_messages, response_format, tools
 from civitas.models.settings import check_base_url, check_count, check_key
 
 if TYPE_CHECKING:
-    from civitas.action import Action
     from civitas.models.wrappers.rate_limit import RateLimit
 
 
@@ -67,33 +66,25 @@ class RemoteModel(Answering):
         """The pieces of the answer to a request, if they are to be streamed, and the whole."""
         raise NotImplementedError
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
-        self._check_allowed(messages)
-        content = self._content(messages, actions, schema)
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        self._check_allowed(request.messages)
+        content = self._content(request)
         reserved = None
         if self.rate_limit is not None:
             # One token for each three bytes, and the longest answer: rather too many.
             estimate = len(content) // 3 + (self.max_tokens or 0)
             reserved = await self.rate_limit.acquire(estimate)
-        async with aclosing(self._asked(content, calls_in(messages), stream)) as parts:
+        async with aclosing(
+            self._asked(content, calls_in(request.messages), request.stream)
+        ) as parts:
             async for part in parts:
                 if isinstance(part, ModelReply) and reserved is not None:
                     reserved.settle_by(part.usage)
                 yield part
 
-    def _content(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> bytes:
+    def _content(self, request: Request) -> bytes:
         """The body of a request."""
+        messages, actions, schema, _ = request
         try:
             body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
             if actions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -18,11 +17,10 @@ from civitas.errors import (
     DeadlineExceeded,
     DefinitionError,
     MissingExtra,
-    ModelError,
     RemoteForbidden,
     UnknownPrice,
 )
-from civitas.models.base import Answering, streamed
+from civitas.models.base import Answering, Request
 from civitas.models.names import model as named
 from civitas.models.protocol import Model, ModelReply, StreamPart
 from civitas.models.wrappers.fallback import FallbackModel
@@ -124,21 +122,15 @@ class BudgetedModel(Answering):
     def __repr__(self) -> str:
         return f"BudgetedModel({self.model!r}, {self.budget!r})"
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:
-            parts = streamed(self._obeying, messages, actions, schema, whole=not stream)
+            parts = request.asked_of(self._obeying)
             async with aclosing(parts):
                 async for part in parts:
                     yield part
             return
-        bound, held = self._reserve(messages, actions, schema)
-        parts = streamed(self.model, messages, actions, schema, whole=not stream)
+        bound, held = self._reserve(request)
+        parts = request.asked_of(self.model)
         began = False
         with held:
             async with aclosing(parts):
@@ -154,7 +146,7 @@ class BudgetedModel(Answering):
                         return
                     began = True
                     # A plain answer may be anything that a user's own model gives.
-                    if (isinstance(part, ModelReply) or not stream) and held.open:
+                    if (isinstance(part, ModelReply) or not request.stream) and held.open:
                         self._settle(held, bound, part)
                     yield part
 
@@ -177,7 +169,7 @@ class BudgetedModel(Answering):
                 each = list(obeying.models)
             found = [model._most(messages, actions, schema) for model in each]
             return max(tokens for tokens, _ in found), max(usd for _, usd in found)
-        bound, tokens, usd = self._bound(messages, actions, schema)
+        bound, tokens, usd = self._bound(Request(messages, actions, schema))
         if bound.input is None or bound.output is None:
             left = self.budget.left
             if left.tokens is not None:
@@ -186,14 +178,14 @@ class BudgetedModel(Answering):
                 usd = max(usd, Decimal(repr(left.usd)))
         return tokens, usd
 
-    def _bound(self, *request: Any) -> tuple[_Bound, int, Decimal]:
+    def _bound(self, request: Request) -> tuple[_Bound, int, Decimal]:
         """How many tokens a call can take at most, by kind and together, and what these cost."""
-        bound = _Bound(self._input_bound(*request), self._output_bound())
+        bound = _Bound(self._input_bound(request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
         return bound, input + output, self.cost(input, output)
 
-    def _reserve(self, *request: Any) -> tuple[_Bound, Reservation]:
-        bound, tokens, usd = self._bound(*request)
+    def _reserve(self, request: Request) -> tuple[_Bound, Reservation]:
+        bound, tokens, usd = self._bound(request)
         try:
             if bound.input is not None and bound.output is not None:
                 held = self.budget.reserve(tokens=tokens, usd=usd, model_calls=1)
@@ -217,21 +209,13 @@ class BudgetedModel(Answering):
             counted = "by count_tokens, and the answer at max_tokens; shorten the input"
         return f" (input counted {counted}, a lower max_tokens, or a larger budget)"
 
-    def _input_bound(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> int | None:
+    def _input_bound(self, request: Request) -> int | None:
         """How many tokens go in at most; None if that cannot be told."""
-        if any(_has_more_than_text(message) for message in messages):
+        if any(map(_has_more_than_text, request.messages)):
             return None
-        offered = [[each.name, each.description, each.parameters] for each in actions or ()]
-        try:
-            text = json.dumps([messages, offered, schema], ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
-        around = _AROUND_ALL + _AROUND_EACH * (len(messages) + len(offered))
+        text = request.as_json(self.name, ensure_ascii=False)
+        parts = len(request.messages) + len(request.actions or ())
+        around = _AROUND_ALL + _AROUND_EACH * parts
         count = getattr(self.model, "count_tokens", None)
         if count is None:
             # No tokenizer makes more tokens than bytes.

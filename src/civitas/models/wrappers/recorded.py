@@ -14,16 +14,13 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from civitas.errors import ModelError
-from civitas.models.base import Answering, Closing, in_pieces, streamed
+from civitas.models.base import Answering, Closing, Request, in_pieces
 from civitas.models.names import model as named
 from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
 from civitas.text import one_line
-
-if TYPE_CHECKING:
-    from civitas.action import Action
 
 logger = logging.getLogger("civitas.models")
 
@@ -91,27 +88,20 @@ class RecordedModel(Answering, Closing):
         with self._lock:
             self._finalizer()
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
-        key = self._key(messages, actions, schema)
-        about = _about(messages, actions, schema)
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        content = request.as_json(self.name, sort_keys=True, allow_nan=False)
+        key = hashlib.sha256(content.encode()).hexdigest()
+        about = _about(request)
         asking = await self._turn(key, about)
         if isinstance(asking, ModelReply):
-            for part in in_pieces(asking) if stream else (asking,):
+            for part in in_pieces(asking) if request.stream else (asking,):
                 yield part
             return
         assert self.model is not None  # nobody gets a turn to ask without one
         error: ModelError | None = None
         reply: ModelReply | None = None
         try:
-            async with aclosing(
-                streamed(self.model, messages, actions, schema, whole=not stream)
-            ) as parts:
+            async with aclosing(request.asked_of(self.model)) as parts:
                 async for part in parts:
                     if isinstance(part, ModelReply):
                         reply = part
@@ -151,34 +141,17 @@ class RecordedModel(Answering, Closing):
             # Who asks may be cancelled; then one of those who wait asks in its place.
             await waiter
 
-    def _key(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> str:
-        offered = [[each.name, each.description, each.parameters] for each in actions or ()]
-        try:
-            content = json.dumps([messages, offered, schema], sort_keys=True, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
-        return hashlib.sha256(content.encode()).hexdigest()
 
-
-def _about(
-    messages: list[dict[str, Any]],
-    actions: list[Action] | None,
-    schema: dict[str, Any] | None,
-) -> str:
+def _about(request: Request) -> str:
     """A request in one line, for people."""
-    last = messages[-1]
-    text = last.get("content")
+    messages, actions, schema, _ = request
+    text = messages[-1].get("content")
     shown = one_line(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), 80)
     names = ", ".join(action.name for action in actions or ())
     offered = f"actions {names}" if names else "no actions"
     return (
-        f"{len(messages)} messages, the last from {last.get('role')}: {shown!r}; {offered[:200]}; "
-        f"{'a' if schema is not None else 'no'} schema"
+        f"{len(messages)} messages, the last from {messages[-1].get('role')}: {shown!r}; "
+        f"{offered[:200]}; {'a' if schema is not None else 'no'} schema"
     )
 
 

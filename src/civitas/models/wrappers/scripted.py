@@ -6,19 +6,16 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.models.base import in_pieces
+from civitas.models.base import Answering, Request, in_pieces
 from civitas.models.protocol import Call, ModelReply, StreamPart, TextPiece
-
-if TYPE_CHECKING:
-    from civitas.action import Action
 
 _OF_A_FUNCTION = 1000
 
 
-class ScriptedModel:
+class ScriptedModel(Answering):
     """Gives prepared replies, one after the other.
 
     A reply is one of
@@ -78,75 +75,33 @@ class ScriptedModel:
             self._max_tokens = max(map(_most_tokens, self._replies), default=0)
         return self._max_tokens
 
-    async def complete(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """The next reply.
-
-        Raises:
-            ModelError: there are no messages, or no replies are left
-        """
-        reply = await self._answer(messages, actions)
-        if isinstance(reply, ModelReply):
-            return reply
-        async with aclosing(reply):
-            return ModelReply("".join([piece async for piece in reply]))
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> AsyncGenerator[StreamPart, None]:
-        """The next reply, in pieces and then whole.
-
-        Raises:
-            ModelError: there are no messages, or no replies are left
-        """
-        reply = await self._answer(messages, actions)
-        if isinstance(reply, ModelReply):
-            for part in in_pieces(reply):
-                yield part
-            return
-        said: list[str] = []
-        async with aclosing(reply):
-            async for piece in reply:
-                said.append(piece)
-                yield TextPiece(piece)
-        yield ModelReply("".join(said))
-
     def skip(self, replies: int) -> None:
         """Pass over some replies: a run that goes on in another process was given them before."""
         self._skipped += replies
 
-    async def _answer(
-        self, messages: list[dict[str, Any]], actions: list[Action] | None
-    ) -> ModelReply | AsyncGenerator[str, None]:
-        """The next reply, or the pieces of its text."""
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         place = len(self.received) + self._skipped
-        self.received.append(list(messages))
+        self.received.append(list(request.messages))
         if not self._answers_all and place >= len(self._replies):
             raise ModelError(
                 f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"
             )
         reply = self._replies[0 if self._answers_all else place]
-        # Most often it is one of these, and then nothing more is looked at.
-        if type(reply) is ModelReply:
-            return reply
-        if type(reply) is str:
-            return ModelReply(reply)
         if not isinstance(reply, type) and callable(reply):
-            reply = reply(messages, actions)
-            if inspect.isasyncgen(reply):
-                return self._pieces(reply, place)
+            reply = reply(request.messages, request.actions)
             if inspect.isawaitable(reply):
                 reply = await reply
-        return self._reply(reply, place)
+        if not inspect.isasyncgen(reply):
+            made = self._reply(reply, place)
+            for part in in_pieces(made) if request.stream else (made,):
+                yield part
+            return
+        said: list[str] = []
+        async with aclosing(self._pieces(reply, place)) as pieces:
+            async for piece in pieces:
+                said.append(piece)
+                yield TextPiece(piece)
+        yield ModelReply("".join(said))
 
     async def _pieces(
         self, given: AsyncGeneratorType[object, Any], place: int
