@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,16 @@ from typing import Any
 import pytest
 
 from civitas.errors import ContextOverflow, DefinitionError, ModelError, RemoteForbidden
-from civitas.models import Call, LiteLLMModel, Model, ModelReply, RateLimit, Usage, model
+from civitas.models import (
+    Call,
+    LiteLLMModel,
+    Model,
+    ModelReply,
+    OpenAIModel,
+    RateLimit,
+    Usage,
+    model,
+)
 from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
 from conformance.model import ACTIONS, PERSON, ModelConformance, run, user
 from models import messages_format
@@ -416,6 +426,23 @@ def test_failures_are_one_line(make: Callable[..., LiteLLMModel], given: Answer,
     assert told.startswith(said)
     assert KEY not in told
     assert len(told) < 500
+
+
+@pytest.mark.parametrize("provider", ("openai", "anthropic", "ollama_chat"))
+def test_a_server_that_does_not_run_is_told_of_as_by_openai_model(provider: str) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        for asked in (
+            LiteLLMModel(f"{provider}/m", base_url=url, max_retries=0),
+            OpenAIModel("m", url, max_retries=0),
+        ):
+            with pytest.raises(ModelError) as caught:
+                run(asked.complete(user("Hi")))
+            assert str(caught.value) == (
+                f"{asked.name}: no answer from {url}: Connection refused; "
+                "is the server running there?"
+            )
 
 
 def test_a_server_that_is_silent_is_given_up() -> None:

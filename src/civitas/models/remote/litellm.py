@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import names_checked
 from civitas.errors import (
-    ContextOverflow,
     DefinitionError,
     MissingExtra,
     ModelError,
@@ -21,10 +19,10 @@ from civitas.errors import (
 )
 from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s
 from civitas.models.protocol import StreamPart
-from civitas.models.remote.chat_answer import overflows, read_answer, said
+from civitas.models.remote.chat_answer import read_answer, said
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
-from civitas.models.remote.remote import RemoteModel
+from civitas.models.remote.remote import RemoteModel, tried
 from civitas.models.settings import check_count
 from civitas.network import check_allowed, is_offline
 
@@ -49,7 +47,6 @@ _SPEAKS_TO_ITS_URL_ONLY = frozenset(
 )
 # Those that take no conversation with calls in it unless they are told what could be called.
 _WANTS_TOOLS = frozenset(("anthropic", "bedrock", "vertex_ai"))
-_TOO_LONG = "prompt is too long"  # what Anthropic says, and gives no code for
 # What litellm puts around what a server said.
 _AROUND = re.compile(r"(?:(?:litellm\.)?[A-Za-z]+(?:Error|Exception|Timeout) ?[:-] )+")
 _AFTER = re.compile(r"\s*(?:Handle with `|Received Messages=|Traceback \(most|Original exception:)")
@@ -208,7 +205,7 @@ class LiteLLMModel(RemoteModel):
                         await _closed(close)
             # litellm ends a stream that broke off as if it had come to its end.
             if getattr(response, "received_finish_reason", "stop") is None:
-                raise self._broke_off(None)
+                raise ModelError(f"{self.name}: the answer broke off")
             if stream:
                 left, reply = answer.end()
                 for part in left:
@@ -225,8 +222,11 @@ class LiteLLMModel(RemoteModel):
 
     async def _after(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, or raise what this one failed with."""
+        _raise_forbidden(error)
         response = _response(error)
-        again = _is_late(error) or _is_lost(error)
+        # A failure in litellm's own code, as it reads an answer, is a 500 of its own making.
+        status = getattr(error, "status_code", 500)
+        again = _is_late(error) or _is_lost(error) or (may_pass(status) and status != 500)
         asked_s = None
         if response is not None:
             again, asked_s = may_pass(response.status_code), retry_after_s(response.headers)
@@ -236,46 +236,38 @@ class LiteLLMModel(RemoteModel):
         await asyncio.sleep(wait_s)
 
     def _failed(self, error: Exception, response: Any, tries: int) -> ModelError:
-        """What an attempt failed with, in one line that names the model, and without the key."""
-        if (forbidden := _forbidden(error)) is not None:
-            return forbidden
-        where = self.base_url or self.provider
-        tried = f"; tried {tries} times" if tries > 1 else ""
-        text = self._said(error)
+        """What an attempt failed with, in one line that names the model."""
         if response is not None:
-            body = _parsed(response.text)
-            text = self._refused(response.status_code, said(body), response.headers, tries)
-            if overflows(body) or _TOO_LONG in response.text:
-                return ContextOverflow(f"{self.name}: {self._without_keys(text)}; nothing was cut")
-        elif _is_late(error):
-            text = f"{where} gave no answer within {self.timeout:g} s{tried}"
+            return self._refused(response.status_code, response.text, response.headers, tries)
+        where = self.base_url or self.provider
+        text = _said(error)
+        if _is_late(error):
+            text = f"{where} gave no answer within {self.timeout:g} s{tried(tries)}"
         elif _is_lost(error):
-            text = f"no answer from {where}: {error_reason(_chain(error)[-1])}{tried}"
+            reason = error_reason(_chain(error)[-1])
+            return self._lost(f"no answer from {where}: {reason}{tried(tries)}")
         elif "LLM Provider NOT provided" in text:
             text = f"litellm knows no provider {self.provider!r}"
-        elif getattr(error, "status_code", 500) >= 500:  # it failed in litellm's own code
+        elif (status := getattr(error, "status_code", 500)) == 500:
             text = f"what {where} answered cannot be read"
-        return ModelError(f"{self.name}: {self._without_keys(text)}")
+        elif may_pass(status):  # of a library that tells litellm no more than this
+            return self._refused(status, text, {}, tries)
+        return ModelError(self._hidden(f"{self.name}: {text}"))
 
-    def _broke_off(self, error: Exception | None) -> ModelError:
-        if error is None:
-            return ModelError(f"{self.name}: the answer broke off")
-        if (forbidden := _forbidden(error)) is not None:
-            return forbidden
+    def _broke_off(self, error: Exception) -> ModelError:
+        _raise_forbidden(error)
+        reason = f"the answer broke off: {_said(error)}"
         if _is_late(error):
-            return ModelError(f"{self.name}: the answer took longer than {self.timeout:g} s")
-        return ModelError(f"{self.name}: the answer broke off: {self._said(error)}")
+            reason = f"the answer took longer than {self.timeout:g} s"
+        return ModelError(self._hidden(f"{self.name}: {reason}"))
 
-    def _said(self, error: Exception) -> str:
-        text = said(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
-        return self._without_keys(said(_parsed(text)))
 
-    def _without_keys(self, text: str) -> str:
-        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
-        for key in (self._key, *keys):
-            if key and len(key) > 4:
-                text = text.replace(key, "…")
-        return text
+def _said(error: Exception) -> str:
+    """What an error of litellm's own says, without what stands around it."""
+    text = said(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
+    with suppress(ValueError, RecursionError):
+        text = said(json.loads(text))
+    return text
 
 
 def _called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -318,15 +310,10 @@ def _is_lost(error: BaseException) -> bool:
     )
 
 
-def _forbidden(error: BaseException) -> RemoteForbidden | None:
-    return next((each for each in _chain(error) if isinstance(each, RemoteForbidden)), None)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+def _raise_forbidden(error: BaseException) -> None:
+    for each in _chain(error):
+        if isinstance(each, RemoteForbidden):
+            raise each from None
 
 
 async def _closed(close: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -11,10 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import names_checked
-from civitas.errors import ContextOverflow, DefinitionError, ModelError
+from civitas.errors import DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
 from civitas.models.protocol import StreamPart
-from civitas.models.remote.chat_answer import overflows, read_answer, said
+from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.remote import RemoteModel
 from civitas.models.settings import check_count
@@ -181,8 +180,7 @@ class OpenAIModel(RemoteModel):
                 response = await self._post(content)
                 yield read_answer(response.content, self.name, calls_before)
         except HTTPError as error:
-            hint = "; is the server running there?" if "Connection refused" in str(error) else ""
-            raise ModelError(f"{self.name}: {self._hidden(str(error))}{hint}") from None
+            raise self._lost(str(error)) from None
         except ModelError as error:
             hidden = self._hidden(str(error))
             if hidden == str(error):
@@ -225,23 +223,12 @@ class OpenAIModel(RemoteModel):
             raise self._failed(response)
         return response
 
-    def _hidden(self, text: str) -> str:
-        return text.replace(self._key, "…") if self._key and len(self._key) > 4 else text
-
     def _failed(self, response: Response) -> ModelError:
-        """What a server refuses a request with, in one line that names the model."""
         text = response.content.decode("utf-8", "replace")
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError):
-            body = text
-        status = response.status
-        reason = self._refused(status, said(body), response.headers, response.tries)
-        if overflows(body):
-            return ContextOverflow(f"{self.name}: {reason}; nothing was cut")
-        if status in (400, 422) and _STREAM_USAGE.search(text):
-            return _NoUsage(f"{self.name}: {reason}")
-        return ModelError(f"{self.name}: {reason}")
+        error = self._refused(response.status, text, response.headers, response.tries)
+        if response.status in (400, 422) and _STREAM_USAGE.search(text):
+            return _NoUsage(str(error))
+        return error
 
 
 class _NoUsage(ModelError):

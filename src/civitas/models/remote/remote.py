@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from civitas.errors import DefinitionError, ModelError
+from civitas.errors import ContextOverflow, DefinitionError, ModelError
 from civitas.models.base import Answering, Request
 from civitas.models.protocol import ModelReply, StreamPart, calls_in
-from civitas.models.remote.chat_answer import said
+from civitas.models.remote.chat_answer import overflows, said
 from civitas.models.remote.chat_format import chat_messages, response_format, tools
 from civitas.models.settings import check_base_url, check_count, check_key
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
+
+_TOO_LONG = "prompt is too long"  # what Anthropic says, and gives no code for
 
 
 class RemoteModel(Answering):
@@ -99,13 +102,38 @@ class RemoteModel(Answering):
         """What a request says beside its messages, actions and schema."""
         raise NotImplementedError
 
-    def _refused(self, status: int, reason: str, headers: Mapping[str, str], tries: int) -> str:
-        """What a server refuses a request with, and what to do about it."""
-        text = f"the server answered {status}: {reason}"
+    def _refused(
+        self, status: int, text: str, headers: Mapping[str, str], tries: int
+    ) -> ModelError:
+        """What a server refuses a request with, in one line, and what to do about it."""
+        body: Any = text
+        with suppress(ValueError, RecursionError):
+            body = json.loads(text)
+        reason = f"{self.name}: the server answered {status}: {said(body)}"
+        if overflows(body) or _TOO_LONG in text:
+            return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if status in (401, 403):
-            text += f"; check api_key=, or {self.variable}"
+            reason += f"; check api_key=, or {self.variable}"
         elif status == 404:
-            text += "; check the name of the model and base_url="
+            reason += "; check the name of the model and base_url="
         elif status == 429 and (wait := headers.get("retry-after")):
-            text += f"; it asks to wait {said(wait)} s"
-        return text + (f"; tried {tries} times" if tries > 1 else "")
+            reason += f"; it asks to wait {said(wait)} s"
+        return ModelError(self._hidden(f"{reason}{tried(tries)}"))
+
+    def _lost(self, reason: str) -> ModelError:
+        """The error where no answer came."""
+        hint = "; is the server running there?" if "Connection refused" in reason else ""
+        return ModelError(self._hidden(f"{self.name}: {reason}{hint}"))
+
+    def _hidden(self, text: str) -> str:
+        """A text without the key, and without those of the environment."""
+        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
+        for key in (self._key, *keys):
+            if key and len(key) > 4:
+                text = text.replace(key, "…")
+        return text
+
+
+def tried(tries: int) -> str:
+    """How often a request was made, as the end of an error's text."""
+    return f"; tried {tries} times" if tries > 1 else ""
