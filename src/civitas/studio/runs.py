@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Decision, Done, in_doubt
+from civitas.orders.order import order_in
 from civitas.reasoning.prompts import deep_json
 from civitas.studio.feed import as_json
 from civitas.studio.following import Following
-from civitas.studio.run_view import Totals, messages_before, order_in, shown
+from civitas.studio.run_view import Totals, messages_before, shown
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

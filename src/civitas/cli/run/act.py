@@ -27,7 +27,6 @@ from civitas.orders.order import Order
 if TYPE_CHECKING:
     from civitas.cli.run.show import Shown
     from civitas.cli.run.watch import JSONLines
-    from civitas.journal import Journal
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
@@ -122,9 +121,7 @@ def command(
     return carried_out(acted, order, journal, run_id, as_json)
 
 
-def acted(
-    order: Order, as_json: bool, journal: Journal | None = None, recorded: Recorded | None = None
-) -> int:
+def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Work on files as it was ordered; give the exit code."""
     from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
@@ -155,12 +152,12 @@ def acted(
             own_key=own_key,
             approver=permission,
             reviewer=_person() if order.review == "me" else None,
-            journal=journal,
+            journal=None if recorded is None else recorded.journal,
             actions=actions,
         )
     works = agent if order.review is None else agent.config.reactives[0]
     screen.is_loaded = lambda: getattr(works.model, "loaded", True)
-    return asyncio.run(ordered(agent, permission, order, journal, recorded))
+    return asyncio.run(ordered(agent, permission, order, recorded))
 
 
 def screen_of(

@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 import click
 
@@ -32,9 +32,6 @@ from civitas.reasoning.reply import Reply, StopReason
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
-
-if TYPE_CHECKING:
-    from civitas.journal import Journal
 
 _INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
@@ -144,13 +141,9 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
     return status
 
 
-def researched(
-    order: ResearchOrder,
-    as_json: bool,
-    journal: Journal | None = None,
-    recorded: Recorded | None = None,
-) -> int:
+def researched(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Research as it was ordered, show it, and write the report; give the exit code."""
+    journal = None if recorded is None else recorded.journal
     with usage("--folder"):
         agent = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
     screen = (
@@ -159,7 +152,7 @@ def researched(
         else ResearchShown(order.iterations, recorded, may_be_recorded=True)
     )
     try:
-        status = asyncio.run(ordered(agent, Permission(screen), order, journal, recorded))
+        status = asyncio.run(ordered(agent, Permission(screen), order, recorded))
         report = screen.report
         assert report is not None  # it came with the last event
     except KeyboardInterrupt:
@@ -195,18 +188,7 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
 
 
 class ResearchShown(Shown):
-    """Prints what research does, on standard error: standard output is for the report.
-
-    Args:
-        iterations: how many there may be; None where that is not known
-        recorded: the run, where it is in a journal
-        may_be_recorded: whether it could have been, so that it would go on after a stop
-        to: another stream to print on
-        whole: whether the report is printed there too
-
-    Attributes:
-        report: the report, once it is there
-    """
+    """Prints what research does, on standard error: standard output is for the report."""
 
     _noun = "task"
     _unseen = frozenset(("message", "text", "reasoning"))

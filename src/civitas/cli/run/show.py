@@ -50,13 +50,7 @@ def one_or_more(count: int, noun: str) -> str:
 
 
 class Shown:
-    """Prints each step on standard output, in colours where that is a terminal that has them.
-
-    Or on another stream, `to`.
-
-    Whatever comes from a model, a file or a command is escaped: it is shown, and nothing in it is
-    obeyed by a terminal.
-    """
+    """Prints each step, in colours where the terminal has them; what it prints is escaped."""
 
     for_a_person = True
     _noun = "step"
@@ -138,7 +132,8 @@ class Shown:
     def _show(self, event: Event, seconds: float | None) -> None:
         if self._recorded is not None and not self._begun:
             self._begun = True
-            self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
+            run_id, path = self._recorded.run_id, self._recorded.journal.path
+            self._line(f"run {run_id}, recorded in {path}", "dim")
             if self._recorded.about:
                 self._line(self._recorded.about)
         if self._shows(event):
