@@ -15,7 +15,7 @@ from civitas import Person
 from civitas.errors import StateError
 from civitas.orders.order import Order, ResearchOrder
 from civitas.studio import Studio
-from civitas.studio.person import PageDesk
+from civitas.studio.cards import PageDesk
 from cli.journal_programs import at_terminal
 from models.openai_server import Answer, OpenAIServer, text
 

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from civitas.agents.person import Person
 from civitas.approval import CallbackApprover
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
@@ -19,6 +20,7 @@ from civitas.orders.research import check, researcher
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.read_record import check as check_program
 from civitas.reasoning.resume import ENDED
+from civitas.studio.cards import PageDesk
 
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
@@ -228,9 +230,6 @@ def _agent_for(order: Order | ResearchOrder, studio: Studio) -> Any:
     given["approver"] = CallbackApprover(approve, cards.answer)
     if order.review != "me":
         return act_agent(order, **given)
-    from civitas.agents.person import Person
-    from civitas.studio.person import PageDesk
-
     desk = PageDesk(cards, order.task)
     agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
     agent.watch(desk.saw)

@@ -208,7 +208,7 @@ class Shown:
         self._written = ""
 
     def _writing(self, line: str) -> None:
-        self._line(_tabs(line), "dim italic" if self._written_kind == "reasoning" else "")
+        self._line(line.expandtabs(4), "dim italic" if self._written_kind == "reasoning" else "")
         if self._written_kind == "text":
             self._answered = True
 
@@ -252,7 +252,7 @@ class Shown:
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
-            self._line(_tabs(reply.text))
+            self._line(reply.text.expandtabs(4))
         self._line("")
         failed = unsuccessful(reply)
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
@@ -342,14 +342,14 @@ def _argument(value: Any) -> str:
 def _result_lines(result: Any) -> list[str]:
     """A result as a person reads it."""
     if isinstance(result, str):
-        return _tabs(result).rstrip("\n").split("\n") if result.strip() else ["(nothing)"]
+        return result.expandtabs(4).rstrip("\n").split("\n") if result.strip() else ["(nothing)"]
     if isinstance(result, list):
         if not result:
             return ["(none)"]
         if all(isinstance(item, str) for item in result):
             return ["  ".join(escaped(item) for item in result)]
         if all(_is_numbered(item) for item in result):
-            return [f"line {number}: {_tabs(text)}" for number, text in result]
+            return [f"line {number}: {text.expandtabs(4)}" for number, text in result]
     return [json.dumps(result) if isinstance(result, dict) else json_text(result)]
 
 
@@ -357,7 +357,3 @@ def _is_numbered(item: Any) -> bool:
     if not isinstance(item, list | tuple) or len(item) != 2:
         return False
     return isinstance(item[0], int) and isinstance(item[1], str)
-
-
-def _tabs(text: str) -> str:
-    return text.expandtabs(4)
