@@ -126,9 +126,7 @@ def society_of(
         Population,
         Society,
         all_blocks,
-        citizens,
         make_economy,
-        make_people,
     )
 
     model = None if order.model is None else made_model(order.model, key)
@@ -136,10 +134,9 @@ def society_of(
     if model is not None and budget is not None:
         BudgetedModel(model, budget)  # what cannot be kept to is said before anything is paid
     city = City.generate(seed=order.seed, citizens=order.citizens)
+    people: Any = order.citizens
     if order.in_columns:
-        people: Any = Population(order.citizens, city, all_blocks(), order.seed)
-    else:
-        people = citizens(make_people(city, order.citizens, seed=order.seed))
+        people = Population(order.citizens, city, all_blocks(), order.seed)
     return Society(
         people,
         city,

@@ -44,8 +44,7 @@ class _Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # The traceback that may follow is for who runs the agent with a log of its own.
         first = record.getMessage().partition("\n")[0]
-        with suppress(RuntimeError):  # the chat has ended
-            self._show(escaped(f"({record.levelname.lower()}: {first})"))
+        self._show(escaped(f"({record.levelname.lower()}: {first})"))
 
 
 class Session:
@@ -64,12 +63,12 @@ class Session:
         self._discovering: dict[tuple[str, str, str], None] = {}
         # The id of the line that is being answered.
         self._line: str | None = None
-        # Shows the person at a terminal what becomes of the connection.
-        self._tell: Callable[[str], object] | None = None
+        self._console: Console  # from `run` on, as is the loop
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
         """Until the last line. Gives the exit code."""
-        loop = asyncio.get_running_loop()
+        self._console = console
         task = asyncio.current_task()
         assert task is not None
         interrupted = False
@@ -82,30 +81,20 @@ class Session:
                 interrupted = True
                 task.cancel()
 
-        def put(line: str) -> None:
-            with suppress(OSError):  # nobody reads it: what the chat itself writes ends it
-                console.show(line)
-
-        def show(message: dict[str, Any]) -> None:
-            loop.call_soon_threadsafe(self._you.heard, message)
-            if not self._is_quiet(message):
-                loop.call_soon_threadsafe(put, shown_message(message, self._me))
-
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A character that the output cannot hold is no reason to fail.
             sys.stdout.reconfigure(errors="backslashreplace")
         for agent in [*members, self._you]:
             await asyncio.to_thread(space.add, agent)
-        space.observe(show)
+        self._loop = asyncio.get_running_loop()
+        space.observe(self._observed)
         if console.interactive:
             for agent in members:
                 if isinstance(agent, Watched):
-                    agent.watch(partial(self._seen, agent, console, loop))
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-        log = _Log(lambda line: loop.call_soon_threadsafe(console.complain, line))
+                    agent.watch(partial(self._seen, agent))
+        self._loop.add_signal_handler(signal.SIGINT, interrupt)
+        log = _Log(lambda line: self._soon(console.complain, line))
         _LOGGER.addHandler(log)
-        if console.interactive:
-            self._tell = lambda text: loop.call_soon_threadsafe(console.complain, text)
         failed = False
         try:
             if console.interactive:
@@ -131,17 +120,31 @@ class Session:
                     failed = True
                     continue
                 if message is not None:
-                    failed |= not await self._deliver(line, message, console)
+                    failed |= not await self._deliver(line, message)
         except asyncio.CancelledError:
             if interrupted:
                 raise KeyboardInterrupt from None
             raise
         finally:
             console.at_work([])
-            self._tell = None
             _LOGGER.removeHandler(log)
-            loop.remove_signal_handler(signal.SIGINT)
+            self._loop.remove_signal_handler(signal.SIGINT)
         return int(failed and not console.interactive)
+
+    def _soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call it on the chat's loop, from any thread, while that runs."""
+        if (loop := self._loop) is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(function, *args)
+
+    def _observed(self, message: dict[str, Any]) -> None:
+        self._soon(self._you.heard, message)
+        if not self._is_quiet(message):
+            self._soon(self._put, shown_message(message, self._me))
+
+    def _put(self, line: str) -> None:
+        with suppress(OSError):  # nobody reads it: what the chat itself writes ends it
+            self._console.show(line)
 
     def _welcome(self) -> str:
         others = self._you.others()
@@ -199,16 +202,14 @@ class Session:
 
     def told(self, what: str, text: str) -> None:
         """Something has become of the connection; what is bad of it is in the log."""
-        tell = self._tell
-        if tell is not None and what in ("connected", "unblocked"):
-            with suppress(RuntimeError):  # the chat has ended
-                tell(f"({text})")
+        if what in ("connected", "unblocked") and self._loop and self._console.interactive:
+            self._soon(self._console.complain, f"({text})")
 
-    async def _deliver(self, line: str, message: dict[str, Any], console: Console) -> bool:
+    async def _deliver(self, line: str, message: dict[str, Any]) -> bool:
         """Ask whom a message is for, and show each answer. Whether none failed."""
         # A message to all is asked of each, so that there is something to wait for and to cancel;
         # as with a broadcast, who does not have the action is passed over.
-        to, name = message["to"], message["action"]["name"]
+        console, to, name = self._console, message["to"], message["action"]["name"]
         everyone = to == BROADCAST
 
         def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
@@ -290,26 +291,21 @@ class Session:
             return True
         return self._discovering.pop((to, sender, original), self) is None
 
-    def _seen(
-        self, agent: Watched, console: Console, loop: asyncio.AbstractEventLoop, event: Any
-    ) -> None:
+    def _seen(self, agent: Watched, event: Any) -> None:
         """What an agent does as it answers; on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):
             return
         message = agent._current_message
-        if message is None or message["from"] != self._me:
+        if message is not None and message["from"] == self._me and message.get("id") is not None:
+            self._soon(self._shown, message["id"], event)
+
+    def _shown(self, line: str, event: Any) -> None:
+        if line != self._line:
             return
-        id, line = event.agent, message.get("id")
-
-        def show() -> None:
-            if line is None or line != self._line:
-                return
-            if event.kind == "text":
-                with suppress(OSError):  # the terminal has gone
-                    console.piece(id, event.text)
-            elif event.kind == "call_started" or (
-                event.kind == "message" and event.message.get("role") != "assistant"
-            ):
-                console.over(id)
-
-        loop.call_soon_threadsafe(show)
+        if event.kind == "text":
+            with suppress(OSError):  # the terminal has gone
+                self._console.piece(event.agent, event.text)
+        elif event.kind == "call_started" or (
+            event.kind == "message" and event.message.get("role") != "assistant"
+        ):
+            self._console.over(event.agent)
