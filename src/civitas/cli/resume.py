@@ -25,6 +25,7 @@ from civitas.cli.options import (
 )
 from civitas.cli.recorded import NOBODY, Recorded, not_copied, refused_in_doubt
 from civitas.cli.run.act import screen_of
+from civitas.cli.run.ended import exit_code
 from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
@@ -229,7 +230,7 @@ def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
     permission = Permission(screen_of(outline.kind, as_json, recorded))
     task = begun["task"] if begun.get("given") is None else begun["given"]
     options = {"schema": begun["schema"], "thread": begun["thread"]}
-    return asyncio.run(watched(agent, permission, task, outline.id, **options))
+    return exit_code(asyncio.run(watched(agent, permission, task, outline.id, **options)))
 
 
 def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:

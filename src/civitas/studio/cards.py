@@ -99,6 +99,8 @@ class Cards:
             card = self._open.get(number)
         if card is None:
             raise self._gone(number)
+        if card.kind not in _READ:
+            raise ConfigError(f"a card of kind {card.kind!r} takes no answer")
         value, said = _READ[card.kind](card.about, answer)
         if self._close(number, said) is None:  # another page was faster
             raise self._gone(number)

@@ -20,6 +20,7 @@ from civitas.cli.options import (
     usage,
 )
 from civitas.cli.recorded import Recorded, carried_out
+from civitas.cli.run.ended import exit_code
 from civitas.orders.act import ITERATIONS, act_agent, actions_of, apart, keys
 from civitas.orders.models import chosen_model
 from civitas.orders.order import Order
@@ -157,7 +158,7 @@ def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
         )
     works = agent if order.review is None else agent.config.reactives[0]
     screen.is_loaded = lambda: getattr(works.model, "loaded", True)
-    return asyncio.run(ordered(agent, permission, order, recorded))
+    return exit_code(asyncio.run(ordered(agent, permission, order, recorded)))
 
 
 def screen_of(
@@ -175,7 +176,7 @@ def screen_of(
     if kind == "Researcher":
         from civitas.cli.run.research import ResearchShown
 
-        return ResearchShown(recorded=recorded, to=sys.stdout, whole=True)
+        return ResearchShown(recorded=recorded, whole=True)
     from civitas.cli.run.show import Shown
 
     return Shown(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)

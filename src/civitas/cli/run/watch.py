@@ -31,6 +31,7 @@ from civitas.reasoning.events import (
     Event,
 )
 from civitas.reasoning.prompts import cut, json_text
+from civitas.reasoning.reply import Reply
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded
@@ -148,8 +149,8 @@ def _call(action: str, args: dict[str, Any]) -> str:
 
 async def watched(
     agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
-) -> int:
-    """Have an agent reply, and show what happens; give the exit code."""
+) -> Reply:
+    """Have an agent reply, and show what happens."""
     began, screen = time.monotonic(), permission.screen
     screen.begin()
     try:
@@ -165,13 +166,14 @@ async def watched(
         raise
     finally:
         screen.finish()
-    return exit_code(events.reply)
+    reply: Reply = events.reply
+    return reply
 
 
 async def ordered(
     agent: Any, permission: Permission, order: AnyOrder, recorded: Recorded | None
-) -> int:
-    """Have an agent do what was ordered, and show it; give the exit code."""
+) -> Reply:
+    """Have an agent do what was ordered, and show it."""
     if recorded is None:
         return await watched(agent, permission, order.task)
     await record(order, recorded.journal, recorded.run_id, agent)
@@ -188,14 +190,13 @@ class JSONLines:
     is_loaded: Callable[[], bool]  # of no interest here
 
     def __init__(self, recorded: Recorded | None = None) -> None:
-        self.report: Any = None  # what research came to, once it is there
         self._recorded = recorded
         self._begun = False
 
     def begin(self) -> None:
         """Nothing: a program needs no sign of life."""
 
-    finish = hold = release = written = begin
+    finish = hold = release = begin
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event."""
@@ -208,7 +209,6 @@ class JSONLines:
             print_line(event.kind, _fields(event))
             return
         reply = event.reply
-        self.report = reply.value
         about = {
             "agent": event.agent,
             "text": reply.text,
