@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from difflib import Match, SequenceMatcher
+from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import NamedTuple
 
-from civitas.research.citations.claims import SOURCES, Claim, claim, is_negation, knows, plain
+from civitas.research.citations.claims import (
+    LOOSE,
+    SOURCES,
+    Claim,
+    claim,
+    is_negation,
+    knows,
+    plain,
+)
 from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
 from civitas.text import shorten
 
@@ -60,12 +67,13 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
             return why
         if span[0] != "`" and len(span.split()) > 2:
             own = claim(own.text.replace(span, " … "))
-    return (
-        _unknown(said, own, stored)
-        or _unshared(said, sum(len(words(each)) for each in quoted), stored)
-        or _turned(said, own, stored)
-        or _altered(own, _fitting(said, stored))
+    why = _unknown(said, own, stored) or _unshared(
+        said, sum(len(words(each)) for each in quoted), stored
     )
+    evidence = [] if why else _evidence(said, stored)
+    if evidence:
+        why = _turned(said, own, evidence, stored) or _altered(own, evidence[0])
+    return why
 
 
 class _Stored(NamedTuple):
@@ -115,19 +123,12 @@ def _misquoted(quoted: str, stored: _Stored) -> str | None:
 
 def _unknown(said: Claim, own: Claim, stored: _Stored) -> str | None:
     for number in said.numbers:
-        if number.needed and stored.readings.isdisjoint(number.readings):
+        if number.said not in LOOSE and stored.readings.isdisjoint(number.readings):
             return f"says {number.said}, which is not there"
     for name in own.names:
         if not knows(stored.forms, stored.terms, name):
             return f"names {shorten(name, 40)}, which is not there"
     return None
-
-
-def _fitting(said: Claim, stored: _Stored) -> list[Claim]:
-    """The sentences of a passage that a sentence fits best: more than one if they fit alike."""
-    shared = [len(said.terms & each.terms) for each in stored.claims]
-    most = max(shared, default=0)
-    return [each for each, count in zip(stored.claims, shared, strict=True) if count == most > 0]
 
 
 def _evidence(said: Claim, stored: _Stored) -> list[Claim]:
@@ -146,32 +147,25 @@ def _evidence(said: Claim, stored: _Stored) -> list[Claim]:
 def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
     if quoted > len(said.words) / 2:
         return None
-    content = list(said.content.values())
-    shared = sum(not stored.terms.isdisjoint(terms) for terms in content)
-    if not content or shared < SHARE * len(content):
-        return f"shares {shared} of {len(content)} content words"
+    shared = sum(not stored.terms.isdisjoint(terms) for terms in said.content.values())
+    if not said.content or shared < SHARE * len(said.content):
+        return f"shares {shared} of {len(said.content)} content words"
     return None
 
 
-def _turned(said: Claim, own: Claim, stored: _Stored) -> str | None:
+def _turned(said: Claim, own: Claim, evidence: list[Claim], stored: _Stored) -> str | None:
     """A negation more or less, or the opposite of a word."""
-    evidence = _evidence(said, stored)
-    if not evidence:
-        return None
     best = evidence[0]
-    softly = any(each.softly - said.forms for each in evidence)
     affirmed = set().union(*(each.plain for each in evidence))
-    denied = set().union(*(each.denied for each in evidence))
-    ever = set().union(*(each.denied for each in stored.claims))
-    for head in () if softly else own.heads:
-        alike = said.denied if affirmed.isdisjoint(head) else head
-        if denied.isdisjoint(alike) and ever.isdisjoint(head):
-            return _NEGATION_MORE
+    denied = set().union(*(each.denied for each in stored.claims))
+    if not any(each.softly - said.forms for each in evidence):
+        for head in own.heads:
+            if denied.isdisjoint(said.denied if affirmed.isdisjoint(head) else head):
+                return _NEGATION_MORE
     if said.negations < best.negations and not said.softly - best.forms:
-        for small, term, *_ in best.heads:
-            for word in (small, term):
-                if word in said.plain - said.denied and word not in best.plain:
-                    return _NEGATION_LESS
+        for head in best.heads:
+            if (said.plain - said.denied - best.plain).intersection(head[:2]):
+                return _NEGATION_LESS
     if not said.heads and not best.heads:
         for pair in _OPPOSITES:
             here, there = pair & (own.forms | own.terms), pair & (best.forms | best.terms)
@@ -180,44 +174,45 @@ def _turned(said: Claim, own: Claim, stored: _Stored) -> str | None:
     return None
 
 
-def _altered(said: Claim, best: list[Claim]) -> str | None:
+def _altered(said: Claim, best: Claim) -> str | None:
     """One word in the place of another, or a negation, in a sentence that is else the passage's."""
-    ours = said.words[:_LONGEST]
-    counts = {number.said: number.readings for number in said.numbers}
-    spelled = {word for number in counts for word in number.split()}
-    for each in best:
-        theirs = each.words[:_LONGEST]
-        their_counts = {number.said: number.readings for number in each.numbers}
-        alike = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
-        for before, after in itertools.pairwise([Match(0, 0, 0), *alike]):
-            # That a sentence begins or ends there is as good as a word that is the same.
-            begins = not before.a or not before.b
-            ends = after.a + after.size == len(ours) or after.b + after.size == len(theirs)
-            if min(before.size + begins, _AROUND) + min(after.size + ends, _AROUND) < _AROUND:
-                continue
-            here = ours[before.a + before.size : after.a]
-            there = theirs[before.b + before.size : after.b]
-            if before.size and after.size and len(here) < 2 and len(there) < 2:
-                denied, denies = any(map(is_negation, here)), any(map(is_negation, there))
-                if denied != denies:
-                    return _NEGATION_MORE if denied else _NEGATION_LESS
-            there = there if before.size else there[-1:]
-            there = there if after.size else there[:1]
-            if len(here) != 1 or len(there) != 1:
-                continue
-            (word,), (other,) = here, there
-            if word in spelled and other in their_counts:
-                differs = set(counts.get(word, ())).isdisjoint(their_counts[other])
-            else:
-                differs = word not in spelled and not (
-                    _is_common(word)
-                    or _is_common(other)
-                    or _same(word, other)
-                    or _reworded(word, other, ours[after.a : after.a + 1])
-                )
-            if differs:
-                return f"says {word}, where the passage says {other}"
+    ours, theirs = said.words[:_LONGEST], best.words[:_LONGEST]
+    nothing = ("equal", 0, 0, 0, 0)
+    ops = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
+    for before, (kind, *span), after in zip([nothing, *ops], ops, [*ops[1:], nothing], strict=False):
+        if kind == "equal":
+            continue
+        start, end, begin, stop = span
+        same_before, same_after = before[2] - before[1], after[2] - after[1]
+        # That a sentence begins or ends there is as good as a word that is the same.
+        begins = not before[1] or not before[3]
+        ends = max(end, after[2]) == len(ours) or max(stop, after[4]) == len(theirs)
+        if min(same_before + begins, _AROUND) + min(same_after + ends, _AROUND) < _AROUND:
+            continue
+        here, there = ours[start:end], theirs[begin:stop]
+        if same_before and same_after and len(here) < 2 and len(there) < 2:
+            denied, denies = any(map(is_negation, here)), any(map(is_negation, there))
+            if denied != denies:
+                return _NEGATION_MORE if denied else _NEGATION_LESS
+        there = there if same_before else there[-1:]
+        there = there if same_after else there[:1]
+        if len(here) == len(there) == 1 and _differs(said, here[0], best, there[0], ours[end:]):
+            return f"says {here[0]}, where the passage says {there[0]}"
     return None
+
+
+def _differs(said: Claim, word: str, best: Claim, other: str, following: list[str]) -> bool:
+    """Whether a word says something else than the one in whose place it stands."""
+    counts = {number.said: number.readings for number in said.numbers}
+    theirs = {number.said: number.readings for number in best.numbers}
+    if any(word in number.split() for number in counts):
+        return other in theirs and set(counts.get(word, ())).isdisjoint(theirs[other])
+    return not (
+        _is_common(word)
+        or _is_common(other)
+        or _same(word, other)
+        or _reworded(word, other, following[:1])
+    )
 
 
 def _is_common(word: str) -> bool:
