@@ -12,7 +12,7 @@ from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
 from civitas.reasoning.state import loaded, usage_json
-from civitas.research.findings import Citation, Objective, Passage, Progress
+from civitas.research.findings import Citation, Objective, Passage, Progress, ResearchTask
 from civitas.research.report import Report
 
 if TYPE_CHECKING:
@@ -43,21 +43,32 @@ def program_of(researcher: Researcher) -> dict[str, Any]:
     return fingerprint(**parts)
 
 
-def step_of(progress: Progress, step: str, numbered: int) -> dict[str, Any]:
-    """What Narrate or Evaluate came to, as JSON data."""
+def step_of(researcher: Researcher, step: str, numbered: int) -> dict[str, Any]:
+    """What a step came to, as JSON data; of Research and Update in short."""
+    progress, results = researcher.progress, researcher.results
+    if step == "plan":
+        return {"tasks": as_json(researcher.tasks)}
+    if step == "research":
+        named = ("tool", "args", "citation", "error")
+        return {"results": [{n: getattr(each, n) for n in named} for each in results]}
+    if step == "update":
+        found = [each for result in results for each in result.resources]
+        about = ("url", "description", "visited")
+        return {"resources": [{n: getattr(each, n) for n in about} for each in found]}
     data = {name: as_json(getattr(progress, name)) for name in _CAME_TO[step]}
-    if step == "narrate":
-        data["passages"] = as_json(progress.passages[numbered:])
-    return data
+    return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
 
 
-def take_step(progress: Progress, data: dict[str, Any]) -> None:
-    """Have a progress be where a step left it that was recorded."""
+def take_step(researcher: Researcher, data: dict[str, Any]) -> None:
+    """Have a researcher be where a step left it that was recorded."""
+    progress, data = researcher.progress, dict(data)
     progress.usage = progress.usage + Usage(*data.pop("spent", (0, 0)))
+    researcher.tasks = [ResearchTask(**each) for each in data.pop("tasks", ())] or researcher.tasks
     given = loaded(Progress, data, "a recorded step")
-    for name in data.keys() - {"tasks"}:  # those are no part of it
+    for name in data:
         if name == "passages":
             progress.passages.extend(given.passages)
+            researcher._number_passages()
         elif name == "objectives":
             reached = {each.topic: each.expertise for each in given.objectives}
             for each in progress.objectives:

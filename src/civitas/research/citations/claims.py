@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem, terms_of
+from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, listed, normal, stem, terms_of
 
 
 class Number(NamedTuple):
@@ -40,16 +40,16 @@ class Claim:
         return self.plain | self.denied
 
 
-_NEGATIONS = frozenset(
+_NEGATIONS = listed(
     "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
-    "keiner keinem nie niemals ohne ne jamais sans aucun aucune".split()
+    "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
 # What says where something stands: a sentence may have it about any passage.
-SOURCES = frozenset(
+SOURCES = listed(
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
     "adds writes argues holds mentions warns reports recommends suggests claims points tells "
-    "tutorial howto section chapter specification report study book blog post statement".split()
+    "tutorial howto section chapter specification report study book blog post statement"
 )
 # Words of grammar, comparison and order, and verbs for anything: they are no content of a sentence.
 _LIGHT = (
@@ -72,7 +72,7 @@ _SOFT = re.compile(
     "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
     "sauf|zero|drop|los[es]|leave|free|only$|same$|constant|remain"
 )
-_BREAKS = frozenset("but because although though while whereas if when so and which".split())
+_BREAKS = listed("but because although though while whereas if when so and which")
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _OPENING = re.compile(r"[.:!?\"“«]")
 _NOT_NEGATIONS = re.compile(
@@ -202,14 +202,12 @@ _TENS = (
     "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety neunzig"
 )
 _COUNTS = {word: at for at, words in enumerate(_UNITS.split("|")) for word in words.split()}
-_COUNTS |= {
-    word: 10 * at for at, words in enumerate(_TENS.split("|"), 2) for word in words.split()
-}
+_COUNTS |= {word: 10 * at for at, words in enumerate(_TENS.split("|"), 2) for word in words.split()}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
-LOOSE = frozenset("one first second zweite null eins acht mille".split())
+LOOSE = listed("one first second zweite null eins acht mille")
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)%?$")
 
 
@@ -253,7 +251,9 @@ def _spelled(words: list[str], at: int) -> tuple[int, int]:
         elif max(parts) < room and len(parts) < 3:
             group += sum(parts)
             room = 10 if parts[-1] >= 20 else 0
-        elif not (word == "and" and 100 <= room < 10**15 and _COUNTS.keys() & words[at + 1 : at + 2]):
+        elif not (
+            word == "and" and 100 <= room < 10**15 and _COUNTS.keys() & words[at + 1 : at + 2]
+        ):
             break
         at += 1
     return total + group, at

@@ -179,7 +179,9 @@ def _altered(said: Claim, best: Claim) -> str | None:
     ours, theirs = said.words[:_LONGEST], best.words[:_LONGEST]
     nothing = ("equal", 0, 0, 0, 0)
     ops = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    for before, (kind, *span), after in zip([nothing, *ops], ops, [*ops[1:], nothing], strict=False):
+    for before, (kind, *span), after in zip(
+        [nothing, *ops], ops, [*ops[1:], nothing], strict=False
+    ):
         if kind == "equal":
             continue
         start, end, begin, stop = span
