@@ -32,6 +32,7 @@ _LETTER = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
+_BEGINNING = 5  # words that begin with the same letters, so many, are counted as the same
 _AROUND = 4  # as many words around a word that was replaced are the passage's own
 _LONGEST = 300  # so many words of a sentence are aligned: the time grows by their square
 _AFTER_VERBS = {"a", "an", "the", "to", "its", "by", "from"}
@@ -147,7 +148,8 @@ def _evidence(said: Claim, stored: _Stored) -> list[Claim]:
 def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
     if quoted > len(said.words) / 2:
         return None
-    shared = sum(not stored.terms.isdisjoint(terms) for terms in said.content.values())
+    there = {term[:_BEGINNING] for term in stored.terms}  # whatever the words end in
+    shared = sum(any(t[:_BEGINNING] in there for t in terms) for terms in said.content.values())
     if not said.content or shared < SHARE * len(said.content):
         return f"shares {shared} of {len(said.content)} content words"
     return None
@@ -156,21 +158,18 @@ def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
 def _turned(said: Claim, own: Claim, evidence: list[Claim], stored: _Stored) -> str | None:
     """A negation more or less, or the opposite of a word."""
     best = evidence[0]
-    affirmed = set().union(*(each.plain for each in evidence))
     denied = set().union(*(each.denied for each in stored.claims))
-    if not any(each.softly - said.forms for each in evidence):
-        for head in own.heads:
-            if denied.isdisjoint(said.denied if affirmed.isdisjoint(head) else head):
-                return _NEGATION_MORE
-    if said.negations < best.negations and not said.softly - best.forms:
-        for head in best.heads:
-            if (said.plain - said.denied - best.plain).intersection(head[:2]):
-                return _NEGATION_LESS
-    if not said.heads and not best.heads:
-        for pair in _OPPOSITES:
-            here, there = pair & (own.forms | own.terms), pair & (best.forms | best.terms)
-            if here and there and not here & there:
-                return f"says {min(here)}, where the passage says {min(there)}"
+    softly = any(each.softly - said.forms for each in evidence)
+    if own.denied and not softly and denied.isdisjoint(said.denied):
+        return _NEGATION_MORE
+    if not said.negations and not said.softly - best.forms:
+        left = said.plain - best.plain
+        if any(left.intersection(head) for head in best.heads):
+            return _NEGATION_LESS
+    for pair in _OPPOSITES:
+        here, there = pair & (own.forms | own.terms), pair & (best.forms | best.terms)
+        if here and there and not here & there:
+            return f"says {min(here)}, where the passage says {min(there)}"
     return None
 
 
