@@ -64,6 +64,7 @@ class Fetcher:
         user_agent: str = USER_AGENT,
         per_host: int = 4,
         delay_s: float = 0.0,
+        site: str | None = None,
     ) -> None:
         if isinstance(per_host, bool) or not isinstance(per_host, int) or per_host < 1:
             raise ConfigError(f"{name}: per_host must be a positive number, got {per_host!r}")
@@ -77,6 +78,7 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # by which robots.txt knows us
         self._per_host = per_host
         self._delay_s = delay_s
+        self.site = site
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
@@ -88,6 +90,8 @@ class Fetcher:
         way: list[str] = []
         url = checked(url)
         while len(way) <= REDIRECTS:
+            if not is_on(url, self.site):
+                raise PageError(f"{url} is not on {self.site}, which is all that is read")
             if url in way:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
@@ -193,6 +197,12 @@ def checked(url: str, base: str = "") -> str:
     except ValueError:
         raise PageError(f"{excerpt(url)} is not a URL") from None
     return parts.geturl()
+
+
+def is_on(url: str, site: str | None) -> bool:
+    """Whether a URL is on a site, which is a host and those below it; of None, every URL is."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return site is None or f".{host}".endswith(f".{site.lower().strip('.')}")
 
 
 def status_text(status: int) -> str:
