@@ -62,19 +62,14 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     if _even(said.text).rstrip(".!? ") in stored.sentences:
         return None
     quoted = [found[0] for found in _QUOTED.finditer(said.text)]
-    own = said  # what it says in words of its own
     for span in quoted:
         if why := _misquoted(span, stored):
             return why
-        if span[0] != "`" and len(span.split()) > 2:
-            own = claim(own.text.replace(span, " … "))
-    why = _unknown(said, own, stored) or _unshared(
-        said, sum(len(words(each)) for each in quoted), stored
-    )
-    evidence = [] if why else _evidence(said, stored)
-    if evidence:
-        why = _turned(said, own, evidence, stored) or _altered(own, evidence[0])
-    return why
+    is_quoted = sum(len(words(each)) for each in quoted) > len(said.words) / 2
+    if why := _unknown(said, stored) or (None if is_quoted else _unshared(said, stored)):
+        return why
+    best = max(stored.claims, key=lambda each: len(said.terms & each.terms), default=Claim(""))
+    return _turned(said, best, stored) or _altered(said, best)
 
 
 class _Stored(NamedTuple):
@@ -85,6 +80,7 @@ class _Stored(NamedTuple):
     claims: list[Claim]
     forms: set[str]
     terms: set[str]
+    denied: set[str]
     readings: set[str]
 
 
@@ -97,6 +93,7 @@ def _stored(passage: str, title: str) -> _Stored:
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
+        set().union(*(each.denied for each in claims)),
         {reading for each in claims for number in each.numbers for reading in number.readings},
     )
 
@@ -122,32 +119,17 @@ def _misquoted(quoted: str, stored: _Stored) -> str | None:
     return None
 
 
-def _unknown(said: Claim, own: Claim, stored: _Stored) -> str | None:
+def _unknown(said: Claim, stored: _Stored) -> str | None:
     for number in said.numbers:
         if number.said not in LOOSE and stored.readings.isdisjoint(number.readings):
             return f"says {number.said}, which is not there"
-    for name in own.names:
+    for name in said.names:
         if not knows(stored.forms, stored.terms, name):
             return f"names {shorten(name, 40)}, which is not there"
     return None
 
 
-def _evidence(said: Claim, stored: _Stored) -> list[Claim]:
-    """The one to three sentences of a passage that together have most of a sentence's words."""
-    left = set(said.terms)
-    chosen: list[Claim] = []
-    while len(chosen) < 3 and stored.claims:
-        best = max(stored.claims, key=lambda each: len(left & each.terms))
-        if not left & best.terms:
-            break
-        chosen.append(best)
-        left -= best.terms
-    return chosen
-
-
-def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
-    if quoted > len(said.words) / 2:
-        return None
+def _unshared(said: Claim, stored: _Stored) -> str | None:
     there = {term[:_BEGINNING] for term in stored.terms}  # whatever the words end in
     shared = sum(any(t[:_BEGINNING] in there for t in terms) for terms in said.content.values())
     if not said.content or shared < SHARE * len(said.content):
@@ -155,19 +137,16 @@ def _unshared(said: Claim, quoted: int, stored: _Stored) -> str | None:
     return None
 
 
-def _turned(said: Claim, own: Claim, evidence: list[Claim], stored: _Stored) -> str | None:
+def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
     """A negation more or less, or the opposite of a word."""
-    best = evidence[0]
-    denied = set().union(*(each.denied for each in stored.claims))
-    softly = any(each.softly - said.forms for each in evidence)
-    if own.denied and not softly and denied.isdisjoint(said.denied):
+    if said.denied and not best.softly - said.forms and stored.denied.isdisjoint(said.denied):
         return _NEGATION_MORE
-    if not said.negations and not said.softly - best.forms:
+    if not said.negations and not said.softly:
         left = said.plain - best.plain
         if any(left.intersection(head) for head in best.heads):
             return _NEGATION_LESS
     for pair in _OPPOSITES:
-        here, there = pair & (own.forms | own.terms), pair & (best.forms | best.terms)
+        here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
         if here and there and not here & there:
             return f"says {min(here)}, where the passage says {min(there)}"
     return None
@@ -176,19 +155,13 @@ def _turned(said: Claim, own: Claim, evidence: list[Claim], stored: _Stored) -> 
 def _altered(said: Claim, best: Claim) -> str | None:
     """One word in the place of another, or a negation, in a sentence that is else the passage's."""
     ours, theirs = said.words[:_LONGEST], best.words[:_LONGEST]
-    nothing = ("equal", 0, 0, 0, 0)
     ops = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    for before, (kind, *span), after in zip(
-        [nothing, *ops], ops, [*ops[1:], nothing], strict=False
-    ):
+    for place, (kind, start, end, begin, stop) in enumerate(ops):
         if kind == "equal":
             continue
-        start, end, begin, stop = span
-        same_before, same_after = before[2] - before[1], after[2] - after[1]
-        # That a sentence begins or ends there is as good as a word that is the same.
-        begins = not before[1] or not before[3]
-        ends = max(end, after[2]) == len(ours) or max(stop, after[4]) == len(theirs)
-        if min(same_before + begins, _AROUND) + min(same_after + ends, _AROUND) < _AROUND:
+        same_before = start - ops[place - 1][1] if place else 0
+        same_after = ops[place + 1][2] - end if place + 1 < len(ops) else 0
+        if same_before + same_after < _AROUND:
             continue
         here, there = ours[start:end], theirs[begin:stop]
         if same_before and same_after and len(here) < 2 and len(there) < 2:
@@ -208,27 +181,12 @@ def _differs(said: Claim, word: str, best: Claim, other: str, following: list[st
     theirs = {number.said: number.readings for number in best.numbers}
     if any(word in number.split() for number in counts):
         return other in theirs and set(counts.get(word, ())).isdisjoint(theirs[other])
-    return not (
-        _is_common(word)
-        or _is_common(other)
-        or _same(word, other)
-        or _reworded(word, other, following[:1])
-    )
-
-
-def _is_common(word: str) -> bool:
-    return not terms_of(word) or word in SOURCES
-
-
-def _same(word: str, other: str) -> bool:
-    """Whether two words have one stem, or name one thing with or without where it is."""
-    last = [re.split(r"\.|::|/", each.removesuffix("()"))[-1] for each in (word, other)]
-    return last[0] == last[1] or terms_of(word)[0] == terms_of(other)[0]
-
-
-def _reworded(word: str, other: str, following: list[str]) -> bool:
-    """Whether two words look like verbs or adverbs, for which writers have many."""
-    if word.endswith("ly") or other.endswith("ly"):
-        return True
-    endings = ("ed", "ing", "s") if _AFTER_VERBS.intersection(following) else ("ed", "ing")
-    return any(word.endswith(ending) and other.endswith(ending) for ending in endings)
+    if not terms_of(word) or not terms_of(other) or {word, other} & SOURCES:
+        return False  # words of grammar, or of where it stands
+    last = {re.split(r"\.|::|/", each.removesuffix("()"))[-1] for each in (word, other)}
+    if len(last) == 1 or terms_of(word)[0] == terms_of(other)[0]:
+        return False  # one stem, or one thing with and without where it is
+    # For verbs and adverbs writers have many others: where both look like that, nothing is said.
+    endings = ("ed", "ing", "s") if _AFTER_VERBS.intersection(following[:1]) else ("ed", "ing")
+    alike = any(word.endswith(ending) and other.endswith(ending) for ending in endings)
+    return not (alike or word.endswith("ly") or other.endswith("ly"))
