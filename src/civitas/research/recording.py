@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
@@ -11,8 +11,8 @@ from civitas.reasoning.prompts import as_json
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
-from civitas.reasoning.state import loaded, usage_json
-from civitas.research.findings import Citation, Objective, Passage, Progress, ResearchTask
+from civitas.reasoning.state import dumped, loaded, usage_json
+from civitas.research.findings import Progress, ResearchTask
 from civitas.research.report import Report
 
 if TYPE_CHECKING:
@@ -92,35 +92,24 @@ def over(reply: Reply) -> dict[str, Any]:
 
 def report_json(report: Report) -> dict[str, Any]:
     """A report as JSON data, with each passage once."""
-    passages = {(c.passage.url, c.passage.sha256): c.passage for c in report.citations}
-    places = {key: place for place, key in enumerate(passages)}
-    data = {
-        each.name: as_json(getattr(report, each.name))
-        for each in fields(report)
-        if each.name not in ("citations", "usage", "run_id")
-    }
-    return data | {
-        "passages": [asdict(each) for each in passages.values()],
-        "citations": [
-            [c.number, c.sentence, places[c.passage.url, c.passage.sha256]]
-            for c in report.citations
-        ],
-        "usage": usage_json(report.usage),
-    }
+    passages = list(dict.fromkeys(each.passage for each in report.citations))
+    data = dumped(report) | {"passages": as_json(passages), "usage": usage_json(report.usage)}
+    data["citations"] = [
+        [each.number, each.sentence, passages.index(each.passage)] for each in report.citations
+    ]
+    del data["run_id"]
+    return data
 
 
 def report_of_json(given: dict[str, Any], run_id: str) -> Report:
     """A report, as it was recorded."""
-    passages = [Passage(**each) for each in given["passages"]]
-    values = {name: value for name, value in given.items() if name != "passages"} | {
-        "citations": [
-            Citation(n, sentence, passages[at]) for n, sentence, at in given["citations"]
-        ],
-        "objectives": [Objective(**each) for each in given["objectives"]],
-        "unsupported": [(sentence, why) for sentence, why in given["unsupported"]],
-        "usage": Usage(*given["usage"]),
-    }
-    return Report(**values, run_id=run_id)
+    citations = [
+        {"number": number, "sentence": sentence, "passage": given["passages"][at]}
+        for number, sentence, at in given["citations"]
+    ]
+    usage = asdict(Usage(*given["usage"]))
+    more = {"citations": citations, "usage": usage, "run_id": run_id}
+    return loaded(Report, given | more, "a recorded report")
 
 
 def replayed(part: RecordedPart) -> Reply:

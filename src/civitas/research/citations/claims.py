@@ -31,7 +31,7 @@ class Claim:
     plain: set[str] = field(default_factory=set)  # terms that are said
     denied: set[str] = field(default_factory=set)  # terms that a negation reaches
     heads: list[tuple[str, ...]] = field(default_factory=list)  # the first that each reaches
-    negations: int = 0
+    denies: bool = False
     softly: set[str] = field(default_factory=set)  # words that deny, such as `fails`
 
     @cached_property
@@ -72,9 +72,7 @@ _SOFT = re.compile(
     "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
     "sauf|zero|drop|los[es]|leave|free|only$|same$|constant|remain"
 )
-_BREAKS = listed("but because although though while whereas if when so and which")
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
-_OPENING = re.compile(r"[.:!?\"“«]")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
     r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
@@ -100,23 +98,21 @@ def claim(text: str) -> Claim:
     made = Claim(plain(text))
     text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", made.text))
     end = left = 0
-    head = False
     for found in WORD.finditer(text):
-        word, gap = found[0], text[end : found.start()]
-        starts = not made.words or _OPENING.search(gap) is not None
+        word, small = found[0], found[0].casefold()
+        if _BOUNDARY.search(text[end : found.start()]):
+            left = 0
         end = found.end()
         about = _about(word)
-        small = word.casefold()
+        first = not made.words
         made.words.append(small)
-        if left and (small in _BREAKS or _BOUNDARY.search(gap)):
-            left, head = 0, False
         if is_negation(small) or (small == "none" and text[end : end + 4] == " of "):
-            made.negations += 1
-            left, head = _REACH, True
+            made.denies = True
+            left = _REACH
             if not small.startswith("n'"):  # French: n'ouvre
                 continue
         made.forms.update(about.forms)
-        if about.is_identifier or (about.is_capital and not starts):
+        if about.is_identifier or (about.is_capital and not first):
             made.names.append(word)
         if about.is_soft:
             made.softly.add(small)
@@ -125,9 +121,8 @@ def claim(text: str) -> Claim:
         if about.terms[0] not in LIGHT:
             made.content[about.terms[0]] = about.terms
         (made.denied if left else made.plain).update(about.terms, (small,))
-        if head:
+        if left == _REACH:
             made.heads.append((small, *about.terms))
-            head = False
         left = max(0, left - 1)
     made.numbers = [*_numbers(made.words)]
     return made

@@ -141,7 +141,7 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
     """A negation more or less, or the opposite of a word."""
     if said.denied and not best.softly - said.forms and stored.denied.isdisjoint(said.denied):
         return _NEGATION_MORE
-    if not said.negations and not said.softly:
+    if not said.denies and not said.softly:
         left = said.plain - best.plain
         if any(left.intersection(head) for head in best.heads):
             return _NEGATION_LESS

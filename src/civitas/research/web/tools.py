@@ -286,7 +286,7 @@ def _read(page: Fetched, kind: str) -> Html:
             raise UnreadableDocument(f"{page.url}: {error}") from error
     if kind == "text/html":
         return read_html(page.data, page.charset, page.url)
-    return "", plain(decoded(page.data, page.charset)).strip(), [], []
+    return "", plain(decoded(page.data, page.charset, "utf-8")).strip(), [], []
 
 
 async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:
