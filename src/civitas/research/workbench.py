@@ -148,16 +148,13 @@ class Workbench(ConversationalAgent):
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
         """Resources that were not read, those first that seem to be about a topic, or any."""
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
-        unread = {each.url: each for each in self.resources.get_unvisited()}
-        index = Index(
-            Passage(each.url, f"{each.description or ''} {each.url}", "", each.url)
-            for each in unread.values()
-        )
-        best: dict[str, float] = {}
-        for found in (found for each in topics for found in index.search(each)):
-            best[found.passage.url] = max(best.get(found.passage.url, 0.0), found.score)
+        unread = {
+            Passage(each.url, f"{each.description or ''} {each.url}", "", each.url): each
+            for each in self.resources.get_unvisited()
+        }
+        best = Index(unread).best(topics)
         # What no word speaks for comes last, in the order in which it was found.
-        return [unread[url] for url in sorted(unread, key=lambda url: -best.get(url, 0.0))][:limit]
+        return [unread[each] for each in sorted(unread, key=lambda e: -best.get(e, 0.0))][:limit]
 
     def passages_of(self, resource: Resource) -> list[Passage]:
         """The passages of a resource that was read."""

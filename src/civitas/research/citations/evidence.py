@@ -161,7 +161,9 @@ def _altered(said: Claim, best: Claim) -> str | None:
             continue
         same_before = start - ops[place - 1][1] if place else 0
         same_after = ops[place + 1][2] - end if place + 1 < len(ops) else 0
-        if same_before + same_after < _AROUND:
+        # That a sentence begins or ends there is as good as a word that is the same.
+        at_ends = (place < 2) + (place > len(ops) - 3)
+        if same_before + same_after + at_ends < _AROUND:
             continue
         here, there = ours[start:end], theirs[begin:stop]
         if same_before and same_after and len(here) < 2 and len(there) < 2:
