@@ -31,6 +31,7 @@ from civitas.research.workbench import Workbench
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
@@ -95,9 +96,22 @@ class Researcher(Journaled, Workbench):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
@@ -286,15 +300,12 @@ class Researcher(Journaled, Workbench):
 
     def _attach(self, asked: Asked, record: Record[Progress]) -> None:
         """Work on what was asked, from where the record says that it stands."""
-        own = {each.topic: each for each in self.objectives}
+        own = {each.topic: each for each in self.objectives}  # the objects that the caller has
         before = record.state
         if before is not None:
-            # The objects stay those that the caller has.
-            for place, each in enumerate(before.objectives):
-                if each.topic in own:
-                    kept = before.objectives[place] = own.pop(each.topic)
-                    kept.expertise = each.expertise
-            before.objectives += own.values()
+            for each in before.objectives:
+                own.setdefault(each.topic, each).expertise = each.expertise
+            before.objectives = [*own.values()]
             self._begin_anew(before)
         elif record is not NULL_RECORD or self.run_id not in (None, asked.run_id):
             for topic, each in own.items():

@@ -220,7 +220,11 @@ def _numbers(words: list[str]) -> Iterator[Number]:
             if digits[2] and digits[1].isdigit() and not digits[2].isalpha():
                 readings = (word,)  # 3rc1, 0x1f
             elif scale > 1:
-                readings = tuple(f"{float(r) * scale:.15g}" for r in readings if _is_float(r))
+                readings = tuple(
+                    f"{float(r) * scale:.15g}"
+                    for r in readings
+                    if re.fullmatch(r"-?\d+(\.\d+)?", r)
+                )
         elif word in _OTHERS:
             readings, at = _OTHERS[word], at + 1
         else:
@@ -265,7 +269,3 @@ def _readings(digits: str) -> tuple[str, ...]:
     if not readings or (digits.count(".") == 1 and "," not in digits):
         readings.append(digits.replace(",", ".") if digits.count(",") == 1 else digits)
     return tuple(re.sub(r"^(-?)0+(?=\d)", r"\1", each) for each in readings)
-
-
-def _is_float(text: str) -> bool:
-    return bool(re.fullmatch(r"-?\d+(?:\.\d+)?", text))
