@@ -68,7 +68,6 @@ def take_step(researcher: Researcher, data: dict[str, Any]) -> None:
     for name in data:
         if name == "passages":
             progress.passages.extend(given.passages)
-            researcher._number_passages()
         elif name == "objectives":
             reached = {each.topic: each.expertise for each in given.objectives}
             for each in progress.objectives:

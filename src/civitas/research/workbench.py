@@ -70,14 +70,10 @@ class Workbench(ConversationalAgent):
         self.resources = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
-        self._number_passages()
         self._passages: dict[str, list[Passage]] = {}
         self._step = ""
         self._asks = 0
         self.run_id: str | None = None
-
-    def _number_passages(self) -> None:
-        self._numbers = {(p.url, p.sha256): n for n, p in enumerate(self.progress.passages, 1)}
 
     # -- what is known -----------------------------------------------------------------------------
 
@@ -174,11 +170,11 @@ class Workbench(ConversationalAgent):
 
     def number_of(self, passage: Passage) -> int:
         """The number by which a passage is cited."""
-        key = (passage.url, passage.sha256)
-        if key not in self._numbers:
-            self.progress.passages.append(passage)
-            self._numbers[key] = len(self.progress.passages)
-        return self._numbers[key]
+        for number, known in self.numbered.items():
+            if (known.url, known.sha256) == (passage.url, passage.sha256):
+                return number
+        self.progress.passages.append(passage)
+        return len(self.progress.passages)
 
     def objectives_without_source(self) -> list[str]:
         """The given objectives of which no passage that was read says anything."""

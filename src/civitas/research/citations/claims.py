@@ -216,15 +216,9 @@ def _numbers(words: list[str]) -> Iterator[Number]:
             scale = 1000 if digits[2] == "k" else 1
             if at < len(words) and words[at] in _SCALES:
                 scale, at = _SCALES[words[at]], at + 1
-            readings = _readings(digits[1])
+            readings = _readings(digits[1], scale)
             if digits[2] and digits[1].isdigit() and not digits[2].isalpha():
                 readings = (word,)  # 3rc1, 0x1f
-            elif scale > 1:
-                readings = tuple(
-                    f"{float(r) * scale:.15g}"
-                    for r in readings
-                    if re.fullmatch(r"-?\d+(\.\d+)?", r)
-                )
         elif word in _OTHERS:
             readings, at = _OTHERS[word], at + 1
         else:
@@ -258,7 +252,7 @@ def _spelled(words: list[str], at: int) -> tuple[int, int]:
     return total + group, at
 
 
-def _readings(digits: str) -> tuple[str, ...]:
+def _readings(digits: str, scale: int) -> tuple[str, ...]:
     """The ways to read digits: `1.000` is a thousand in German and one in English."""
     digits = re.sub("[_' ]", "", digits.rstrip(".,_' "))
     grouped = re.fullmatch(r"(-?\d{1,3})((?:[.,]\d{3})+)((?:[.,]\d+)?)", digits)
@@ -268,4 +262,7 @@ def _readings(digits: str) -> tuple[str, ...]:
         readings.append(re.sub(r"[.,]", "", grouped[1] + grouped[2]) + rest)
     if not readings or (digits.count(".") == 1 and "," not in digits):
         readings.append(digits.replace(",", ".") if digits.count(",") == 1 else digits)
+    if scale > 1:
+        whole = [each for each in readings if re.fullmatch(r"-?\d+(\.\d+)?", each)]
+        return tuple(f"{float(each) * scale:.15g}" for each in whole)
     return tuple(re.sub(r"^(-?)0+(?=\d)", r"\1", each) for each in readings)

@@ -144,11 +144,14 @@ class FolderIndex:
         )
         pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
         mine = (os.fsencode(self.root), self._pattern)
-        with pool.writing() as db:
-            db.execute(
-                "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)", mine
-            )
-            theirs = db.execute("SELECT path, pattern FROM folder").fetchone()
+        select = "SELECT path, pattern FROM folder"
+        with pool.reading() as db:
+            theirs = db.execute(select).fetchone()
+        if theirs is None:
+            insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
+            with pool.writing() as db:
+                db.execute(insert, mine)
+                theirs = db.execute(select).fetchone()
         if theirs != mine:
             raise file.error(
                 f"it is of the folder {_shown(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
