@@ -68,8 +68,7 @@ class Index:
             share = sum(weights[t] for t in there) / whole
             if len(there) == 1 < len(weights):
                 share = 0.0
-            # Of two with the same score, the one with more of the words answers more of it.
-            found.append((score * (0.5 + share / 2), -place, share))
+            found.append((score, -place, share))
         found.sort(reverse=True)
         return [Found(self.passages[-p], score, share) for score, p, share in found[:limit]]
 
