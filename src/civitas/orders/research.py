@@ -126,7 +126,7 @@ def researcher(
 
 def _tools(order: ResearchOrder) -> list[Action]:
     from civitas.research import read_pdf, search_folder, search_web, visit_page
-    from civitas.research.narrowing import only_site, without
+    from civitas.research.calling import without
 
     tools: list[Action] = []
     if order.folder:
@@ -134,11 +134,10 @@ def _tools(order: ResearchOrder) -> list[Action]:
         own = [Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each]
         tools.append(without(search_folder(order.folder), own))
     if order.search_web or order.searxng:
-        hosts = order.allow_hosts
-        web = [
-            search_web(searxng=order.searxng, allow_hosts=hosts),
-            visit_page(allow_hosts=hosts),
-            read_pdf(allow_hosts=hosts),
+        hosts, site = order.allow_hosts, order.site
+        tools += [
+            search_web(searxng=order.searxng, allow_hosts=hosts, site=site),
+            visit_page(allow_hosts=hosts, site=site),
+            read_pdf(allow_hosts=hosts, site=site),
         ]
-        tools += web if order.site is None else [only_site(each, order.site) for each in web]
     return tools
