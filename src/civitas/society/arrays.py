@@ -32,6 +32,16 @@ def tree(points: Any) -> Any:
     return _load("scipy.spatial").cKDTree(points)
 
 
+def smaller(a: Any, b: Any) -> Any:
+    """Return the smaller of two whole numbers, or of each two of arrays."""
+    return min(a, b) if type(a) is type(b) is int else numpy().minimum(a, b)
+
+
+def larger(a: Any, b: Any) -> Any:
+    """Return the larger of two whole numbers, or of each two of arrays."""
+    return max(a, b) if type(a) is type(b) is int else numpy().maximum(a, b)
+
+
 def _load(name: str) -> Any:
     try:
         return importlib.import_module(name)

@@ -30,7 +30,7 @@ from typing import Any, Final
 from civitas.errors import ConfigError
 from civitas.society import math
 from civitas.society.blocks import all_blocks
-from civitas.society.blocks.ties import TOPICS as TOPICS
+from civitas.society.blocks.talk import TOPICS as TOPICS
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
