@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.society.blocks.living import citizen, live, said
 
-from civitas.society.blocks.needs import NeedsBlock, NeedsBlockParams, most_urgent, need_after
+from civitas.society.blocks.needs import NEEDS, NeedsBlock, NeedsBlockParams, need_after
 from civitas.society.wants import Answer, Buy, Work
 
 
@@ -32,8 +32,10 @@ def test_a_need_stays_from_0_to_1000() -> None:
 
 
 def test_the_first_need_at_its_threshold_is_urgent() -> None:
-    assert most_urgent([500, 100, 100, 100], [200, 200, 200, 300]) == 1
-    assert most_urgent([201, 201, 201, 301], [200, 200, 200, 300]) == -1
+    for levels, urgent in (([500, 100, 100, 100], "energy"), ([201, 201, 201, 301], "")):
+        block = NeedsBlock()
+        citizen([block], needs=dict(zip(NEEDS, levels, strict=True)))
+        assert block.urgent == urgent
 
 
 @pytest.mark.parametrize(

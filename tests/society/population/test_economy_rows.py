@@ -16,13 +16,7 @@ from tests.society.population.pairs import all_equal
 
 from civitas.clock import Clock
 from civitas.society.blocks import all_blocks
-from civitas.society.blocks.economy import (
-    EconomyBlockParams,
-    all_to_save,
-    budget_of,
-    budgets_of,
-    to_save,
-)
+from civitas.society.blocks.economy import EconomyBlockParams, budget_of, to_save
 from civitas.society.city.city import City
 from civitas.society.commit import Books, Wanted
 from civitas.society.population.block import RowBlock
@@ -226,8 +220,8 @@ def test_budgets_and_savings_of_many_are_those_of_each(
 ) -> None:
     several = [np.array([each, 7]) for each in (income, wealth, savings)]
     budget = budget_of(income, wealth, share, 2)
-    assert budgets_of(several[0], several[1], share, 2)[0] == budget
-    found = all_to_save(several[1], several[2], np.array([budget, 1]), days)
+    assert budget_of(several[0], several[1], share, 2)[0] == budget
+    found = to_save(several[1], several[2], np.array([budget, 1]), days)
     assert found[0] == to_save(wealth, savings, budget, days)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
@@ -59,15 +58,6 @@ stuck: whether it does not get where its plan wants
 def code(do: str) -> int:
     """Return the code of what is done, as in `act` and `item_do`."""
     return ACTS.index(do)
-
-
-def fits_rows(does: Collection[str], rows: Rows) -> Any:
-    """Return 1.0 of each whose plan wants one of these done, else 0.0."""
-    if not does or "item_do" not in rows.population.arrays:
-        return 0.0
-    table = numpy().zeros(len(ACTS), "float32")
-    table[[code(each) for each in does if each in DOES]] = 1.0
-    return table.take(rows["item_do"])
 
 
 def bought(rows: Rows) -> Any:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from civitas.action import action
 from civitas.society import math
+from civitas.society.arrays import larger, smaller
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
 from civitas.society.blocks.mobility_rows import (
     COLUMNS,
@@ -26,26 +27,20 @@ _LARGEST: Final = 2**24
 
 
 def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
-    """Return the weight of a place: attraction ÷ (seconds + wait)², in whole numbers, 1 or more.
+    """Return the weight of a place, a whole number: attraction ÷ (seconds + wait)², 1 or more.
 
     Args:
         attraction: how many the place holds; a number, or an int64 array, as of `seconds`
         seconds: how long it takes to get there
         wait: seconds that every trip costs besides, so that next door is not everything
     """
-    weight = attraction * _SCALE // (seconds + wait) ** 2
-    if isinstance(weight, int):
-        return max(1, min(_LARGEST, weight))
-    return weight.clip(1, _LARGEST)
+    return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
 
 
 def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
     """Return by which probability, in thousandths, one goes to a new place: rho · known^(−gamma).
 
-    Args:
-        known: how many places of the kind one has been to
-        rho: the first, in thousandths
-        gamma: the second, in thousandths
+    `known` is how many places of the kind one has been to; rho and gamma are in thousandths.
     """
     return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))
 
@@ -222,10 +217,9 @@ class MobilityBlock(CitizenBlock):
     async def _by_model(self, kind: str, found: Sequence[Near]) -> str | None:
         if self.llm is None:
             return None
-        names = [each.id for each in found]
         answer = await self.decide(
             f"Choose the {kind} to go to.",
-            answer_schema(place={"enum": names}),
+            answer_schema(place={"enum": [each.id for each in found]}),
             places=[{"place": each.id, "seconds": each.seconds} for each in found],
         )
         return None if answer is None else str(answer["place"])

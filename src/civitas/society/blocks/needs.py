@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
@@ -38,16 +37,10 @@ CONTACT: Final = 60
 
 
 def need_after(need: int, rate: int, start: int, seconds: int) -> int:
-    """Return a need, 0 … 1000, after some seconds.
+    """Return a need, 0 … 1000, after some seconds from `start` at a rate in thousandths an hour.
 
     Whole numbers without a rest to carry: the change is the difference of what the rate has made
     by the end and by the start, both rounded down, so many short steps make what one long one does.
-
-    Args:
-        need: before
-        rate: thousandths an hour
-        start: seconds since any fixed moment
-        seconds: how long
     """
     return max(0, min(1000, need + change_of(rate, start, seconds)))
 
@@ -55,14 +48,6 @@ def need_after(need: int, rate: int, start: int, seconds: int) -> int:
 def change_of(rate: int, start: int, seconds: int) -> int:
     """Return by how much a rate changes a need in some seconds; see `need_after`."""
     return rate * (start + seconds) // 3600 - rate * start // 3600
-
-
-def most_urgent(needs: Sequence[int], thresholds: Sequence[int]) -> int:
-    """Return which need, in the order of `NEEDS`, is first at or below its threshold; −1: none."""
-    for index, (need, threshold) in enumerate(zip(needs, thresholds, strict=True)):
-        if need <= threshold:
-            return index
-    return -1
 
 
 class NeedsBlockParams(CitizenBlockParams):
@@ -162,11 +147,9 @@ class NeedsBlock(CitizenBlock):
 
     @property
     def urgent(self) -> str:
-        """The most urgent need at or below its threshold; empty for none."""
+        """The first need at or below its threshold, in the order of `NEEDS`; empty for none."""
         needs, params = self.status["needs"], self.params
-        thresholds = (params.hunger, params.energy, params.safety, params.social)
-        index = most_urgent([needs[need] for need in NEEDS], thresholds)
-        return NEEDS[index] if index >= 0 else ""
+        return next((need for need in NEEDS if needs[need] <= getattr(params, need)), "")
 
     @action(idempotent=True)
     async def needs(self) -> dict[str, int]:

@@ -71,12 +71,7 @@ def fixed_items(
 ) -> list[Item]:
     """Return the items of a day that are set: sleep, three meals, and work or school.
 
-    Args:
-        duty: what (`work`, `study`), where, from and until when; None for none
-        home: where one lives
-        wake: when one gets up, in seconds after midnight
-        bed: when one goes to bed
-        dinner: when and where one has dinner
+    `duty` is what (`work`, `study`), where, from and until when; `dinner` when and where.
     """
     plan: list[Item] = []
     if duty is not None:
@@ -226,9 +221,7 @@ class PlanBlock(CitizenBlock):
         times = [time for time in range(0, DAY_S, _SLOT) if city.is_open(place, time)]
         if not times:
             return None
-        opens = (
-            begins if begins in times else min((t for t in times if t > begins), default=times[0])
-        )
+        opens = next((time for time in times if time >= begins), times[0])
         until = opens + _SLOT
         while until < min(opens + length, DAY_S) and city.is_open(place, until):
             until += _SLOT
@@ -266,22 +259,15 @@ class PlanBlock(CitizenBlock):
             return None
         status, city = self.status, self.city
         kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
-        places = ["home", *(["work"] if self._duty_place else ()), *kinds]
-        places = list(dict.fromkeys(places))
+        places = list(dict.fromkeys(["home", *(["work"] if self._duty_place else ()), *kinds]))
         time = {"type": "string", "pattern": "^([01][0-9]|2[0-4]):[0-5][0-9]$"}
-        piece = {
-            "do": {"enum": list(DOES)}, "where": {"enum": places}, "from": time, "until": time,
-        }  # fmt: skip
+        piece = answer_schema(
+            do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
+        )
+        pieces = {"type": "array", "minItems": 1, "maxItems": 48, "items": piece}
         answer = await self.decide(
             "Plan the day from 00:00 to 24:00: what, where, from and until when, in order.",
-            answer_schema(
-                plan={
-                    "type": "array",
-                    "minItems": 1,
-                    "maxItems": 48,
-                    "items": answer_schema(**piece),
-                }
-            ),
+            answer_schema(plan=pieces),
         )
         if answer is None:
             return None

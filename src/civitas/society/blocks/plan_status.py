@@ -61,12 +61,12 @@ def to_status(self: Any, population: Population, row: int, status: dict[str, Any
         if where >= KINDS:
             item["where"] = kinds[where - KINDS]
         elif where in own:
-            item["where"] = _name(population, arrays[own[where]][row])
+            item["where"] = population.decoded("place", arrays[own[where]][row])
         present = slot >= now and not live and (where == CHOSEN or what & AVOIDS)
         if present:
             live = True
             if where == CHOSEN:
-                item["where"] = _name(population, arrays["plan_chosen"][row])
+                item["where"] = population.decoded("place", arrays["plan_chosen"][row])
                 item["kind"] = population.city.kind(item["where"])
             elif where >= KINDS:
                 item["kind"] = item["where"]
@@ -74,7 +74,9 @@ def to_status(self: Any, population: Population, row: int, status: dict[str, Any
             item.update(_PAST)
         if what & AVOIDS:
             avoided = [each for each in arrays["plan_avoid"][row].tolist() if each] or [0]
-            item["avoid"] = [_name(population, each - 1) for each in avoided if present] or [None]
+            item["avoid"] = [
+                population.decoded("place", each - 1) for each in avoided if present
+            ] or [None]
         if what & BOUGHT:
             item["bought"] = True
         plan.append(item)
@@ -104,7 +106,8 @@ def from_status(self: Any, population: Population, row: int, status: dict[str, A
     duty = status.get("work") or status.get("school")
     for key, at in (("plan_home", status.get("home")), ("plan_duty", duty)):
         arrays[key][row] = population.place_number(status.get(key, at) or None)
-    kinds = {} if population.city is None else _numbers(population.city.kinds())
+    names = () if population.city is None else population.city.kinds()
+    kinds = {name: number for number, name in enumerate(names)}
     begins, live = 0, False
     for slot, item in enumerate(plan):
         if item["from"] != begins or item["until"] <= begins:
@@ -146,11 +149,3 @@ def _where(
         if place == population.arrays[name][row]:
             return meant, place
     return CHOSEN, place
-
-
-def _name(population: Population, place: int) -> str | None:
-    return None if place < 0 else population.places[place]
-
-
-def _numbers(names: tuple[str, ...]) -> dict[str, int]:
-    return {name: number for number, name in enumerate(names)}

@@ -44,12 +44,7 @@ def open_now(rows: Rows, time: int) -> Any:
 
 
 def open_at(rows: Rows, places: Any, time: Any) -> Any:
-    """Return whether places are open.
-
-    Args:
-        places: their numbers
-        time: seconds after midnight, broadcast against the places
-    """
+    """Return whether places are open, by their numbers, at seconds after midnight; broadcast."""
     np, city = numpy(), rows.city
     places, time = np.asarray(places), np.asarray(time)
     if not hasattr(city, "is_open"):
@@ -92,11 +87,7 @@ def holds(rows: Rows) -> Any:
 
 
 def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
-    """Return the nearest places of a kind and the seconds to them; −1 where there are no more.
-
-    Returns:
-        two int64 arrays, (n, limit)
-    """
+    """Return the nearest places of a kind, −1 for none, and the seconds to them: (n, limit)."""
     np, city, kept = numpy(), rows.city, rows.moment.found
     if hasattr(city, "near_rows"):
         return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
