@@ -26,7 +26,7 @@ from civitas.society.population.population import Population
 from civitas.society.services.economy import Bank, Government, make_economy
 from civitas.society.services.feed import Feed
 from civitas.society.services.firm import Firm
-from civitas.society.services.ledger import credited, tax_on, taxes_on
+from civitas.society.services.ledger import credited, tax_on
 from civitas.society.wants import Buy, Pay, Save, Work, id_order
 
 CITIZENS = 10
@@ -205,7 +205,7 @@ def test_interest_of_large_deposits_is_paid_while_capital_lasts(own: int) -> Non
 @given(st.lists(st.integers(0, 10**9), max_size=20))
 def test_taxes_of_many_are_those_of_each(incomes: list[int]) -> None:
     brackets = ((0, 100), (2_610, 120), (10_603, 1000))
-    found = taxes_on(np.array(incomes, np.int64), brackets)
+    found = tax_on(np.array(incomes, np.int64), brackets)
     assert found.tolist() == [tax_on(each, brackets) for each in incomes]
 
 

@@ -176,7 +176,7 @@ class EconomyBlock(CitizenBlock):
         status = self.status
         wealth = status.get("money", 0) + status.get("savings", 0)
         income = max(status.get("income", 0), status.get("earned", 0))
-        return budget_of(income, wealth, self.params.of_income, self.params.of_wealth)
+        return int(budget_of(income, wealth, self.params.of_income, self.params.of_wealth))
 
     def _left(self, meal: bool) -> int:
         """What may be spent now: what budgets have left, and at most the money at hand."""

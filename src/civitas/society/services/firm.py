@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
+from civitas.society.city.map import check_integer
 from civitas.society.commit import Books, Service
 from civitas.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows, small
 from civitas.society.wants import Answer, Buy, Want, Work
@@ -67,14 +67,9 @@ class Firm(Service):
         output: int = 25,
     ) -> None:
         super().__init__(id, place, money)
-        for name, value, least in (
-            ("wage", wage, 0),
-            ("price", price, 1),
-            ("stock", stock, 0),
-            ("output", output, 0),
-        ):
-            if type(value) is not int or value < least:
-                raise ConfigError(f"{id}: {name} must be {least} or more, got {value!r:.40}")
+        for name, value in (("wage", wage), ("stock", stock), ("output", output)):
+            check_integer(f"{id}: {name}", value, 0, None)
+        check_integer(f"{id}: price", price, 1, None)
         self.wage, self.price, self.stock = wage, price, stock
         self.sells, self.public, self.output = sells, public, output
         self.asked = self.sold = self.paid = self.worked = 0
