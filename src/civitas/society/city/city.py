@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
@@ -23,9 +23,6 @@ from civitas.society.city.routes import Roads, Route
 from civitas.society.city.rows import CityRows
 from civitas.society.places import Near
 from civitas.text import excerpt
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class City(CityRows):
@@ -285,27 +282,6 @@ class City(CityRows):
         keys = np.sort(np.partition(keys, limit)[: limit + 1] if limit < len(keys) else keys)
         far, found = np.divmod(keys, len(self))
         return tuple((self._ids[each], m) for each, m in zip(found, far.tolist(), strict=True))
-
-    def times(
-        self, sources: Sequence[str], targets: Sequence[str], mode: str | None = None
-    ) -> NDArray[Any]:
-        """Return the seconds from many places to many: int64, (n_sources, n_targets); −1: no way.
-
-        Where no road is one-way the searches start from the side of fewer places.
-        """
-        np = numpy()
-        chosen = self._mode(mode)
-        graph = self._graphs[chosen.name]
-        if graph.symmetric and len(set(targets)) < len(set(sources)):
-            return self.times(targets, sources, mode).T
-        start, end = (np.array([self._number(p) for p in side], int) for side in (sources, targets))
-        table = np.empty((len(start), len(end)), dtype=np.int64)
-        for row, number in zip(table, start.tolist(), strict=True):
-            metres = graph.table(self._hangs[number])[self._hang_rows[end]].astype(np.int64)
-            way = metres + self._access[number] + self._access_rows[end]
-            row[:] = np.where(metres < 0, -1, chosen.time(way))
-            row[end == number] = 0
-        return table
 
     # -- lookups -----------------------------------------------------------------------------------
 
