@@ -101,6 +101,11 @@ class CitizenBlock(Block):
         """The item of the plan that is on now."""
         return _item_of(self.status)
 
+    def is_open(self, place: str, time: int) -> bool:
+        """Whether a place is open, seconds after midnight; always where places have no hours."""
+        city = self.city
+        return not hasattr(city, "is_open") or city.is_open(place, time)
+
     def fits(self, context: Any) -> float:
         """How well it fits a situation: 1 where it carries out what the plan wants, else 0.
 

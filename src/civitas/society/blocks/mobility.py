@@ -8,6 +8,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from civitas.action import action
+from civitas.clock import DAY_S
 from civitas.society import math
 from civitas.society.arrays import larger, smaller
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
@@ -144,12 +145,9 @@ class MobilityBlock(CitizenBlock):
 
     def _open(self, place: str, seconds: int) -> bool:
         """Whether a place is open when one gets there, which is when a step begins."""
-        city = self.city
-        if not hasattr(city, "is_open"):
-            return True
         step = self.perceived.seconds
         steps = max(1, -(-seconds // step))
-        return bool(city.is_open(place, (self.now + steps * step) % 86_400))
+        return self.is_open(place, (self.now + steps * step) % DAY_S)
 
     def _mode(self, here: str, place: str) -> tuple[str | None, int | None]:
         """The mode to travel by, and the seconds that it takes; None for no way."""
@@ -158,12 +156,12 @@ class MobilityBlock(CitizenBlock):
             return mode, city.seconds(here, place, mode)
         child = (self.status.get("profile") or {}).get("age", 18) < 18
         names = [each.name for each in city.modes if not (child and each.name == "drive")]
-        times = [(city.seconds(here, place, name), name) for name in names]
-        ways = [(time, index) for index, (time, _) in enumerate(times) if time is not None]
+        times = ((city.seconds(here, place, name), rank) for rank, name in enumerate(names))
+        ways = [way for way in times if way[0] is not None]
         if not ways:
             return None, None
-        time, index = min(ways)
-        return times[index][1], time
+        seconds, rank = min(ways)
+        return names[rank], seconds
 
     # -- which place -------------------------------------------------------------------------------
 

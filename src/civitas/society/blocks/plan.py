@@ -56,10 +56,8 @@ def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
 
 def item_at(plan: Sequence[Item], time: int) -> int:
     """Return the index of the item that is on at a time of the day; −1 for none."""
-    for index, item in enumerate(plan):
-        if item["from"] <= time < item["until"]:
-            return index
-    return -1
+    at = (index for index, item in enumerate(plan) if item["from"] <= time < item["until"])
+    return next(at, -1)
 
 
 def fixed_items(
@@ -166,7 +164,7 @@ class PlanBlock(CitizenBlock):
         lives = {"plan_home": status.get("home"), "plan_duty": self._duty_place}
         moved = any(status.get(key, place) != place for key, place in lives.items())
         if status.get("day") != day or not status.get("plan") or moved:
-            status["plan"] = await self._by_model() or self._by_rule(day)
+            status["plan"] = await self._by_model() or self._by_rule()
             status["day"] = day
             status.update(lives)
             status.pop("stuck", None)
@@ -181,7 +179,7 @@ class PlanBlock(CitizenBlock):
 
     # -- making ------------------------------------------------------------------------------------
 
-    def _by_rule(self, day: int) -> list[Item]:
+    def _by_rule(self) -> list[Item]:
         status, params, draws = self.status, self.params, self.draws
         spread = 2 * (params.spread // _SLOT) + 1
 
@@ -195,7 +193,7 @@ class PlanBlock(CitizenBlock):
         dinner = min(max(vary(18 * _HOUR + 1800, "dinner"), wake + _HOUR), bed - 2700)
         dines = draws.below(1000, "plan.dine") < params.dines
         table = "restaurant" if dines and self._opens("restaurant", dinner) else home
-        plan = fixed_items(self._duty(day), home, wake, bed, (dinner, table))
+        plan = fixed_items(self._duty(), home, wake, bed, (dinner, table))
         for start, until in _gaps(plan):
             plan += self._free(start, until)
         return sorted(plan, key=lambda each: each["from"])
@@ -205,13 +203,12 @@ class PlanBlock(CitizenBlock):
         """Where it works, or else goes to school."""
         return self.status.get("work") or self.status.get("school")
 
-    def _duty(self, day: int) -> tuple[str, str, int, int] | None:
+    def _duty(self) -> tuple[str, str, int, int] | None:
         """Work or school today: what, where, from and until when."""
         status, params = self.status, self.params
         do = "work" if status.get("work") else "study"
         place = self._duty_place
-        clock = self.perceived.clock
-        weekend = bool(getattr(clock, "is_weekend", False))
+        weekend = getattr(self.perceived.clock, "is_weekend", False)
         if not place or (weekend and not params.weekend):
             return None
         begins, length = params.begins, params.hours if do == "work" else 7 * _HOUR
@@ -249,9 +246,7 @@ class PlanBlock(CitizenBlock):
         """Whether a place of a kind is open for half an hour from a time on."""
         city = self.city
         places = () if city is None else city.by_kind(kind)[:LOOKED_AT]
-        if not hasattr(city, "is_open"):
-            return bool(places)
-        return any(city.is_open(each, time) and city.is_open(each, time + 1800) for each in places)
+        return any(self.is_open(each, time) and self.is_open(each, time + 1800) for each in places)
 
     async def _by_model(self) -> list[Item] | None:
         """The plan that the model makes; None where it has none, or its answer is of no use."""
@@ -276,7 +271,8 @@ class PlanBlock(CitizenBlock):
             _item(
                 each["do"],
                 own.get(each["where"], each["where"]),
-                *map(_of_day, (each["from"], each["until"])),
+                _of_day(each["from"]),
+                _of_day(each["until"]),
             )
             for each in answer["plan"]
         ]
@@ -299,8 +295,9 @@ class PlanBlock(CitizenBlock):
         for answer in self.perceived.answers:
             if isinstance(answer.want, Move) and not answer.done:
                 why = answer.reason or "it could not get there"
-        if not why and self._closed(item["where"], time):
-            why = f"{item['where']} is closed"
+        where = item["where"]
+        if not why and where in (self.city or ()) and not self.is_open(where, time):
+            why = f"{where} is closed"
         if why:
             self._elsewhere(item, time, why)
         self._urgent(time)
@@ -317,8 +314,8 @@ class PlanBlock(CitizenBlock):
         if item["where"] == home:
             item["where"] = None  # the way home is barred: one stays where one is
             self._mended(why, "stays where it is")
-            return
-        self._put(_item("leisure", home, time, item["until"]), why)
+        else:
+            self._put(_item("leisure", home, time, item["until"]), why)
 
     def _urgent(self, time: int) -> None:
         """Put in what a need at its threshold calls for."""
@@ -330,12 +327,10 @@ class PlanBlock(CitizenBlock):
         if not need or (need == "social" and item["do"] in ("work", "study")):
             return
         do, seconds = REMEDIES[need]
-        if item["do"] == do and need != "safety":
-            return
         home = self.status.get("home")
-        where = home if need in ("energy", "safety") else None
-        if need == "safety" and item["do"] == "leisure" and item["where"] == home:
+        if item["do"] == do and (need != "safety" or item["where"] == home):
             return
+        where = home if need in ("energy", "safety") else None
         self._put(_item(do, where, time, min(time + seconds, DAY_S)), f"its {need} is too low")
 
     def _put(self, item: Item, why: str) -> None:
@@ -347,12 +342,6 @@ class PlanBlock(CitizenBlock):
     def _mended(self, why: str, how: str) -> None:
         self.status["mended"] = self.status.get("mended", 0) + 1
         self.note(f"Its plan broke: {why}; now {how}.")
-
-    def _closed(self, where: str | None, time: int) -> bool:
-        city = self.city
-        if where is None or not hasattr(city, "is_open") or where not in city:
-            return False
-        return not city.is_open(where, time)
 
     @action(idempotent=True)
     async def plan(self) -> list[dict[str, Any]]:
