@@ -10,11 +10,10 @@ from typing import Any
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.city.file import (
-    checked_modes,
     checked_nodes,
-    checked_places,
     checked_roads,
     read,
+    unique,
     written,
 )
 from civitas.society.city.generate import generated
@@ -56,21 +55,21 @@ class City(CityRows):
         np = numpy()
         check_integer("cache_bytes", cache_bytes, 1, None)
         self._cache_bytes = cache_bytes
-        self._modes = checked_modes(modes)
-        self._places = checked_places(places)
+        self._modes = unique("modes", modes, Mode, "name")
+        if not self._modes:
+            raise ConfigError("modes must have at least one")
+        self._places = dict(sorted(unique("places", places, Place, "id").items()))
         self._nodes = checked_nodes(nodes or {}, self._places)
         self._roads = checked_roads(roads, self._modes, self._nodes, self._places)
         # Road nodes come first, then the places that are nodes themselves.
         own = [place.id for place in self._places.values() if place.node is None]
         self._node_ids = [*self._nodes, *own]
         index = {node: number for number, node in enumerate(self._node_ids)}
-        access = []
-        hangs = []
+        access, hangs = [], []
         for place in self._places.values():
-            node = place.id if place.node is None else place.node
-            x, y = (place.x, place.y) if place.node is None else self._nodes[node]
+            x, y = (place.x, place.y) if place.node is None else self._nodes[place.node]
             access.append(abs(place.x - x) + abs(place.y - y))
-            hangs.append(index[node])
+            hangs.append(index[place.node or place.id])
         self._ids = tuple(self._places)
         self._index = {place: number for number, place in enumerate(self._ids)}
         self._hangs, self._access = hangs, access
@@ -79,7 +78,7 @@ class City(CityRows):
         of_kind: dict[str, list[str]] = {}
         for place in self._places.values():
             of_kind.setdefault(place.kind, []).append(place.id)
-        self._by_kind = {kind: tuple(of_kind[kind]) for kind in sorted(of_kind)}
+        self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
         self._kind_rows = {
             kind: np.array([self._index[each] for each in ids], dtype=np.int64)
             for kind, ids in self._by_kind.items()

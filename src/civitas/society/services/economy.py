@@ -13,7 +13,6 @@ relations", Review of Economics and Statistics 18).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, MutableMapping
 from itertools import pairwise
 from typing import Any, ClassVar, Final
@@ -127,7 +126,7 @@ class Bank(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """The deposits."""
-        return {"deposits": _plain(self.deposits)}
+        return {"deposits": dict(self.deposits.items())}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
@@ -211,7 +210,7 @@ class Government(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """How many days were closed, and what was taxed today."""
-        return {"days": self.days, "taxed": _plain(self.taxed)}
+        return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
@@ -268,11 +267,6 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
     for payer, cents in each.items():
         for id in citizens:
             books.pay(payer, id, cents)
-
-
-def _plain(kept: Any) -> dict[str, Any]:
-    """What is kept of each citizen, as plain data of its own."""
-    return kept.as_dict() if isinstance(kept, ByRow) else copy.deepcopy(kept)
 
 
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:

@@ -70,9 +70,9 @@ class ByRow(MutableMapping[str, Any]):
         """Keep nothing of anybody."""
         self.array[...] = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """It as plain data."""
-        return dict(zip(self, self.array[self._some].tolist(), strict=True))
+    def items(self) -> Any:
+        """The ids and the numbers of all who have any."""
+        return zip(self, self.array[self._some].tolist(), strict=True)
 
 
 class Kept:
