@@ -10,10 +10,9 @@ from pydantic import Field
 from civitas.action import action
 from civitas.clock import DAY_S
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
-from civitas.society.blocks.columns import DOES
+from civitas.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
 from civitas.society.blocks.needs import NeedsBlock
 from civitas.society.blocks.plan_rows import before_rows, step_rows
-from civitas.society.blocks.plan_status import COLUMNS, from_status, to_status
 from civitas.society.blocks.town import LOOKED_AT
 from civitas.society.wants import Move
 
@@ -152,9 +151,9 @@ class PlanBlock(CitizenBlock):
     actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
     ParamsType = PlanBlockParams
     params: PlanBlockParams
-    columns = COLUMNS
+    columns = PLANNED
     before_rows, step_rows = before_rows, step_rows
-    to_status, from_status = to_status, from_status
+    to_status, from_status = plan_to_status, plan_from_status
 
     async def before_forward(self) -> None:
         """Have a plan of this day that can be followed in this step."""

@@ -30,14 +30,14 @@ from typing import Any, Final
 from civitas.errors import ConfigError
 from civitas.society import math
 from civitas.society.blocks import all_blocks
+from civitas.society.blocks.columns import EDUCATION as EDUCATION
+from civitas.society.blocks.needs import NEEDS as NEEDS
 from civitas.society.blocks.talk import TOPICS as TOPICS
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF
 
-NEEDS: Final = ("hunger", "energy", "safety", "social")
-EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
 SKILL: Final = (592, 765, 880, 1262, 1550)
 _AGES = (18, 25, 35, 45, 55, 65, 75, 85)
 _AGE_WEIGHTS = (12, 18, 16, 16, 17, 13, 6, 2)
