@@ -14,7 +14,6 @@ relations", Review of Economics and Statistics 18).
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping
-from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from civitas.clock import DAY_S
@@ -328,14 +327,10 @@ def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) 
 def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Brackets, if they begin at 0, rise, and take between nothing and all."""
     given = tuple((start, rate) for start, rate in brackets)
+    starts = [start for start, _ in given]
     whole = all(type(number) is int for each in given for number in each)
-    if (
-        not whole
-        or not given
-        or given[0][0] != 0
-        or any(one[0] >= other[0] for one, other in pairwise(given))
-        or any(not 0 <= rate <= 1000 for _, rate in given)
-    ):
+    rises = whole and starts[:1] == [0] and starts == sorted(set(starts))
+    if not rises or any(not 0 <= rate <= 1000 for _, rate in given):
         raise ConfigError(
             "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
             f"{given!r:.200}"
