@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from civitas.society.arrays import numpy
 from civitas.society.population.column import Column
 
 if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
-
-_FEW: Final = 16
-"""So many relations of one citizen lie side by side, which is faster; more, slot by slot."""
 
 
 @functools.cache
@@ -23,10 +20,9 @@ def friend_columns(friends: int) -> dict[str, Column]:
     friends: 1 more than the friend's row; 0 for none; below 0 an agent that is no citizen
     friendship: 0 … 1000
     """
-    slots = friends > _FEW
     return {
-        "friends": Column("int32", width=friends, own=True, slots=slots),
-        "friendship": Column("int16", width=friends, own=True, slots=slots),
+        "friends": Column("int32", width=friends, own=True, slots=True),
+        "friendship": Column("int16", width=friends, own=True, slots=True),
     }
 
 
@@ -47,17 +43,16 @@ class Ties:
         arrays, base = rows.population.arrays, rows.population.base
         self._friends, self._friendship = arrays["friends"], arrays["friendship"]
         self._index = (rows.index if at is None else rows.index[at]) - base
-        codes, close = _transposed(self._friends, self._index), None
-        if self._friends.shape[1] <= _FEW:
-            close = _transposed(self._friendship, self._index)
-        used = 0
-        while used < len(codes) and codes[used].any():
-            used += 1
-        self.codes = codes[:used]
-        self.close = np.empty((used, len(self._index)), np.int64)
-        for slot in range(used):
-            own = self._friendship[self._index, slot] if close is None else close[slot]
-            self.close[slot] = own
+        codes = []
+        for slot in range(self._friends.shape[1]):
+            column = self._friends[self._index, slot]
+            if not column.any():
+                break
+            codes.append(column)
+        shape = len(codes), len(self._index)
+        self.codes, self.close = np.empty(shape, np.int32), np.empty(shape, np.int64)
+        for slot, column in enumerate(codes):
+            self.codes[slot], self.close[slot] = column, self._friendship[self._index, slot]
 
     def of(self, codes: Any) -> Any:
         """The slot of each one's relation with somebody, −1 for none."""
@@ -114,19 +109,6 @@ class Ties:
         """Change how close all are."""
         for slot, close in enumerate(self.close):
             self._friendship[self._index, slot] = fade(close)
-
-
-def _transposed(column: Any, index: Any) -> Any:
-    """The values of some rows by slot and row; of slots that lie apart, those that are used."""
-    np = numpy()
-    if column.shape[1] <= _FEW:
-        return np.ascontiguousarray(column[index].T)
-    made = []
-    for slot in range(column.shape[1]):
-        made.append(column[index, slot])
-        if not made[-1].any():
-            break
-    return np.stack(made)
 
 
 def code_of(number: Any) -> Any:

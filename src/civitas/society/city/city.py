@@ -85,7 +85,6 @@ class City(CityRows):
         }
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
-        self._none = self._hang_rows[:0]
         spots = [*self._nodes.values(), *((self._places[id].x, self._places[id].y) for id in own)]
         self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
         self._made = {}  # what is asked for rows; copies of a city share it
@@ -273,7 +272,9 @@ class City(CityRows):
     ) -> tuple[tuple[str, int], ...]:
         """Return `limit` + 1 places, as one may be where one is, and the metres from the node."""
         np = numpy()
-        targets = np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._none)
+        targets = (
+            np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._hang_rows[:0])
+        )
         metres = graph.table(node)[self._hang_rows[targets]].astype(np.int64)
         targets, metres = targets[metres >= 0], metres[metres >= 0]
         # Places are numbered in order of id, so this key has no ties.

@@ -175,10 +175,8 @@ def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, i
 def credited(kept: Any, interest: int, own: int) -> Any:
     """Return a day's interest on deposits, in millionths, while it can be paid from `own` cents."""
     np = numpy()
-    if float(kept.max()) * interest < LARGE:
-        earned = kept * interest // 1_000_000
-    else:
-        earned = np.array([each * interest // 1_000_000 for each in kept.tolist()])
+    # As kept * interest // 1_000_000, whose product may be too large.
+    earned = kept // 1_000_000 * interest + kept % 1_000_000 * interest // 1_000_000
     return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))
 
 
