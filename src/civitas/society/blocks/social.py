@@ -29,12 +29,12 @@ _SHOWN: Final = 20
 """So many people a model is shown to choose from."""
 
 
-def relation_after(relation: int, contact: int) -> int:
+def relation_after(relation: Any, contact: int) -> Any:
     """Return a relation, 0 … 1000, closer by so many thousandths of what is missing, rounded up."""
     return relation - (relation - 1000) * contact // 1000
 
 
-def faded(relation: int, fading: int) -> int:
+def faded(relation: Any, fading: int) -> Any:
     """Return a relation after a day: so many thousandths of it less, rounded up."""
     return relation + -relation * fading // 1000
 
@@ -170,8 +170,7 @@ class SocialBlock(TalkBlock):
 
     def _closer_rows(self, rows: Rows, ties: Ties, at: Any, who: Any) -> None:
         """`_closer` of some of those whose relations these are, each once."""
-        contact = min(1000, max(1, self.params.contact * rows.seconds // 900))
-        ties.closer(at, code_of(who), lambda relation: relation_after(relation, contact))
+        ties.closer(at, code_of(who), lambda relation: self._after(relation, rows.seconds))
 
     def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
         """Let relations fade, but for those with whom was heard."""
@@ -242,24 +241,26 @@ class SocialBlock(TalkBlock):
 
     def _closer(self, id: str) -> None:
         relations = self.status.setdefault("relations", {})
-        contact = max(1, self.params.contact * self.perceived.seconds // 900)
-        relations[id] = relation_after(relations.get(id, 0), min(1000, contact))
+        relations[id] = self._after(relations.get(id, 0), self.perceived.seconds)
         if len(relations) > self.params.friends:
-            del relations[
-                min((each for each in relations if each != id), key=relations.__getitem__)
-            ]
+            others = (each for each in relations if each != id)
+            del relations[min(others, key=relations.__getitem__)]
+
+    def _after(self, relation: Any, seconds: int) -> Any:
+        """A relation, or an array of them, after a contact in a step of so many seconds."""
+        contact = min(1000, max(1, self.params.contact * seconds // 900))
+        return relation_after(relation, contact)
 
     async def forward(self) -> str | None:
         """Say something to somebody; gives to whom."""
         self.act("social")
-        found = await self._by_model()
-        to = self._whom() if found is None else found[0]
+        to, text = await self._by_model() or (self._whom(), "")
         if to is None:
             self.act("leisure")
             return None
         topic, opinion = self._topic()
-        text = found and found[1]
-        text = text or message_text(self.draws.below(4, "social.greeting"), topic, opinion)
+        if not text:
+            text = message_text(self.draws.below(4, "social.greeting"), topic, opinion)
         self._send(to, text, topic, opinion)
         return to
 
