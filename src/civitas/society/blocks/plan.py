@@ -55,8 +55,10 @@ def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
 
 def item_at(plan: Sequence[Item], time: int) -> int:
     """Return the index of the item that is on at a time of the day; −1 for none."""
-    at = (index for index, item in enumerate(plan) if item["from"] <= time < item["until"])
-    return next(at, -1)
+    for index, item in enumerate(plan):
+        if item["from"] <= time < item["until"]:
+            return index
+    return -1
 
 
 def fixed_items(
@@ -158,14 +160,12 @@ class PlanBlock(CitizenBlock):
     async def before_forward(self) -> None:
         """Have a plan of this day that can be followed in this step."""
         status = self.status
-        now = self.now
-        day, time = divmod(now, DAY_S)
-        lives = {"plan_home": status.get("home"), "plan_duty": self._duty_place}
-        moved = any(status.get(key, place) != place for key, place in lives.items())
+        day, time = divmod(self.now, DAY_S)
+        home, duty = status.get("home"), self._duty_place
+        moved = status.get("plan_home", home) != home or status.get("plan_duty", duty) != duty
         if status.get("day") != day or not status.get("plan") or moved:
             status["plan"] = await self._by_model() or self._by_rule()
-            status["day"] = day
-            status.update(lives)
+            status.update(day=day, plan_home=home, plan_duty=duty)
             status.pop("stuck", None)
         before = status.get("now")
         status["now"] = max(0, item_at(status["plan"], time))
