@@ -90,6 +90,11 @@ class Service:
     def after_step(self, books: Books) -> None:
         """Called in the commit stage of each step, once all wants are settled, in id order."""
 
+    @property
+    def owed(self) -> int:
+        """The sum of its deposits, in cents."""
+        return sum(self.deposits.values())
+
     def state_dict(self) -> dict[str, Any]:
         """What it is to know after a restart besides its money, as JSON data."""
         return {}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, tree
+from civitas.society.arrays import numpy, package
 from civitas.society.city.map import check_integer, check_text
 from civitas.society.draw import Draws, belows, uniforms
 from civitas.society.places import Near
@@ -200,7 +200,11 @@ class Network:
         side = max(1, int((n / 64) ** 0.5))  # cells of about 64 points, row by row
         order = np.lexsort((x, (x * side).astype(np.int64), (y * side).astype(np.int64)))
         radius = (degree / (n * 3.141592653589793)) ** 0.5
-        pairs = tree(np.column_stack([x, y])[order]).query_pairs(radius, output_type="ndarray")
+        pairs = (
+            package("scipy.spatial")
+            .cKDTree(np.column_stack([x, y])[order])
+            .query_pairs(radius, output_type="ndarray")
+        )
         return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
     @classmethod

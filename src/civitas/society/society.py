@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from os import PathLike
@@ -34,7 +36,7 @@ from civitas.society.checkpoint import (
 from civitas.society.commit import Service
 from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
-from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
 from civitas.society.given import agents_of, of_population, services_of, steps_of
 from civitas.society.population.life import begin_life
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.society")
 
+_FAILURES: Final = 100
+"""So many failures are kept in words; all are counted."""
 MAILBOX: Final = 1_000
 """How many messages one agent may get in a step."""
 
@@ -129,25 +133,22 @@ class Society(Experiments):
         if population is not None:
             city, seed = of_population(population, city, seed)
             citizens = ()
-        super().__init__(
-            city,
-            seed,
-            Clock(start),
-            facts,
-            services_of(services),
-            AgentToolbox(model).model,
-            LocalEngine() if engine is None else engine,
-            Asking(model_timeout_s, budget, once=ask_once),
-            turn_timeout_s,
-            population,
-            approver=approver,
-            mailbox=mailbox,
-        )
+        super().__init__(approver=approver, mailbox=mailbox)
+        self.city, self.seed, self.population = city, seed, population
+        self.clock, self.facts = Clock(start), facts
+        self.services = services_of(services)
+        self.news: list[Any] = []
+        self.metrics: list[dict[str, Any]] = []
+        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self.books = self.new_books()
+        self.changed = Changed(city)
+        self._model = AgentToolbox(model).model
+        self._engine = LocalEngine() if engine is None else engine
+        self._asking = Asking(model_timeout_s, budget, once=ask_once)
+        self._turn_timeout_s = turn_timeout_s
         self._journal = journal
-        self._state = None
         self._spots = Spots(city)
-        self._given: tuple[str, list[Intervention]] = ("", [])
-        """The id of the last run, and the interventions that were given while it was under way."""
+        self._between = asyncio.Lock()
         try:
             if population is not None:
                 begin_life(self, population, self._engine)

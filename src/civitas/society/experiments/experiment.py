@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import ConfigError, ModelError, StateError
+from civitas.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
 from civitas.reasoning.record import recorded
 from civitas.society.asking import AskedModel, Asking
@@ -28,6 +29,7 @@ from civitas.society.population.life import answers_of
 from civitas.society.router import SocietySeat
 from civitas.society.steps import Steps
 from civitas.society.wants import id_order
+from civitas.spaces.loop import on_a_space
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
@@ -38,9 +40,44 @@ class Experiments(Steps):
 
     _journal: Journal | None
     _spots: Spots
-    _given: tuple[str, list[Intervention]]
-    _state: SocietyState | None
+    _state: SocietyState | None = None
     """The state of the run that is under way."""
+    _given: tuple[str, list[Intervention]] = ("", [])
+    """The id of the last run, and the interventions that were given while it was under way."""
+
+    async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Await something on the society's loop; cancelled, it first ends there."""
+        self._start()
+        if on_a_space():
+            raise DefinitionError("a society is run from outside: an agent awaits no step")
+        begun: list[Any] = []
+
+        async def there() -> Any:
+            begun.append(asyncio.current_task())
+            return await function(*args)
+
+        async def over() -> None:
+            if begun:
+                await asyncio.wait(begun)
+
+        try:
+            return await asyncio.wrap_future(self._thread.run(there))
+        except asyncio.CancelledError:
+            with suppress(SpaceClosed):  # a step is broken off on the society's own loop
+                await asyncio.wrap_future(self._thread.run(over))
+            raise
+
+    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._start()
+
+        def call() -> Any:
+            if self._in_step:
+                raise StateError(f"step {self.number} is under way: wait for it")
+            return function(*args)
+
+        return self._thread.call(call)
+
+    # -- what is asked and changed -----------------------------------------------------------------
 
     async def survey(
         self,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
+from civitas.errors import ConfigError
+from civitas.society.arrays import package
 
 if TYPE_CHECKING:
     from civitas.society.experiments.watch import Whereabouts
@@ -42,7 +42,7 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
         figure.savefig(path, dpi=DPI)
         return
     roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
-    lines = importlib.import_module("matplotlib.collections").LineCollection
+    lines = package("matplotlib.collections").LineCollection
     axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
     others = [kind for kind in city.kinds() if kind != "home"]
     for number, kind in enumerate(others):
@@ -103,7 +103,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     people.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
     money.plot(times, [row["owned"] / 1e6 for row in rows], color=COLOURS[3])
     money.set(ylabel="citizens' money\nand savings\n(million cents)", xlabel="simulated time")
-    dates = importlib.import_module("matplotlib.dates")
+    dates = package("matplotlib.dates")
     places = dates.AutoDateLocator(minticks=5, maxticks=9)
     money.xaxis.set(major_locator=places, major_formatter=dates.ConciseDateFormatter(places))
     people.yaxis.set_major_formatter("{x:,.0f}")
@@ -115,9 +115,6 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
 
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """A figure of its own, in inches, which no window and no other figure knows of."""
-    try:
-        module = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MissingExtra("a picture", "pictures") from error
+    module = package("matplotlib.figure", "a picture", "pictures")
     figure = module.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import package
 from civitas.society.experiments.table import arrow
 
 Key = tuple[str, str, str]
@@ -47,7 +47,7 @@ class Interval:
         if n == 1:
             return cls(mean, mean, mean, 1)
         variance = math.fsum((each - mean) ** 2 for each in values) / (n - 1)
-        t = float(importlib.import_module("scipy.special").stdtrit(n - 1, 0.975))
+        t = float(package("scipy.special").stdtrit(n - 1, 0.975))
         half = t * math.sqrt(variance / n)
         return cls(mean, mean - half, mean + half, n)
 

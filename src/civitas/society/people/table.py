@@ -13,13 +13,13 @@ then drawn (`people.completed`). The columns:
 from __future__ import annotations
 
 import csv
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
+from civitas.errors import ConfigError
 from civitas.message import address
+from civitas.society.arrays import package
 from civitas.society.people.drawn import NEEDS
 from civitas.text import error_text, excerpt
 
@@ -183,10 +183,7 @@ def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtra("Parquet", "tables") from error
+    parquet = package("pyarrow.parquet", "Parquet", "tables")
     try:
         table = parquet.read_table(file)
     except Exception as error:  # pyarrow has its own kinds
