@@ -36,15 +36,7 @@ ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post
 
 
 class Wanted(NamedTuple):
-    """A want on its way through the commit stage.
-
-    Attributes:
-        rank: where who wants it stands in id order
-        sender: its id
-        want: what it wants
-        token: by what its answer is known
-        service: to which service it was addressed, if to one
-    """
+    """A want on its way through the commit stage; `token` is by what its answer is known."""
 
     rank: tuple[int, int, str]
     sender: str
@@ -148,11 +140,7 @@ class Books:
     # -- who is there ------------------------------------------------------------------------------
 
     def enter(self, id: str, status: dict[str, Any]) -> None:
-        """A citizen comes: with the money, at the place and on the way that its status says.
-
-        Raises:
-            ConfigError: its money is no count of cents, or its place is full or unknown
-        """
+        """A citizen comes with the money and place of its status. Raises ConfigError: it cannot."""
         money = checked_cents(status.setdefault("money", 0), f"the money of citizen {id!r}")
         place = status.get("place")
         moving = status.get("moving")
@@ -184,10 +172,7 @@ class Books:
             self._came(going[0])
 
     def restore(self, id: str) -> str:
-        """Undo what a citizen did to its own money or place; gives which, if it did.
-
-        These are the commit stage's alone, so that money only moves and nobody is in two places.
-        """
+        """Undo what a citizen did to its own money or place; gives which, if it did."""
         status, money, place = self._status[id], self.balances[id], self.where[id]
         if status.get("money") == money and status.get("place") == place:
             return ""
@@ -234,15 +219,7 @@ class Books:
     # -- wants -------------------------------------------------------------------------------------
 
     def settle(self, wanted: Iterable[Wanted], tables: Any = None) -> list[tuple[Any, Answer]]:
-        """Settle the wants of a step.
-
-        Args:
-            wanted: by sender in id order
-            tables: the wants of a population's rows, which these books have not
-
-        Returns:
-            (token, answer) in the order in which they were settled
-        """
+        """Settle the wants of a step, given in id order; gives each token with its answer."""
         by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
             by_kind.setdefault(type(each.want), []).append(each)
@@ -350,11 +327,7 @@ class Books:
     # -- what is checked each step -----------------------------------------------------------------
 
     def check(self, total: int) -> None:
-        """Check that money only moved, that each is in one place, and that none holds too many.
-
-        Raises:
-            StateError: it did not
-        """
+        """Raise StateError unless money only moved and each is in one place that holds it."""
         if self.total != total:
             raise StateError(
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
@@ -382,11 +355,7 @@ class Books:
         }
 
     def load_state_dict(self, given: Any) -> None:
-        """Put the services where another's were.
-
-        Raises:
-            StateError: they are not the same services
-        """
+        """Put the services where another's were. Raises StateError: they are not the same."""
         if not isinstance(given, dict) or set(given) != set(self.services):
             raise StateError("the state's services are not those of this society")
         for id, service in self.services.items():
@@ -395,11 +364,7 @@ class Books:
 
 
 def checked_cents(value: Any, what: str) -> int:
-    """Money at the start: a whole number of cents, 0 or more.
-
-    Raises:
-        ConfigError: it is none
-    """
+    """Money at the start: a whole number of cents, 0 or more. Raises ConfigError."""
     if type(value) is not int or value < 0:
         raise ConfigError(f"{what} must be a whole number of cents, 0 or more, got {value!r:.80}")
     return value

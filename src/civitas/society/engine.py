@@ -96,11 +96,7 @@ class LocalEngine:
 
 @contextmanager
 def only_new_garbage() -> Iterator[None]:
-    """Have the collector leave alone what was there before.
-
-    What a turn makes and drops is found all the same; but each time that much was made, the whole
-    city would be walked, which takes a fifth of a step of 10,000 citizens.
-    """
+    """Have the collector leave alone what was there before: walking it takes a fifth of a step."""
     if gc.get_freeze_count():
         yield  # the program has frozen something, which must stay so
         return

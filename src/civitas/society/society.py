@@ -25,13 +25,11 @@ from civitas.society.asking import Asking
 from civitas.society.checkpoint import (
     KIND,
     SocietyState,
-    agents_as_bytes,
     as_bytes,
-    columns_of,
-    head_of,
     load,
     restore,
     save,
+    state_of,
 )
 from civitas.society.commit import Service
 from civitas.society.engine import Engine, LocalEngine
@@ -350,13 +348,8 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is no JSON data
         """
-        made: dict[str, Any] = self._on_loop(self._state_dict)
+        made: dict[str, Any] = self._on_loop(state_of, self)
         return made
-
-    def _state_dict(self) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads(as_bytes(head_of(self), "the state of the society"))
-        agents = json.loads(agents_as_bytes(self.seats))
-        return made | {"agents": agents} | columns_of(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Be where another society with the same seed and services was.

@@ -363,6 +363,11 @@ class Steps(Space):
         model = self._model if own is None else own
         return None if model is None else AskedModel(self._asking, agent, model)
 
+    @property
+    def row_books(self) -> RowBooks:
+        """The books of a society with a population."""
+        return cast(RowBooks, self.books)
+
     def new_books(self) -> Books:
         """Books with the services and without citizens."""
         if self.population is None:
