@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from civitas.clock import seconds_of
-from civitas.errors import CivitasError, ConfigError, FileError
+from civitas.errors import CivitasError, ConfigError, FileError, StateError
 from civitas.society.experiments.functions import Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
 from civitas.society.experiments.survey import Respondent, Survey
@@ -26,6 +26,12 @@ from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
 from civitas.society.wants import id_order
 from civitas.text import error_text
 
+KINDS: Final[dict[str, type[Exception]]] = {
+    "config": ConfigError,
+    "file": FileError,
+    "state": StateError,
+}
+"""What may be wrong with a cell, by the word that its process says."""
 _SUMMED = ("failures", "fallbacks", "model_calls")
 
 
@@ -144,6 +150,7 @@ class _Life:
             for name in _SUMMED:
                 self.totals[name] += sum(row.get(name, 0) for row in rows)
             self._measure(society, condition, rows[-1])
+            del society.metrics[:-1]  # a run of years takes no more memory than one of a day
             self._lived(chunk)
             steps -= chunk
 
@@ -199,6 +206,11 @@ def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None
     )
 
 
+def kind_of(error: Exception) -> str:
+    """Which of KINDS an error is; `state` for others."""
+    return next((kind for kind, of in KINDS.items() if isinstance(error, of)), "state")
+
+
 def main() -> None:
     """Live the cell of the job on standard input, a line of JSON.
 
@@ -216,10 +228,8 @@ def main() -> None:
     try:
         asyncio.run(cell.live(Path(job["part"]), job["name"], folder, lambda n: say(lived=n)))
     except Exception as error:  # told to who gave the job, who raises it
-        kind = "config" if isinstance(error, ConfigError) else "file"
-        kind = kind if isinstance(error, ConfigError | FileError) else "other"
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
-        say(error=text, kind=kind)
+        say(error=text, kind=kind_of(error))
         sys.exit(1)
 
 
