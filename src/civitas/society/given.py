@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
     """How many steps a run has."""
+    if steps is not None and days is not None:
+        raise ConfigError("days and steps are given: give one of them")
     if steps is not None:
-        if days is not None:
-            raise ConfigError("days and steps are given: give one of them")
         if type(steps) is not int or steps < 0:
             raise ConfigError(f"steps must be a whole number, 0 or more, got {steps!r:.80}")
         return steps

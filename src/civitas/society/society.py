@@ -196,9 +196,8 @@ class Society(Experiments):
             RunMismatch: another society began the run
             DefinitionError: a run is under way
         """
-        clock = self.clock
-        if seconds_of(step) != clock.step_s:
-            clock = Clock(clock.moment, step)
+        same = seconds_of(step) == self.clock.step_s
+        clock = self.clock if same else Clock(self.clock.moment, step)
         count = steps_of(clock, days, steps)
         if save_every is not None and (type(save_every) is not int or save_every < 1):
             raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
@@ -229,7 +228,7 @@ class Society(Experiments):
         try:
             if self._journal is None:
                 self.clock = clock
-                await self._go_on(NULL_RECORD, state, count, 0, progress)
+                await self._go_on(NULL_RECORD, state, count, every, progress)
                 return state.rows
             given = self._given[1]
             made = [each for each in self.interventions if all(each is not one for one in given)]
@@ -290,9 +289,8 @@ class Society(Experiments):
             async with self._between:
                 row = await self._step()
                 state.rows.append(row)
-                if record is not NULL_RECORD and (
-                    self.number == last or (self.number - state.first) % every == 0
-                ):
+                is_due = self.number == last or (self.number - state.first) % every == 0
+                if is_due and record is not NULL_RECORD:
                     save(self, record, state)
                     await record.commit()
             paused = None if progress is None else progress(row)

@@ -183,9 +183,12 @@ class Steps(Space):
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = one_line(f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else ""), 1000)
-        self._failed.append((seat, what))
-        logger.warning("agent %r lost its turn in step %d: %s", seat.id, self.number, what)
+        self._fail(seat, what, "lost its turn")
         logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
+
+    def _fail(self, seat: SocietySeat, what: str, how: str = "failed") -> None:
+        self._failed.append((seat, what))
+        logger.warning("agent %r %s in step %d: %s", seat.id, how, self.number, what)
 
     def _commit(
         self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
@@ -198,9 +201,9 @@ class Steps(Space):
         _ = self.seats
         changed = [(seat, what) for seat in self._citizens if (what := books.restore(seat.id))]
         for seat, what in changed:
-            text = f"it changed its own {what}, which is the commit stage's alone: undone"
-            self._failed.append((seat, text))
-            logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
+            self._fail(
+                seat, f"it changed its own {what}, which is the commit stage's alone: undone"
+            )
         said = said_by_rows(self, tables.pop(Say, None))
         sent = office.collect(self._interceptors)
         services = self.services
@@ -265,10 +268,9 @@ class Steps(Space):
             owned += status["money"]
             place = status["place"]
             if place is not None:
-                if place == status.get("home"):
-                    home += 1
-                elif place == status.get("work"):
-                    work += 1
+                at_home = place == status.get("home")
+                home += at_home
+                work += not at_home and place == status.get("work")
         return {
             "step": self.number,
             "time": self.clock.moment.isoformat(),
@@ -335,13 +337,11 @@ class Steps(Space):
         for id in left:
             self.books.leave(id)
         for seat in come:
-            if not seat.open:
-                continue
             try:
-                self.enter_books(seat)
+                if seat.open:
+                    self.enter_books(seat)
             except ConfigError as error:
-                self._failed.append((seat, str(error)))
-                logger.warning("agent %r could not come: %s", seat.id, error)
+                self._fail(seat, str(error), "could not come")
                 self._vacate(seat)
                 self._left.clear()
 
