@@ -42,14 +42,7 @@ class AgentType(StrEnum):
 
 
 class CitizenAgentParams(AgentParams):
-    """What a citizen may do. A block that states `enabled_by`, the name of one, follows it.
-
-    Attributes:
-        enable_mobility: whether it moves
-        enable_social: whether it writes to others
-        enable_economy: whether it works and buys
-        enable_cognition: whether its opinions and relations change
-    """
+    """What a citizen may do. A block that states `enabled_by`, the name of one, follows it."""
 
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")

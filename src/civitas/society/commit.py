@@ -11,6 +11,7 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 from __future__ import annotations
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -122,8 +123,8 @@ class Books:
         self.seconds = 900
         self.balances: dict[str, int] = {}
         self.where: dict[str, str | None] = {}
-        self.at: dict[str, dict[str, None]] = {}
-        self.coming: dict[str, int] = {}
+        self.at: dict[str, dict[str, None]] = defaultdict(dict)
+        self.coming: Counter[str] = Counter()
         self.moving: dict[str, tuple[str, int, str, int]] = {}
         self.travelled = 0
         self._status: dict[str, dict[str, Any]] = {}
@@ -142,22 +143,25 @@ class Books:
     def enter(self, id: str, status: dict[str, Any]) -> None:
         """A citizen comes with the money and place of its status. Raises ConfigError: it cannot."""
         money = checked_cents(status.setdefault("money", 0), f"the money of citizen {id!r}")
+        moving = status.setdefault("moving", None)
         place = status.get("place")
-        moving = status.get("moving")
         if place is None and not moving:
             place = status.get("home")
-        if place is not None and self.city is not None:
-            self._has_room(place, id)
+        if place is not None and not self._has_room(place):
+            raise ConfigError(
+                f"citizen {id!r} cannot start at {place!r}, which holds "
+                f"{self.city.capacity(place)}: give it another place or home"
+            )
         status["place"] = place
-        status.setdefault("moving", None)
         self._status[id] = status
         self.balances[id] = money
         self.where[id] = place
         if place is not None:
-            self.at.setdefault(place, {})[id] = None
+            self.at[place][id] = None
         if moving:
-            to, arrives = moving["to"], moving["arrives"]
-            self._depart(id, to, arrives, moving.get("from") or to, moving.get("left", 0))
+            to, left = moving["to"], moving.get("left", 0)
+            self.moving[id] = (to, moving["arrives"], moving.get("from") or to, left)
+            self.coming[to] += 1
 
     def leave(self, id: str) -> None:
         """A citizen goes, and its money with it."""
@@ -166,10 +170,9 @@ class Books:
         del self.balances[id]
         place = self.where.pop(id)
         if place is not None:
-            self._quit(id, place)
-        going = self.moving.pop(id, None)
-        if going is not None:
-            self._came(going[0])
+            del self.at[place][id]
+        if id in self.moving:
+            self.coming[self.moving.pop(id)[0]] -= 1
 
     def restore(self, id: str) -> str:
         """Undo what a citizen did to its own money or place; gives which, if it did."""
@@ -259,9 +262,9 @@ class Books:
         now = self.step + 1
         for id in sorted([id for id, way in self.moving.items() if way[1] <= now], key=id_order):
             place = self.moving.pop(id)[0]
-            self._came(place)
+            self.coming[place] -= 1
             self.where[id] = place
-            self.at.setdefault(place, {})[id] = None
+            self.at[place][id] = None
             status = self._status[id]
             status["place"], status["moving"] = place, None
 
@@ -287,42 +290,18 @@ class Books:
         if seconds is None:
             return Answer(want, False, f"there is no way from {place} to {to}")
         if place is not None:
-            self._quit(sender, place)
+            del self.at[place][sender]
         self.where[sender] = None
         arrives = self.step + max(1, -(-seconds // self.seconds))
         moving = {"to": to, "arrives": arrives, "mode": want.mode, "from": place, "left": self.step}
         self._status[sender].update(place=None, moving=moving)
-        self._depart(sender, to, arrives, place or to, self.step)
+        self.moving[sender] = (to, arrives, place or to, self.step)
+        self.coming[to] += 1
         return Answer(want, True, value=arrives)
 
-    def _depart(self, id: str, to: str, arrives: int, start: str, left: int) -> None:
-        self.moving[id] = (to, arrives, start, left)
-        self.coming[to] = self.coming.get(to, 0) + 1
-
-    def _came(self, to: str) -> None:
-        self.coming[to] -= 1
-        if not self.coming[to]:
-            del self.coming[to]
-
-    def _quit(self, id: str, place: str) -> None:
-        here = self.at[place]
-        del here[id]
-        if not here:
-            del self.at[place]
-
-    def _has_room(self, place: str, comes: str | None = None) -> bool:
-        if not self._has_capacity:
-            return True
-        capacity = self.city.capacity(place)
-        room = capacity is None or (
-            len(self.at.get(place, ())) + self.coming.get(place, 0) < capacity
-        )
-        if not room and comes is not None:
-            raise ConfigError(
-                f"citizen {comes!r} cannot start at {place!r}, which holds {capacity}: "
-                "give it another place or home"
-            )
-        return room
+    def _has_room(self, place: str) -> bool:
+        capacity = self.city.capacity(place) if self._has_capacity else None
+        return capacity is None or len(self.at.get(place, ())) + self.coming[place] < capacity
 
     # -- what is checked each step -----------------------------------------------------------------
 
