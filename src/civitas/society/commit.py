@@ -1,11 +1,10 @@
 """The commit stage: what all citizens wanted in a step is combined by stated rules, then written.
 
 Wants are settled kind by kind, in the order of `ORDER`, and within a kind by the id of who wants it
-(numbers by number, then texts), then in the order in which it wanted them. So the order in which
-citizens ran changes nothing. The staging is that of Mesa's staged activation with simultaneous
-update: all read, then all write (Kazil, Masad, Crooks 2020, "Utilizing Python for Agent-Based
-Modeling: The Mesa Framework", SBP-BRiMS); wages before purchases is the sequence of a period in
-Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
+(numbers by number, then texts), then in the order in which it wanted them. All read, then all write
+as in Mesa's staged activation (Kazil, Masad, Crooks 2020, "Utilizing Python for Agent-Based
+Modeling: The Mesa Framework", SBP-BRiMS); wages come before purchases as in Lengnick 2013,
+"Agent-based macroeconomics: a baseline model", JEBO 86.
 """
 
 from __future__ import annotations
@@ -143,8 +142,7 @@ class Books:
     def enter(self, id: str, status: dict[str, Any]) -> None:
         """A citizen comes with the money and place of its status. Raises ConfigError: it cannot."""
         money = checked_cents(status.setdefault("money", 0), f"the money of citizen {id!r}")
-        moving = status.setdefault("moving", None)
-        place = status.get("place")
+        place, moving = status.get("place"), status.get("moving")
         if place is None and not moving:
             place = status.get("home")
         if place is not None and not self._has_room(place):
@@ -153,6 +151,7 @@ class Books:
                 f"{self.city.capacity(place)}: give it another place or home"
             )
         status["place"] = place
+        status.setdefault("moving", None)
         self._status[id] = status
         self.balances[id] = money
         self.where[id] = place

@@ -1,8 +1,6 @@
 """What blocks need of a place, as small protocols, and the error where a place has not got it.
 
-Where citizens can be is a set of *places*, known by text ids: the places of a `City`, the nodes of
-a `Network`, the cells of a `Grid`. Each implements what it can of the protocols below, and a block
-asks for what it needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
+A block asks for what it needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How messages travel in a society: what is sent in a step is delivered in the next.
 
-Every message is put aside until the commit stage, which sorts all of them by (sender, sequence).
-An agent then handles its messages in its turn, one at a time, as handlers of every space do.
+The commit stage sorts all of them by (sender, sequence); an agent handles its own in its turn.
 """
 
 from __future__ import annotations

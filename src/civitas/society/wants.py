@@ -1,7 +1,6 @@
-"""Wants: what a citizen asks of the world in a step, and the answer that it gets in the next.
+"""Wants: what a citizen asks of the world by `citizen.want(…)`, and the answer in the next step.
 
-A citizen changes only itself. Whatever others could want too (a place, money, a post) it wants by
-`citizen.want(…)`, and the commit stage combines the wants of all citizens by the rules of
+A citizen changes only itself; the commit stage combines all wants by the rules of
 `society/commit.py`.
 """
 

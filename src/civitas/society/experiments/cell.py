@@ -146,11 +146,11 @@ class _Life:
         every = self._cell.every
         while steps > 0:
             chunk = min(steps, every - society.number % every)
+            society.metrics.clear()  # a run of years takes no more memory than one of a day
             rows = await society.run(step=self._cell.step, steps=chunk)
             for name in _SUMMED:
                 self.totals[name] += sum(row.get(name, 0) for row in rows)
             self._measure(society, condition, rows[-1])
-            del society.metrics[:-1]  # a run of years takes no more memory than one of a day
             self._lived(chunk)
             steps -= chunk
 

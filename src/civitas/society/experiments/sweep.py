@@ -1,7 +1,7 @@
 """A sweep: the cells of an experiment, each in a process of its own, and what they have measured.
 
-A cell that has ended leaves one file, a part, under the hash of all that determines it. So the same
-call goes on after Ctrl-C, a crash or a full disk, and more seeds or values go on from fewer.
+A cell that has ended leaves a part under the hash of all that determines it, so that the same call
+goes on after Ctrl-C, a crash or a full disk, and more seeds go on from fewer.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.survey import Question, Respondent
 
 Where = tuple[str | int, ...]
-_KINDS: Final = ("run", "step", "interview", "survey", "intervene", "save", "branch")
 _SHOWN: Final = 5
 """So many faults are told at once."""
 
@@ -167,8 +166,9 @@ class Item(Part):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if [getattr(self, kind) is None for kind in _KINDS].count(False) != 1:
-            raise ValueError(f"an item has one of {', '.join(_KINDS)}")
+        kinds = type(self).model_fields
+        if [getattr(self, kind) is None for kind in kinds].count(False) != 1:
+            raise ValueError(f"an item has one of {', '.join(kinds)}")
         return self
 
 
