@@ -29,6 +29,7 @@ from civitas.society.wants import (
     Work,
     id_order,
 )
+from civitas.text import error_text
 
 logger = logging.getLogger("civitas.society")
 ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
@@ -251,7 +252,7 @@ class Books:
             return service.settle(self, sender, want)
         except Exception as error:  # it costs who asked this answer, and nobody else
             logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
-            return Answer(want, False, f"{service.id} failed: {type(error).__name__}: {error}")
+            return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
     def end_step(self) -> None:
         """Let the services do theirs, and those arrive who are there when the next step begins."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from civitas.errors import ConfigError
+from civitas.society.city.map import check_integer
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -57,9 +58,8 @@ class LocalEngine:
     """
 
     def __init__(self, *, concurrency: int = 64, threads: int = 1, rows: bool = True) -> None:
-        for name, number in (("concurrency", concurrency), ("threads", threads)):
-            if type(number) is not int or number < 1:
-                raise ConfigError(f"{name} must be 1 or more, got {number!r}")
+        check_integer("concurrency", concurrency, 1, None)
+        check_integer("threads", threads, 1, None)
         if type(rows) is not bool:
             raise ConfigError(f"rows must be True or False, got {rows!r:.40}")
         self.concurrency = concurrency

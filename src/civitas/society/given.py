@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.clock import DAY_S, Clock
 from civitas.errors import ConfigError, DuplicateAgent
+from civitas.society.city.map import check_integer
 from civitas.society.commit import Service
 from civitas.society.people import drawn
 from civitas.society.people.table import read_people
@@ -24,8 +25,7 @@ def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
     if steps is not None and days is not None:
         raise ConfigError("days and steps are given: give one of them")
     if steps is not None:
-        if type(steps) is not int or steps < 0:
-            raise ConfigError(f"steps must be a whole number, 0 or more, got {steps!r:.80}")
+        check_integer("steps", steps, 0, None)
         return steps
     days = 1 if days is None else days
     if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:

@@ -31,6 +31,7 @@ from civitas.society.checkpoint import (
     save,
     state_of,
 )
+from civitas.society.city.map import check_integer
 from civitas.society.commit import Service
 from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
@@ -121,8 +122,7 @@ class Society(Experiments):
         ask_once: bool = False,
         mailbox: int = MAILBOX,
     ) -> None:
-        if type(seed) is not int or not 0 <= seed < 1 << 64:
-            raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
+        check_integer("seed", seed, 0, 2**64 - 1)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         for name, limit in limits.items():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
@@ -199,9 +199,8 @@ class Society(Experiments):
         same = seconds_of(step) == self.clock.step_s
         clock = self.clock if same else Clock(self.clock.moment, step)
         count = steps_of(clock, days, steps)
-        if save_every is not None and (type(save_every) is not int or save_every < 1):
-            raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
-        every = save_every or max(1, DAY_S // clock.step_s)
+        every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
+        check_integer("save_every", every, 1, None)
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, clock, count, run_id, every, progress
         )

@@ -12,6 +12,7 @@ from civitas.clock import Clock
 from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.city.facts import Facts
+from civitas.society.city.map import check_integer
 from civitas.society.wants import id_order
 
 _SETTLED: Final = ("money", "place", "moving")
@@ -59,8 +60,8 @@ class Intervention:
     def __post_init__(self) -> None:
         if (self.at_step is None) == (self.when is None):
             raise ConfigError("an intervention must have at_step or when, and not both")
-        if self.at_step is not None and (type(self.at_step) is not int or self.at_step < 0):
-            raise ConfigError(f"at_step must be 0 or more, got {self.at_step!r:.80}")
+        if self.at_step is not None:
+            check_integer("at_step", self.at_step, 0, None)
         made: dict[str, Any] = {**vars(self), "facts": dict(self.facts or {})}
         made |= {
             "status": dict(self.status or {}),

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from civitas.errors import ConfigError, FileError, StateError
+from civitas.society.city.map import check_integer
 from civitas.society.experiments.cell import KINDS, Cell, kind_of
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.functions import code_of, in_words
@@ -58,8 +59,7 @@ async def sweep(
     progress: Callable[[Progress], Any] | None = None,
 ) -> Path:
     """Live all cells that have not ended, and join their parts; gives the file of the results."""
-    if type(jobs) is not int or jobs < 0:
-        raise ConfigError(f"jobs must be 0 or more, got {jobs!r:.40}")
+    check_integer("jobs", jobs, 0, None)
     arrow()
     cells = design.cells()
     if jobs:

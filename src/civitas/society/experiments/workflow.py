@@ -12,6 +12,7 @@ from civitas.errors import ConfigError
 from civitas.society.experiments.functions import Source
 from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.survey import Question, Respondent
+from civitas.text import render_path
 
 Where = tuple[str | int, ...]
 _SHOWN: Final = 5
@@ -28,8 +29,7 @@ class FieldError(ConfigError):
 
 def field_path(where: Where) -> str:
     """A path as a person writes it, such as `workflow[2].run.days`."""
-    text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in where)
-    return text.removeprefix(".") or "it"
+    return render_path(list(where)) or "it"
 
 
 class Part(BaseModel):

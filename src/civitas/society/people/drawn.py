@@ -33,6 +33,7 @@ from civitas.society import math
 from civitas.society.blocks import all_blocks
 from civitas.society.blocks.ties import TOPICS as TOPICS
 from civitas.society.citizen import CitizenAgent, CitizenMemory
+from civitas.society.city.map import check_integer
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF
@@ -67,8 +68,7 @@ def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]
     Raises:
         ConfigError: the city has no homes, or not room for all
     """
-    if type(count) is not int or count < 1:
-        raise ConfigError(f"count must be 1 or more, got {count!r:.80}")
+    check_integer("count", count, 1, None)
     return completed([{"id": number} for number in range(1, count + 1)], city, seed=seed)
 
 
