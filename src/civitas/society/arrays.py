@@ -1,4 +1,4 @@
-"""numpy and scipy, which are in the extra `society`, loaded when they are first used."""
+"""Packages of extras, such as numpy, scipy and pyarrow, loaded when they are first used."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from civitas.errors import MissingExtra
 
 
 @functools.cache
+def package(name: str, what: str = "civitas.society", extra: str = "society") -> Any:
+    """Return a package that `what` needs. Raises MissingExtra, which names the extra, without."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra(what, extra) from error
+
+
+@functools.cache
 def numpy() -> Any:
     """Return the package numpy. Raises MissingExtra without it."""
-    return _load("numpy")
+    return package("numpy")
 
 
-@functools.cache
 def csgraph() -> Any:
     """Return the package scipy.sparse.csgraph. Raises MissingExtra without it."""
-    return _load("scipy.sparse.csgraph")
+    return package("scipy.sparse.csgraph")
 
 
-@functools.cache
 def sparse() -> Any:
     """Return the package scipy.sparse. Raises MissingExtra without it."""
-    return _load("scipy.sparse")
-
-
-def tree(points: Any) -> Any:
-    """Return scipy's k-d tree of points. Raises MissingExtra without it."""
-    return _load("scipy.spatial").cKDTree(points)
+    return package("scipy.sparse")
 
 
 def smaller(a: Any, b: Any) -> Any:
@@ -40,10 +42,3 @@ def smaller(a: Any, b: Any) -> Any:
 def larger(a: Any, b: Any) -> Any:
     """Return the larger of two whole numbers, or of each two of arrays."""
     return max(a, b) if type(a) is type(b) is int else numpy().maximum(a, b)
-
-
-def _load(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra("civitas.society", "society") from error
