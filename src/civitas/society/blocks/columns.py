@@ -1,14 +1,15 @@
-"""The columns that blocks of a population share: what a citizen does, and the item of its plan."""
+"""What columns have of what a citizen does and plans, and the same in its status."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
+from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.population.column import Column
 
 if TYPE_CHECKING:
+    from civitas.society.population.population import Population
     from civitas.society.population.rows import Rows
 
 DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
@@ -20,6 +21,7 @@ SLOTS: Final = 100
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
 """Where an item of a plan is, in `plan_where`: nowhere in particular, at home, at work (or school),
 at a place that was chosen (`plan_chosen`), or, from 4 up, of the kinds of `city.kinds()`."""
+_OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 ODD, BOUGHT, AVOIDS = 8, 16, 32
 """Beside what is done, in `plan_what`: an odd second at its end, `bought`, and `avoid`."""
 
@@ -61,15 +63,6 @@ def code(do: str) -> int:
     return ACTS.index(do)
 
 
-def fits_rows(does: Collection[str], rows: Rows) -> Any:
-    """Return 1.0 of each whose plan wants one of these done, else 0.0."""
-    if not does or "item_do" not in rows.population.arrays:
-        return 0.0
-    table = numpy().zeros(len(ACTS), "float32")
-    table[[code(each) for each in does if each in DOES]] = 1.0
-    return table.take(rows["item_do"])
-
-
 def bought(rows: Rows) -> Any:
     """Return of each whether it has bought already in the item that is on: `item["bought"]`."""
     arrays, index = rows.population.arrays, rows.at
@@ -94,3 +87,125 @@ def stay_home(rows: Rows, where: Any) -> None:
     arrays["plan_what"][at] &= 255 - AVOIDS
     arrays["plan_chosen"][index] = -1
     arrays["plan_avoid"][index] = 0
+
+
+# -- a plan in a status ----------------------------------------------------------------------------
+
+EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
+PLANNED: Final = {
+    **ACT,
+    **PLAN,
+    "day": Column("int32", -1),
+    "mended": Column("int32"),
+    "plan_home": Column("place", None),
+    "plan_duty": Column("place", None),
+    "work": Column("place", None),
+    "school": Column("place", None),
+    "gender": Column("uint8", words=(None, "female", "male"), key=("profile", "gender")),
+    "education": Column("uint8", words=(None, *EDUCATION), key=("profile", "education")),
+}
+"""What `PlanBlock` keeps of each citizen."""
+
+
+def plan_to_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write a row's plan into a status."""
+    arrays = population.arrays
+    now = int(arrays["plan_now"][row])
+    kinds = () if population.city is None else population.city.kinds()
+    plan: list[dict[str, Any]] = []
+    begins, live = 0, False
+    for slot in range(SLOTS):
+        what, where = int(arrays["plan_what"][row, slot]), int(arrays["plan_where"][row, slot])
+        until = 2 * int(arrays["plan_until"][row, slot]) + bool(what & ODD)
+        if not until:
+            break
+        item: dict[str, Any] = {"do": DOES[what & 7], "where": None, "from": begins, "until": until}
+        begins = until
+        if where >= KINDS:
+            item["where"] = kinds[where - KINDS]
+        elif where in _OWN:
+            item["where"] = population.decoded("place", arrays[_OWN[where]][row])
+        present = slot >= now and not live and (where == CHOSEN or what & AVOIDS)
+        if present:
+            live = True
+            if where == CHOSEN:
+                item["where"] = population.decoded("place", arrays["plan_chosen"][row])
+                item["kind"] = population.city.kind(item["where"])
+            elif where >= KINDS:
+                item["kind"] = item["where"]
+        elif where == CHOSEN:
+            item["kind"] = None  # it is over: which place was chosen is not kept
+        if what & AVOIDS:
+            avoided = arrays["plan_avoid"][row].tolist() if present else ()
+            names = [population.decoded("place", each - 1) for each in avoided if each]
+            item["avoid"] = names or [None]
+        if what & BOUGHT:
+            item["bought"] = True
+        plan.append(item)
+    if plan:
+        status["plan"], status["now"] = plan, now
+    if arrays["stuck"][row]:
+        status["stuck"] = "it does not get where its plan wants"
+
+
+def plan_from_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write a status' plan into a row.
+
+    Raises:
+        ConfigError: its items do not follow one another through the day, or are too many
+    """
+    arrays = population.arrays
+    plan, now = status.get("plan") or [], status.get("now", 0)
+    arrays["stuck"][row] = bool(status.get("stuck"))
+    for name in ("plan_until", "plan_what", "plan_where", "plan_avoid"):
+        arrays[name][row] = 0
+    arrays["plan_now"][row], arrays["plan_chosen"][row] = now, -1
+    arrays["item_do"][row], arrays["item_where"][row], arrays["item_until"][row] = 0, -1, 0
+    if not plan:
+        return
+    if len(plan) >= SLOTS:
+        raise ConfigError(f"citizen {population.id_of(row)}: a plan has at most {SLOTS - 1} items")
+    duty = status.get("work") or status.get("school")
+    for key, at in (("plan_home", status.get("home")), ("plan_duty", duty)):
+        arrays[key][row] = population.place_number(status.get(key, at) or None)
+    names = () if population.city is None else population.city.kinds()
+    kinds = {name: number for number, name in enumerate(names)}
+    begins, live = 0, False
+    for slot, item in enumerate(plan):
+        if item["from"] != begins or item["until"] <= begins:
+            raise ConfigError(
+                f"citizen {population.id_of(row)}: the items of its plan must follow one another"
+            )
+        begins = item["until"]
+        where, place = _where(population, row, item, kinds)
+        what = code(item["do"]) - 1 | begins % 2 * ODD | bool(item.get("bought")) * BOUGHT
+        avoid = item.get("avoid") if where == CHOSEN or where >= KINDS else None
+        what |= bool(avoid) * AVOIDS
+        if slot >= now and not live and (where == CHOSEN or avoid):
+            live = True
+            arrays["plan_chosen"][row] = place if where == CHOSEN else -1
+            for rank, each in enumerate(avoid or ()):
+                arrays["plan_avoid"][row, rank] = population.place_number(each) + 1
+        arrays["plan_until"][row, slot] = begins // 2
+        arrays["plan_what"][row, slot], arrays["plan_where"][row, slot] = what, where
+        if slot == now:
+            arrays["item_do"][row] = code(item["do"])
+            arrays["item_where"][row] = KINDS - 2 - where if where >= KINDS else place
+            arrays["item_until"][row] = begins
+
+
+def _where(
+    population: Population, row: int, item: dict[str, Any], kinds: dict[str, int]
+) -> tuple[int, int]:
+    """The code of where an item is, and the number of the place."""
+    where = item["where"]
+    if where is None:
+        over = "kind" in item and item["kind"] is None
+        return (CHOSEN, -1) if over else (NONE, -1)
+    if where in kinds:
+        return KINDS + kinds[where], -1
+    place = population.place_number(where) if population.places else -1
+    if item.get("kind") is not None:
+        return CHOSEN, place
+    own = (meant for meant, name in _OWN.items() if place == population.arrays[name][row])
+    return next(own, CHOSEN), place
