@@ -63,11 +63,15 @@ def code(do: str) -> int:
 
 def fits_rows(does: Collection[str], rows: Rows) -> Any:
     """Return 1.0 of each whose plan wants one of these done, else 0.0."""
+    np = numpy()
     if not does or "item_do" not in rows.population.arrays:
         return 0.0
-    table = numpy().zeros(len(ACTS), "float32")
-    table[[code(each) for each in does if each in DOES]] = 1.0
-    return table.take(rows["item_do"])
+    do = rows.column("item_do")
+    fits = np.zeros(len(do), bool)
+    for each in does:
+        if each in DOES:
+            fits |= do == code(each)
+    return fits.astype(np.float32)
 
 
 def bought(rows: Rows) -> Any:

@@ -59,17 +59,26 @@ def text_numbers(rows: Rows, greeting: Any, topic: Any, opinion: Any, topics: Se
 
 def main_topic(rows: Rows) -> tuple[Any, Any]:
     """Return of each what interests it most, −1 for nothing, and what it thinks of it."""
-    np = numpy()
-    topics, interest = rows["interest_topic"], rows["interest"]
-    at = np.arange(len(rows))
-    topic = topics[at, np.where(topics >= 0, interest, -1).argmax(1)].astype(np.int64)
+    np, arrays, at = numpy(), rows.population.arrays, rows.at
+    topics, interest = arrays["interest_topic"], arrays["interest"]
+    topic = topics[at, 0].astype(np.int64)
+    most = interest[at, 0]
+    for slot in range(1, topics.shape[1]):
+        other = topics[at, slot]
+        if not (other >= 0).any():
+            break
+        many = interest[at, slot]
+        more = (other >= 0) & (many > most)
+        np.copyto(topic, other, where=more)
+        np.copyto(most, many, where=more)
     return topic, opinion_of(rows, topic)
 
 
-def opinion_of(rows: Rows, topic: Any) -> Any:
-    """Return what each thinks of a topic; 0 without an opinion."""
+def opinion_of(rows: Rows, topic: Any, at: Any = None) -> Any:
+    """Return what each, or those at some positions, thinks of a topic; 0 without an opinion."""
     np = numpy()
-    opinion = rows["opinions"][np.arange(len(rows)), topic].astype(np.int64)
+    index = rows.at if at is None else rows.at[at]
+    opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)
     return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """What people talk about."""
 NO_OPINION: Final = -32768
-_FEW: Final = 16
-"""So many relations of one citizen lie side by side, which is faster; more, slot by slot."""
+_HASHED: Final = 1 << 16
+"""By so many last bits it is seen that two agents are not the same."""
 
 
 @functools.cache
@@ -44,10 +44,9 @@ def friend_columns(friends: int) -> dict[str, Column]:
     friends: 1 more than the friend's row; 0 for none; below 0 an agent that is no citizen
     friendship: 0 … 1000
     """
-    slots = friends > _FEW
     return {
-        "friends": Column("int32", width=friends, own=True, slots=slots),
-        "friendship": Column("int16", width=friends, own=True, slots=slots),
+        "friends": Column("int32", width=friends, own=True, slots=True),
+        "friendship": Column("int16", width=friends, own=True, slots=True),
     }
 
 
@@ -129,46 +128,61 @@ def friends_from_status(population: Population, row: int, status: dict[str, Any]
 class Ties:
     """The relations of some rows, to be read and changed.
 
+    They are packed left, so they are walked slot by slot by those rows that have so many.
+
     Args:
         rows: of which
         at: their positions in the rows; all if left out
-
-    Attributes:
-        codes: with whom, by slot and row, as many slots as somebody has friends; int32
-        close: how close; int64
     """
 
     def __init__(self, rows: Rows, at: Any = None) -> None:
-        np = numpy()
-        arrays, base = rows.population.arrays, rows.population.base
+        arrays = rows.population.arrays
         self._friends, self._friendship = arrays["friends"], arrays["friendship"]
-        self._index = (rows.index if at is None else rows.index[at]) - base
-        codes, close = _transposed(self._friends, self._index), None
-        if self._friends.shape[1] <= _FEW:
-            close = _transposed(self._friendship, self._index)
-        used = 0
-        while used < len(codes) and codes[used].any():
-            used += 1
-        self.codes = codes[:used]
-        self.close = np.empty((used, len(self._index)), np.int64)
-        for slot in range(used):
-            own = self._friendship[self._index, slot] if close is None else close[slot]
-            self.close[slot] = own
+        self._index = rows.at if at is None else rows.at[at]
 
-    def of(self, codes: Any) -> Any:
-        """The slot of each one's relation with somebody, −1 for none."""
-        slots = numpy().full(len(codes), -1)
-        for slot, column in enumerate(self.codes):
-            slots[column == codes] = slot
-        return slots
-
-    def strength(self, at: Any, codes: Any) -> Any:
-        """How close the ones at these positions are to somebody; 0 without a relation."""
+    def _slots(self, index: Any) -> Iterator[tuple[int, Any, Any, Any]]:
+        """Walk the slots: the slot, positions of those who have it, their rows, with whom it is."""
         np = numpy()
-        found = np.zeros(len(codes), np.int64)
-        for column, close in zip(self.codes, self.close, strict=True):
-            same = np.flatnonzero(column[at] == codes)
-            found[same] = close[at[same]]
+        left = np.arange(len(index))
+        for slot in range(self._friends.shape[1]):
+            codes = self._friends[:, slot][index]
+            some = np.flatnonzero(codes)
+            if len(some) < len(codes):
+                if not len(some):
+                    return
+                left, index, codes = left[some], index[some], codes[some]
+            yield slot, left, index, codes
+
+    def total(self) -> Any:
+        """How close all friends of each are together; int64."""
+        np = numpy()
+        sums = np.zeros(len(self._index), np.int64)
+        for slot, left, index, _ in self._slots(self._index):
+            sums[left] += self._friendship[:, slot][index]
+        return sums
+
+    def choice(self, at: Any, share: Any) -> Any:
+        """The friend of each at these positions up to whom all together are closer than a share."""
+        np = numpy()
+        rest, found = share.copy(), np.zeros(len(at), np.int32)
+        for slot, left, index, codes in self._slots(self._index[at]):
+            before = rest[left]
+            after = before - self._friendship[:, slot][index]
+            rest[left] = after
+            now = np.flatnonzero((before >= 0) & (after < 0))
+            found[left[now]] = codes[now]
+        return found
+
+    def strength(self, codes: Any) -> Any:
+        """How close each is to some others, (n, others) like their codes; 0 without a relation."""
+        np = numpy()
+        found = np.zeros(codes.shape, np.int64)
+        maybe = np.zeros(_HASHED, bool)
+        maybe[codes & (_HASHED - 1)] = True
+        for slot, left, index, friends in self._slots(self._index):
+            some = np.flatnonzero(maybe[friends & (_HASHED - 1)])
+            at, which = np.nonzero(codes[left[some]] == friends[some, None])
+            found[left[some[at]], which] = self._friendship[index[some[at]], slot]
         return found
 
     def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
@@ -182,47 +196,47 @@ class Ties:
             change: gives the relation by what it was
         """
         np = numpy()
-        mine, close, index = self.codes[:, at], self.close[:, at], self._index[at]
-        slot = np.full(len(codes), -1)
-        relation = np.zeros(len(codes), np.int64)
-        for number, column in enumerate(mine):
-            same = np.flatnonzero(column == codes)
-            slot[same], relation[same] = number, close[number, same]
-        count = (mine != 0).sum(0)
-        most = self._friends.shape[1]
-        full = np.flatnonzero((slot < 0) & (count == most))
-        slot = np.where(slot >= 0, slot, np.minimum(count, most - 1))
+        index, most = self._index[at], self._friends.shape[1]
+        slot = self._found(index, codes)
+        relation = np.zeros(len(index), np.int64)
+        has = np.flatnonzero(slot < most)
+        relation[has] = self._friendship[index[has], slot[has]]
+        full = index[slot == most]
         if len(full):
-            weakest, of = close[:, full].argmin(0), index[full]
-            for each in range(most - 1):
-                kept = each + (each >= weakest)
-                self._friends[of, each] = mine[kept, full]
-                self._friendship[of, each] = close[kept, full]
+            weakest = self._friendship[full].argmin(1)
+            kept = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
+            for column in (self._friends, self._friendship):
+                column[full, : most - 1] = np.take_along_axis(column[full], kept, 1)
+            slot = np.minimum(slot, most - 1)
         self._friends[index, slot] = codes
         self._friendship[index, slot] = change(relation)
 
-    def keep(self, slot: Any) -> None:
-        """Write how close each was in a slot, if that is one, once more."""
-        at = numpy().flatnonzero(slot >= 0)
-        self._friendship[self._index[at], slot[at]] = self.close[slot[at], at]
+    def _found(self, index: Any, codes: Any) -> Any:
+        """The slot of the relation of rows with somebody, else their first empty slot, if any."""
+        np = numpy()
+        most = self._friends.shape[1]
+        slots, left = np.full(len(index), most), np.arange(len(index))
+        for slot in range(most):
+            here = self._friends[:, slot][index]
+            goes_on = (here != codes) & (here != 0)
+            slots[left[~goes_on]] = slot
+            some = np.flatnonzero(goes_on)
+            if not len(some):
+                break
+            left, index, codes = left[some], index[some], codes[some]
+        return slots
 
-    def fade(self, fade: Callable[[Any], Any]) -> None:
-        """Change how close all are."""
-        for slot, close in enumerate(self.close):
-            self._friendship[self._index, slot] = fade(close)
-
-
-def _transposed(column: Any, index: Any) -> Any:
-    """The values of some rows by slot and row; of slots that lie apart, those that are used."""
-    np = numpy()
-    if column.shape[1] <= _FEW:
-        return np.ascontiguousarray(column[index].T)
-    made = []
-    for slot in range(column.shape[1]):
-        made.append(column[index, slot])
-        if not made[-1].any():
-            break
-    return np.stack(made)
+    def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:
+        """Change how close all are, but for the relations of others with somebody each."""
+        np = numpy()
+        kept = but._found(but._index, codes)
+        has = np.flatnonzero(kept < self._friends.shape[1])
+        kept_at = but._index[has], kept[has]
+        close = self._friendship[kept_at]
+        for slot, _, index, _ in self._slots(self._index):
+            column = self._friendship[:, slot]
+            column[index] = fade(column[index].astype(np.int64))
+        self._friendship[kept_at] = close
 
 
 def code_of(number: Any) -> Any:

@@ -150,7 +150,11 @@ class Rows(Company):
             raise ConfigError(
                 f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
             )
-        self[name][...] = array
+        if self._chosen is None or name in self._gathered:
+            self[name][...] = array
+        else:
+            made = self._gathered[name] = np.empty(shape, column.dtype)
+            made[...] = array
 
     def write_back(self) -> None:
         """Write what was gathered, and see that it is finite."""
