@@ -9,7 +9,7 @@ from civitas.clock import DAY_S
 from civitas.society.arrays import numpy
 from civitas.society.blocks import columns, town
 from civitas.society.blocks.block import now_of
-from civitas.society.blocks.columns import AVOIDS, CHOSEN, code
+from civitas.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from civitas.society.draw import belows
 from civitas.society.population.column import Column
 from civitas.society.wants import Move
@@ -122,11 +122,10 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     arrays, index = rows.population.arrays, rows.at[at]
     place = rows["place"][at].astype(np.int64)
     now = arrays["plan_now"][index]
-    avoids = np.where(
-        ((arrays["plan_what"][index, now] & AVOIDS) != 0)[:, None],
-        arrays["plan_avoid"][index] - 1,
-        -1,
-    )
+    items = arrays["plan"][index, now]
+    avoids = np.full((len(at), 3), -1, np.int32)
+    wary = np.flatnonzero(items & AVOIDS)
+    avoids[wary] = arrays["plan_avoid"][index[wary]] - 1
     chosen = np.full(len(at), -1, np.int64)
     stays = (place >= 0) & (town.kinds_of(rows)[place] == number)
     here = np.flatnonzero(stays)
@@ -153,7 +152,7 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     _stuck(rows, at[chosen < 0])
     gets = chosen >= 0
     some = index[gets]
-    arrays["plan_where"][some, now[gets]] = CHOSEN
+    arrays["plan"][some, now[gets]] = without(items[gets], WHERE) | CHOSEN
     arrays["plan_chosen"][some] = chosen[gets]
     arrays["item_where"][some] = chosen[gets]
     return chosen

@@ -15,10 +15,13 @@ from civitas.society.blocks.columns import (
     HOME,
     KINDS,
     NONE,
-    ODD,
     PLAN,
     SLOTS,
+    UNTIL,
+    WHAT,
+    WHERE,
     code,
+    word,
 )
 from civitas.society.population.column import Column
 
@@ -52,17 +55,17 @@ def to_status(self: Any, population: Population, row: int, status: dict[str, Any
     begins, live = 0, False
     own = {HOME: "plan_home", DUTY: "plan_duty"}
     for slot in range(SLOTS):
-        what, where = int(arrays["plan_what"][row, slot]), int(arrays["plan_where"][row, slot])
-        until = 2 * int(arrays["plan_until"][row, slot]) + bool(what & ODD)
-        if not until:
+        packed = int(arrays["plan"][row, slot])
+        if not packed:
             break
-        item: dict[str, Any] = {"do": DOES[what & 7], "where": None, "from": begins, "until": until}
+        where, until, do = packed & WHERE, packed >> UNTIL, DOES[packed >> WHAT & 7]
+        item: dict[str, Any] = {"do": do, "where": None, "from": begins, "until": until}
         begins = until
         if where >= KINDS:
             item["where"] = kinds[where - KINDS]
         elif where in own:
             item["where"] = _name(population, arrays[own[where]][row])
-        present = slot >= now and not live and (where == CHOSEN or what & AVOIDS)
+        present = slot >= now and not live and (where == CHOSEN or packed & AVOIDS)
         if present:
             live = True
             if where == CHOSEN:
@@ -72,10 +75,10 @@ def to_status(self: Any, population: Population, row: int, status: dict[str, Any
                 item["kind"] = item["where"]
         elif where == CHOSEN:
             item.update(_PAST)
-        if what & AVOIDS:
+        if packed & AVOIDS:
             avoided = [each for each in arrays["plan_avoid"][row].tolist() if each] or [0]
             item["avoid"] = [_name(population, each - 1) for each in avoided if present] or [None]
-        if what & BOUGHT:
+        if packed & BOUGHT:
             item["bought"] = True
         plan.append(item)
     if plan:
@@ -93,8 +96,7 @@ def from_status(self: Any, population: Population, row: int, status: dict[str, A
     arrays = population.arrays
     plan, now = status.get("plan") or [], status.get("now", 0)
     arrays["stuck"][row] = bool(status.get("stuck"))
-    for name in ("plan_until", "plan_what", "plan_where", "plan_avoid"):
-        arrays[name][row] = 0
+    arrays["plan"][row], arrays["plan_avoid"][row] = 0, 0
     arrays["plan_now"][row], arrays["plan_chosen"][row] = now, -1
     arrays["item_do"][row], arrays["item_where"][row], arrays["item_until"][row] = 0, -1, 0
     if not plan:
@@ -113,16 +115,14 @@ def from_status(self: Any, population: Population, row: int, status: dict[str, A
             )
         begins = item["until"]
         where, place = _where(population, row, item, kinds)
-        what = code(item["do"]) - 1 | begins % 2 * ODD | bool(item.get("bought")) * BOUGHT
         avoid = item.get("avoid") if where == CHOSEN or where >= KINDS else None
-        what |= bool(avoid) * AVOIDS
+        flags = bool(item.get("bought")) * BOUGHT | bool(avoid) * AVOIDS
         if slot >= now and not live and (where == CHOSEN or avoid):
             live = True
             arrays["plan_chosen"][row] = place if where == CHOSEN else -1
             for rank, each in enumerate(avoid or ()):
                 arrays["plan_avoid"][row, rank] = population.place_number(each) + 1
-        arrays["plan_until"][row, slot] = begins // 2
-        arrays["plan_what"][row, slot], arrays["plan_where"][row, slot] = what, where
+        arrays["plan"][row, slot] = word(code(item["do"]), where, begins) | flags
         if slot == now:
             arrays["item_do"][row] = code(item["do"])
             arrays["item_where"][row] = KINDS - 2 - where if where >= KINDS else place
