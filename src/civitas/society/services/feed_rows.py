@@ -156,10 +156,11 @@ class RowFeed:
         done[known] = True
         count = np.zeros(len(who), np.int64)
         of_post = at[order]
-        turn = np.arange(len(at)) - np.searchsorted(of_post, of_post)
+        many = np.bincount(at, minlength=len(self.likes))
+        turn = np.arange(len(at)) - (np.cumsum(many) - many)[of_post]
         count[known[order]] = self.likes[of_post] + turn + 1
-        np.add.at(self.likes, at, 1)
-        posts = np.unique(at)
+        self.likes = self.likes + many
+        posts = np.flatnonzero(many)
         self.heat[posts] = heat(self.likes[posts], self.posted[posts])
         self._liked = np.sort(np.concatenate([self._liked, new]), kind="stable")
         self._hot = None
@@ -170,7 +171,9 @@ class RowFeed:
         np = numpy()
         keys = (numbers << 32) + who + _MIDDLE
         at = np.searchsorted(self._liked, keys)
-        return np.append(self._liked, -1)[at] == keys
+        there = at < len(self._liked)
+        there[there] = self._liked[at[there]] == keys[there]
+        return there
 
     def likers(self, number: int) -> list[str]:
         """The ids of those who liked a post."""
