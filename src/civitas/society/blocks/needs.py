@@ -141,20 +141,21 @@ class NeedsBlock(CitizenBlock):
         if rows.step > 0:
             refused = rows.refused(Work, Buy)
             if refused is not None:
-                may = np.isin(act, [code(each) for each in ("work", "eat", "shop")])
-                act[refused & may] = code("idle")
+                for each in ("work", "eat", "shop"):
+                    act[refused & (act == code(each))] = code("idle")
             seconds = rows.seconds
-            start = now_of(rows) - seconds
+            start, did = now_of(rows) - seconds, act.astype(np.int64)
             for number, need in enumerate(NEEDS):
                 rates = [self._rate(RATES[each][number]) for each in ACTS if each]
                 changes = [0, *(change_of(rate, start, seconds) for rate in rates)]
                 level = rows[need]
                 # In a need of 0 … 1000 more than ±16,000 makes no difference.
-                level += np.clip(changes, -16_000, 16_000).astype(np.int16).take(act)
+                level += np.clip(changes, -16_000, 16_000).astype(np.int16).take(did)
                 np.clip(level, 0, 1000, out=level)
-        if rows.heard() is not None:
-            social = rows["social"] + CONTACT * np.minimum(rows.heard_count(), 4)
-            rows["social"] = np.minimum(1000, social)
+        heard = rows.heard_count()
+        some = np.flatnonzero(heard)
+        social = rows["social"][some] + CONTACT * np.minimum(heard[some], 4)
+        rows["social"][some] = np.minimum(1000, social)
         act[...] = code("idle")
 
     def step_rows(self, rows: Rows) -> None:

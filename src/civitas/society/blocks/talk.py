@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,7 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
     return text
 
 
+@functools.cache
 def message_words(topics: Sequence[str]) -> tuple[str, ...]:
     """Return all that is written by rule of these topics: each greeting alone, then with a view."""
     return tuple(

@@ -125,7 +125,7 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
             count = len(rows) if awake is None else len(awake)
             best, which = np.full(count, best, kind), np.full(count, which, np.int8)
         best = best.astype(kind, copy=False)
-        np.putmask(best, better, score)
+        np.fmax(best, score, out=best)
         np.putmask(which, better, number)
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
 from civitas.society.population.wants import STRANGER, WHO, WORD, number_of
-from civitas.society.services.lists import Lists, turns
+from civitas.society.services.lists import NOTHING, Lists, turns
 from civitas.society.services.posts import (
     AUTHORS,
     HOTTEST,
@@ -269,8 +269,13 @@ class RowFeed:
         best = slice(0, key.shape[1])
         found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
         liked[:, best] = (likers[who][:, None] >> number.astype(np.uint64)) & np.uint64(1)
+        rank = key // 64 + least
+        more = shown_rank(self.heat[post], interest[others, about[post]], 1)
+        if rank.shape[1] == limit:  # the others that are not below all that are shown
+            some = (more >= rank[others, -1]) | (found[others, -1] == 0)
+            others, post, more = others[some], post[some], more[some]
         if len(others):
-            self._with_others(who, interest, about, found, liked, key // 64 + least, others, post)
+            self._with_others(who, found, liked, rank, others, post, more)
         return found, liked
 
     def _by_follows(self, who: Any) -> tuple[Any, Any, Any]:
@@ -278,15 +283,16 @@ class RowFeed:
         np = numpy()
         follow = np.zeros(len(who), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
+        count = self.follows.count[who]
         for which, numbers, position in self.follows.parts(who):
-            known = position < self.follows.count[who[which], None]
-            place = self._place(np.where(known, numbers, 0).astype(np.int64))
-            at = np.where(known, self._of_hot[place], -1)
-            bits = np.uint64(1) << np.maximum(at, 0).astype(np.uint64)
-            follow[which] |= np.bitwise_or.reduce(bits * (at >= 0), 1)
-            recent = known & (position >= self.follows.count[who[which], None] - AUTHORS)
-            row, column = np.nonzero(recent & (self._last[place, -1] >= self.first))
-            pairs.append(np.stack([which[row], place[row, column]]))
+            at, column = np.nonzero(numbers != NOTHING)
+            row, place = which[at], self._place(numbers[at, column].astype(np.int64))
+            hot = self._of_hot[place]
+            some = np.flatnonzero(hot >= 0)  # one follows each author once, so bits add up
+            np.add.at(follow, row[some], np.uint64(1) << hot[some].astype(np.uint64))
+            recent = position[at, column] >= count[row] - AUTHORS
+            recent &= self._last[place, -1] >= self.first
+            pairs.append(np.stack([row[recent], place[recent]]))
         row, author = np.concatenate(pairs, 1)
         post = (self._last[author].astype(np.int64) - self.first).reshape(-1)
         row = np.repeat(row, OF_AN_AUTHOR)
@@ -298,13 +304,12 @@ class RowFeed:
     def _with_others(
         self,
         who: Any,
-        interest: Any,
-        about: Any,
         found: Any,
         liked: Any,
         rank: Any,
         others: Any,
         post: Any,
+        more: Any,
     ) -> None:
         """Put other posts of authors whom one follows among the hot ones that are shown."""
         np = numpy()
@@ -315,8 +320,7 @@ class RowFeed:
         key = np.where(old > 0, rank[mine].astype(np.int64) * shift + old - self.first, -1).reshape(
             -1
         )
-        more = shown_rank(self.heat[post], interest[others, about[post]], 1) * shift + post
-        key = np.concatenate([key, more])
+        key = np.concatenate([key, more * shift + post])
         order = np.lexsort((-key, row))
         row, key = row[order], key[order]
         slot = np.arange(len(row)) - np.searchsorted(row, row)
