@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """What people talk about."""
 NO_OPINION: Final = -32768
+_LITTLE: Final = 64
+"""So few rows look at all their relations at once."""
 _HASHED: Final = 1 << 16
 """By so many last bits it is seen that two agents are not the same."""
 
@@ -146,7 +148,7 @@ class Ties:
         left = np.arange(len(index))
         for slot in range(self._friends.shape[1]):
             codes = self._friends[:, slot][index]
-            some = np.flatnonzero(codes)
+            some = codes.nonzero()[0]
             if len(some) < len(codes):
                 if not len(some):
                     return
@@ -169,7 +171,7 @@ class Ties:
             before = rest[left]
             after = before - self._friendship[:, slot][index]
             rest[left] = after
-            now = np.flatnonzero((before >= 0) & (after < 0))
+            now = ((before >= 0) & (after < 0)).nonzero()[0]
             found[left[now]] = codes[now]
         return found
 
@@ -180,9 +182,10 @@ class Ties:
         maybe = np.zeros(_HASHED, bool)
         maybe[codes & (_HASHED - 1)] = True
         for slot, left, index, friends in self._slots(self._index):
-            some = np.flatnonzero(maybe[friends & (_HASHED - 1)])
-            at, which = np.nonzero(codes[left[some]] == friends[some, None])
-            found[left[some[at]], which] = self._friendship[index[some[at]], slot]
+            some = maybe[friends & (_HASHED - 1)].nonzero()[0]
+            if len(some):
+                at, which = np.nonzero(codes[left[some]] == friends[some, None])
+                found[left[some[at]], which] = self._friendship[index[some[at]], slot]
         return found
 
     def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
@@ -217,13 +220,18 @@ class Ties:
         most = self._friends.shape[1]
         slots, left = np.full(len(index), most), np.arange(len(index))
         for slot in range(most):
+            if len(index) < _LITTLE:
+                here = self._friends[index]
+                ends = (here == codes[:, None]) | (here == 0)
+                slots[left] = np.where(ends.any(1), ends.argmax(1), most)
+                break
             here = self._friends[:, slot][index]
             goes_on = (here != codes) & (here != 0)
-            slots[left[~goes_on]] = slot
-            some = np.flatnonzero(goes_on)
-            if not len(some):
-                break
+            slots[left] = slot
+            some = goes_on.nonzero()[0]
             left, index, codes = left[some], index[some], codes[some]
+        else:
+            slots[left] = most
         return slots
 
     def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:

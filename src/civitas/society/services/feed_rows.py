@@ -217,10 +217,12 @@ class RowFeed:
             authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
             self._of_hot[authors] = np.arange(len(authors))
             liked = np.zeros(len(self._last), np.uint64)
-            for number, post in enumerate((hot + self.first).tolist()):
-                low, high = np.searchsorted(self._liked, [post << 32, (post + 1) << 32])
-                likers = self._place((self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE)
-                liked[likers] |= np.uint64(1 << number)
+            first, end = np.searchsorted(self._liked, (hot + self.first + [[0], [1]]) << 32)
+            many = end - first
+            at = np.arange(many.sum()) + np.repeat(first - (many.cumsum() - many), many)
+            bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
+            likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
+            np.add.at(liked, likers, np.repeat(bits, many))  # one likes a post once
             self._hot = hot, which.reshape(-1), liked
         found: tuple[Any, Any, Any] = self._hot
         return found
