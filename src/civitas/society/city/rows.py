@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S
@@ -194,6 +194,13 @@ class CityRows:
             fits = new[(found[new] >= 0) & (found[new] < _METRES)]
             kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
         return found
+
+    def keep_near(self, kinds: Collection[str], limit: int) -> None:
+        """Forget which places are near, but for so many of some kinds: it takes much memory."""
+        for key in [each for each in self._made if each[0] == "near"]:
+            found = self._made.pop(key)
+            if key[2] in kinds:
+                self._made[key] = tuple(each[:, : limit + 1].copy() for each in found)
 
     def _whole(self, graph: Roads) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a way."""

@@ -1,4 +1,4 @@
-"""One step of rows: each block runs over chunks of citizens that fit the processor's cache."""
+"""One step of rows: each block runs over chunks of citizens, one for each thread or more."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from civitas.society.wants import Want
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
-CHUNK: Final = 1 << 16
-"""So many citizens run at a time: their columns fit the processor's cache."""
-
+CHUNK: Final = 1 << 18
+"""So many citizens run at a time at most: calls of numpy then cost little beside its work."""
 _FEW: Final = 1 << 12
-"""So few run on one thread."""
-
+"""Fewer run on one thread."""
 _FINDING: Final = threading.RLock()
 
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
