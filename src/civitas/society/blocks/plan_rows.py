@@ -123,8 +123,9 @@ class Plans:
     def forget(self, rows: Any) -> None:
         """Forget the chosen and avoided places of items that are over."""
         np, arrays = numpy(), self.arrays
-        knows = (arrays["plan_chosen"][rows] >= 0) | (arrays["plan_avoid"][rows, 0] > 0)
-        rows = rows[knows]
+        avoided = arrays["plan_avoid"][rows, 0] > 0
+        knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
+        rows, avoided = rows[knows], avoided[knows]
         slot = arrays["plan_now"][rows].astype(np.int64)
         chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         left = np.arange(len(rows))
@@ -137,7 +138,7 @@ class Plans:
             if not len(left):
                 break
         arrays["plan_chosen"][rows[~chosen]] = -1
-        arrays["plan_avoid"][rows[~avoids]] = 0
+        arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
     def put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
         """Put an item into plans, from `time` on: what was planned then is cut or left out.

@@ -183,7 +183,10 @@ def taxes_on(incomes: Any, brackets: Sequence[tuple[int, int]]) -> Any:
     np = numpy()
     tax = np.zeros(len(incomes), np.int64)
     ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
+    most = incomes.max(initial=0)
     for (start, rate), end in zip(brackets, ends, strict=True):
+        if most <= start:
+            break
         part = np.maximum(incomes - start, 0)
         if end is not None:
             np.minimum(part, end - start, out=part)
