@@ -158,9 +158,10 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     Each bracket's part is rounded down.
     """
     tax = income * 0
+    most = income if type(income) is int else income.max(initial=0)
     every: list[tuple[Any, int]] = [*brackets, (None, 0)]
     for (start, rate), (end, _) in pairwise(every):
-        if type(income) is int and income <= start:
+        if most <= start:
             break
         part = larger(income - start, 0)
         tax = tax + (part if end is None else smaller(part, end - start)) * rate // 1000
