@@ -14,7 +14,7 @@ from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
 from civitas.signature.schema import validator
 from civitas.society.arrays import numpy
-from civitas.society.blocks.columns import ACTS, DOES, code
+from civitas.society.blocks.columns import DOES, code
 from civitas.society.draw import Draws
 from civitas.society.perception import Perception
 from civitas.society.wants import Want
@@ -121,9 +121,12 @@ class CitizenBlock(Block):
         """`fits` of rows of a population: by the item of the plan that is on."""
         if not self.does or "item_do" not in rows.population.arrays:
             return 0.0
-        table = numpy().zeros(len(ACTS), "float32")
-        table[[code(each) for each in self.does if each in DOES]] = 1.0
-        return table.take(rows["item_do"])
+        do = rows.column("item_do")
+        fits = numpy().zeros(len(do), bool)
+        for each in self.does:
+            if each in DOES:
+                fits |= do == code(each)
+        return fits.astype("float32")
 
     # -- what it does ------------------------------------------------------------------------------
 

@@ -19,11 +19,12 @@ ACTS: Final = (None, *DOES, "travel", "idle")
 SLOTS: Final = 100
 """So many items a plan in columns has at most; slots that nobody's plan reaches take no memory."""
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
-"""Where an item of a plan is, in `plan_where`: nowhere in particular, at home, at work (or school),
+"""Where an item of a plan is: nowhere in particular, at home, at work (or school),
 at a place that was chosen (`plan_chosen`), or, from 4 up, of the kinds of `city.kinds()`."""
+WHERE, WHAT, BOUGHT, AVOIDS, UNTIL = 0xFF, 8, 1 << 11, 1 << 12, 13
+"""An item of a plan in one number: where it is; from bit 8, its code of `DOES` less 1; `bought` and
+`avoid`; from bit 13, the second after midnight when it ends. 0 stands after the last item."""
 _OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
-ODD, BOUGHT, AVOIDS = 8, 16, 32
-"""Beside what is done, in `plan_what`: an odd second at its end, `bought`, and `avoid`."""
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
 ITEM: Final = {
@@ -38,9 +39,7 @@ of which the mobility block chooses a place.
 """
 PLAN: Final = {
     **ITEM,
-    "plan_until": Column("uint16", width=SLOTS, own=True, slots=True),
-    "plan_what": Column("uint8", width=SLOTS, own=True, slots=True),
-    "plan_where": Column("uint8", width=SLOTS, own=True, slots=True),
+    "plan": Column("uint32", width=SLOTS, own=True, slots=True),
     "plan_now": Column("uint8", own=True),
     "plan_chosen": Column("place", None, own=True),
     "plan_avoid": Column("int32", width=3, own=True, slots=True),
@@ -48,14 +47,26 @@ PLAN: Final = {
 }
 """The plan: items that follow one another through the whole day, in slots.
 
-plan_until: its end, half the seconds after midnight; 0 after the last item
-plan_what: its code of `DOES` less 1, and the bits ODD, BOUGHT and AVOIDS
-plan_where: NONE, HOME, DUTY, CHOSEN or KINDS + k
+plan: each item in one number, by its parts above
 plan_now: the slot of the item that is on
 plan_chosen: the place chosen for the item that is on, or that is broken off and goes on later
 plan_avoid: the places, each 1 more than its number, that turned this citizen away in that item
 stuck: whether it does not get where its plan wants
 """
+
+
+def word(do: Any, where: Any, until: Any) -> Any:
+    """Return items in one number each, by arrays of what, where and until when; uint32."""
+    np = numpy()
+    made = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
+    made |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(WHAT)
+    made |= np.asarray(where).astype(np.uint32)
+    return made
+
+
+def without(words: Any, bits: int) -> Any:
+    """Return items without some bits."""
+    return words & (0xFFFFFFFF ^ bits)
 
 
 def code(do: str) -> int:
@@ -66,15 +77,15 @@ def code(do: str) -> int:
 def bought(rows: Rows) -> Any:
     """Return of each whether it has bought already in the item that is on: `item["bought"]`."""
     arrays, index = rows.population.arrays, rows.at
-    return (arrays["plan_what"][index, arrays["plan_now"][index]] & BOUGHT) != 0
+    return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
 
 
 def set_bought(rows: Rows, where: Any, bought: bool) -> None:
     """Note of some of the rows, by booleans or positions, whether they have bought."""
     arrays, index = rows.population.arrays, rows.at[where]
     at = (index, arrays["plan_now"][index])
-    what = arrays["plan_what"][at]
-    arrays["plan_what"][at] = what | BOUGHT if bought else what & (255 - BOUGHT)
+    item = arrays["plan"][at]
+    arrays["plan"][at] = item | BOUGHT if bought else without(item, BOUGHT)
 
 
 def stay_home(rows: Rows, where: Any) -> None:
@@ -83,8 +94,8 @@ def stay_home(rows: Rows, where: Any) -> None:
     at = (index, arrays["plan_now"][index])
     home = arrays["home"][index]
     arrays["item_where"][index] = home
-    arrays["plan_where"][at] = np.where(home < 0, NONE, HOME)
-    arrays["plan_what"][at] &= 255 - AVOIDS
+    where = np.where(home < 0, NONE, HOME).astype(np.uint32)
+    arrays["plan"][at] = without(arrays["plan"][at], WHERE | AVOIDS) | where
     arrays["plan_chosen"][index] = -1
     arrays["plan_avoid"][index] = 0
 
@@ -115,17 +126,17 @@ def plan_to_status(self: Any, population: Population, row: int, status: dict[str
     plan: list[dict[str, Any]] = []
     begins, live = 0, False
     for slot in range(SLOTS):
-        what, where = int(arrays["plan_what"][row, slot]), int(arrays["plan_where"][row, slot])
-        until = 2 * int(arrays["plan_until"][row, slot]) + bool(what & ODD)
-        if not until:
+        packed = int(arrays["plan"][row, slot])
+        if not packed:
             break
-        item: dict[str, Any] = {"do": DOES[what & 7], "where": None, "from": begins, "until": until}
+        where, until, do = packed & WHERE, packed >> UNTIL, DOES[packed >> WHAT & 7]
+        item: dict[str, Any] = {"do": do, "where": None, "from": begins, "until": until}
         begins = until
         if where >= KINDS:
             item["where"] = kinds[where - KINDS]
         elif where in _OWN:
             item["where"] = population.decoded("place", arrays[_OWN[where]][row])
-        present = slot >= now and not live and (where == CHOSEN or what & AVOIDS)
+        present = slot >= now and not live and (where == CHOSEN or packed & AVOIDS)
         if present:
             live = True
             if where == CHOSEN:
@@ -135,11 +146,11 @@ def plan_to_status(self: Any, population: Population, row: int, status: dict[str
                 item["kind"] = item["where"]
         elif where == CHOSEN:
             item["kind"] = None  # it is over: which place was chosen is not kept
-        if what & AVOIDS:
+        if packed & AVOIDS:
             avoided = arrays["plan_avoid"][row].tolist() if present else ()
             names = [population.decoded("place", each - 1) for each in avoided if each]
             item["avoid"] = names or [None]
-        if what & BOUGHT:
+        if packed & BOUGHT:
             item["bought"] = True
         plan.append(item)
     if plan:
@@ -157,8 +168,7 @@ def plan_from_status(self: Any, population: Population, row: int, status: dict[s
     arrays = population.arrays
     plan, now = status.get("plan") or [], status.get("now", 0)
     arrays["stuck"][row] = bool(status.get("stuck"))
-    for name in ("plan_until", "plan_what", "plan_where", "plan_avoid"):
-        arrays[name][row] = 0
+    arrays["plan"][row], arrays["plan_avoid"][row] = 0, 0
     arrays["plan_now"][row], arrays["plan_chosen"][row] = now, -1
     arrays["item_do"][row], arrays["item_where"][row], arrays["item_until"][row] = 0, -1, 0
     if not plan:
@@ -178,16 +188,14 @@ def plan_from_status(self: Any, population: Population, row: int, status: dict[s
             )
         begins = item["until"]
         where, place = _where(population, row, item, kinds)
-        what = code(item["do"]) - 1 | begins % 2 * ODD | bool(item.get("bought")) * BOUGHT
         avoid = item.get("avoid") if where == CHOSEN or where >= KINDS else None
-        what |= bool(avoid) * AVOIDS
+        flags = bool(item.get("bought")) * BOUGHT | bool(avoid) * AVOIDS
         if slot >= now and not live and (where == CHOSEN or avoid):
             live = True
             arrays["plan_chosen"][row] = place if where == CHOSEN else -1
             for rank, each in enumerate(avoid or ()):
                 arrays["plan_avoid"][row, rank] = population.place_number(each) + 1
-        arrays["plan_until"][row, slot] = begins // 2
-        arrays["plan_what"][row, slot], arrays["plan_where"][row, slot] = what, where
+        arrays["plan"][row, slot] = word(code(item["do"]), where, begins) | flags
         if slot == now:
             arrays["item_do"][row] = code(item["do"])
             arrays["item_where"][row] = KINDS - 2 - where if where >= KINDS else place

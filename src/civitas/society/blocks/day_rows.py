@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.clock import DAY_S
 from civitas.society.arrays import numpy
 from civitas.society.blocks import town
-from civitas.society.blocks.columns import DUTY, HOME, KINDS, NONE, ODD, SLOTS, code
+from civitas.society.blocks.columns import DUTY, HOME, KINDS, NONE, SLOTS, code, word
 from civitas.society.draw import belows
 
 if TYPE_CHECKING:
@@ -27,12 +27,11 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
     home, duty = plans.home[at], plans.duty[at]
     ends, which, does, wheres = _skeleton(self, rows, plans, at)
     ids, every = rows.ids[at], np.arange(len(at))
-    what, until, where = arrays["plan_what"], arrays["plan_until"], arrays["plan_where"]
     # What is planned at home or at work is so by these; where one works at home it is home.
     none_or_home = np.where(home < 0, NONE, HOME).astype(np.uint8)
     at_duty = np.where(duty == home, none_or_home, DUTY).astype(np.uint8)
-    begins = np.zeros(len(at), np.int64)
-    span = np.zeros(len(at), np.int64)
+    begins = np.zeros(len(at), np.int32)
+    span = np.zeros(len(at), np.int8)
     left = every
     weights = _weights(rows)
     slot = 0
@@ -50,10 +49,9 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
                 rows, ids[left[open_]], start[open_], end[open_], weights
             )
         row = index[left]
-        until[row, slot] = stop // 2
-        what[row, slot] = do - 1 + stop % 2 * ODD
         meant = np.where(kind == HOME, none_or_home[left], kind)
-        where[row, slot] = np.where(kind == DUTY, at_duty[left], meant)
+        where = np.where(kind == DUTY, at_duty[left], meant)
+        arrays["plan"][row, slot] = word(do, where, stop)
         begins[left] = stop
         span[left] += stop == end
         left = left[stop < DAY_S]
@@ -76,9 +74,8 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
 def _clear(arrays: Any, rows: Any, slot: int) -> None:
     """Empty the slots from one on, as far as the plans before had any."""
     while slot < SLOTS and len(rows):
-        rows = rows[arrays["plan_until"][rows, slot] != 0]
-        for name in ("plan_until", "plan_what", "plan_where"):
-            arrays[name][rows, slot] = 0
+        rows = rows[arrays["plan"][rows, slot] != 0]
+        arrays["plan"][rows, slot] = 0
         slot += 1
 
 
@@ -87,7 +84,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
 
     Returns:
         where the spans of each day end, (n, 13), rising; which item each is, the same shape; and of
-        the items what is done and where, (n, 6): `plan_where`'s codes
+        the items what is done and where, (n, 6), by their codes
     """
     np, params, seed = numpy(), self.params, rows.population.seed
     ids, count = rows.ids[at], len(at)
@@ -95,7 +92,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
 
     def vary(time: int, purpose: str) -> Any:
         shift = (belows(spread, seed, ids, rows.step, purpose) - spread // 2) * _SLOT
-        return np.clip(time + shift, 0, DAY_S)
+        return np.clip(time + shift, 0, DAY_S).astype(np.int32)
 
     wake = np.minimum(vary(params.wake, "plan.wake"), DAY_S - 2 * _HOUR)
     bed = np.maximum(vary(params.bed, "plan.bed"), wake + _HOUR)
@@ -129,12 +126,12 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
         (sleep, HOME, 0, wake),
         (sleep, HOME, bed, DAY_S),
     )
-    marks = np.zeros((count, 14), np.int64)
+    marks = np.zeros((count, 14), np.int32)
     marks[:, 13] = DAY_S
     for number, (*_, start, until) in enumerate(items):
         marks[:, 1 + 2 * number], marks[:, 2 + 2 * number] = start, until
     marks.sort(axis=1)
-    which = np.full((count, 13), _FREE)
+    which = np.full((count, 13), _FREE, np.int8)
     for number, (*_, start, until) in enumerate(items):
         since, by = (np.broadcast_to(each, count)[:, None] for each in (start, until))
         which[(since <= marks[:, :-1]) & (marks[:, :-1] < by)] = number
@@ -158,7 +155,7 @@ def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
     np, params = numpy(), self.params
     place = plans.duty[at].astype(np.int64)
     do = np.zeros(len(at), np.uint8)
-    begins = np.full(len(at), params.begins, np.int64)
+    begins = np.full(len(at), params.begins, np.int32)
     until = begins.copy()
     if getattr(rows.clock, "is_weekend", False) and not params.weekend:
         return do, begins, until

@@ -207,7 +207,7 @@ class EconomyBlock(CitizenBlock):
             dines = (place >= 0) & (place == rows["item_where"][eats])
             kind = kind_numbers(rows).get("restaurant", -1)
             fits[eats] |= dines & (kinds_of(rows)[place] == kind)
-        return fits * 1.5
+        return fits * np.float32(1.5)
 
     def before_rows(self, rows: Rows) -> None:
         """`before_forward` of rows."""

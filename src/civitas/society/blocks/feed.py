@@ -97,25 +97,35 @@ class FeedBlock(TalkBlock):
     def step_rows(self, rows: Rows) -> None:
         """`forward` of rows."""
         np = numpy()
-        params, topics = self.params, rows["interest_topic"]
-        rows["act"][...] = code("browse")
-        every = np.arange(len(rows))
-        interest = np.zeros((len(rows), len(params.topics) + 1), np.int64)
-        for slot in range(topics.shape[1]):
-            some = np.flatnonzero(topics[:, slot] >= 0)
-            interest[some, topics[some, slot]] = rows["interest"][some, slot]
+        params, population, index = self.params, rows.population, rows.at
+        arrays = population.arrays
+        rows["act"] = np.uint8(code("browse"))
+        interest = np.zeros((len(rows), len(params.topics) + 1), np.int32)
+        used = 0  # slots that somebody has
+        while used < len(params.topics):
+            topic = arrays["interest_topic"][index, used]
+            some = np.flatnonzero(topic >= 0)
+            if not len(some):
+                break
+            interest[some, topic[some]] = arrays["interest"][index[some], used]
+            used += 1
         feed = rows.moment.feed
         if feed is not None and feed.rows is not None:
             self._react_rows(rows, feed, interest)
         posts = rows.below(1000, "feed.post") < params.posts
-        posts &= (topics >= 0).any(1)
-        if posts.any():
-            weights = np.cumsum(np.where(topics >= 0, rows["interest"].astype(np.int64) + 1, 0), 1)
-            share = rows.below(np.maximum(weights[:, -1], 1), "feed.topic")
-            topic = topics[every, (weights > share[:, None]).argmax(1)].astype(np.int64)
-            opinion = self.opinion_rows(rows, topic)
-            text = self.text_rows(rows, rows.below(4, "feed.greeting"), topic, opinion)
-            rows.want(Post, posts, text=text, topic=self.word_rows(rows, topic))
+        some = np.flatnonzero(posts)
+        some = some[arrays["interest_topic"][index[some], 0] >= 0]
+        if len(some):
+            topics = arrays["interest_topic"][index[some], :used]
+            weights = arrays["interest"][index[some], :used].astype(np.int64) + 1
+            weights = np.cumsum(np.where(topics >= 0, weights, 0), 1)
+            at = (population.seed, rows.ids[some], rows.step)
+            share = belows(weights[:, -1], *at, "feed.topic")
+            topic = topics[np.arange(len(some)), (weights > share[:, None]).argmax(1)]
+            topic = topic.astype(np.int64)
+            opinion = self.opinion_rows(rows, topic, some)
+            text = self.text_rows(rows, belows(4, *at, "feed.greeting"), topic, opinion)
+            rows.want_each(Post, some, text=text, topic=self.word_rows(rows, topic))
 
     def _react_rows(self, rows: Rows, feed: Any, interest: Any) -> None:
         """Like posts that the feed shows, and follow their authors."""
@@ -127,7 +137,9 @@ class FeedBlock(TalkBlock):
         author, topic = kept.author[number - kept.first], kept.topic[number - kept.first]
         close: Any = 0
         if "friends" in rows.population.arrays:
-            close = Ties(rows).strength(at, code_of(author))
+            codes = np.zeros(shown.shape, np.int64)
+            codes[at, slot] = code_of(author)
+            close = Ties(rows).strength(codes)[at, slot]
         chance = interest[at, about[np.where(topic < 0, -1, topic)]]
         chance = likes(chance, close, params.likes)
         may = np.flatnonzero((chance > 0) & ~liked[at, slot])

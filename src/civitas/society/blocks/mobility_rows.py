@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.clock import DAY_S
 from civitas.society.arrays import numpy
 from civitas.society.blocks import columns, town
 from civitas.society.blocks.block import now_of
-from civitas.society.blocks.columns import AVOIDS, CHOSEN, code
+from civitas.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from civitas.society.draw import belows
 from civitas.society.population.column import Column
 from civitas.society.wants import Move
@@ -59,8 +58,9 @@ def step_rows(self: Any, rows: Rows) -> None:
     where = rows.column("item_where")  # not `rows[…]`, which would be written back
     place = rows["place"]
     goes = np.where(where >= 0, where, -1).astype(np.int64)
+    seeks = at[where[at] < -1]
     for number, kind in enumerate(rows.city.kinds()):
-        some = at[where[at] == -2 - number]
+        some = seeks[where[seeks] == -2 - number]
         if len(some):
             goes[some] = _choose(self, rows, some, kind, number)
     at = at[goes[at] >= 0]
@@ -81,7 +81,7 @@ def _open(rows: Rows, places: Any, seconds: Any) -> Any:
     """Whether places are open when one gets there, which is when a step begins."""
     np, step = numpy(), rows.seconds
     arrives = now_of(rows) + np.maximum(1, -(-seconds // step)) * step
-    return town.open_at(rows, places, arrives % DAY_S)
+    return town.open_at(rows, places, arrives)
 
 
 def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
@@ -122,11 +122,10 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     arrays, index = rows.population.arrays, rows.at[at]
     place = rows["place"][at].astype(np.int64)
     now = arrays["plan_now"][index]
-    avoids = np.where(
-        ((arrays["plan_what"][index, now] & AVOIDS) != 0)[:, None],
-        arrays["plan_avoid"][index] - 1,
-        -1,
-    )
+    items = arrays["plan"][index, now]
+    avoids = np.full((len(at), 3), -1, np.int32)
+    wary = np.flatnonzero(items & AVOIDS)
+    avoids[wary] = arrays["plan_avoid"][index[wary]] - 1
     chosen = np.full(len(at), -1, np.int64)
     stays = (place >= 0) & (town.kinds_of(rows)[place] == number)
     here = np.flatnonzero(stays)
@@ -153,7 +152,7 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     _stuck(rows, at[chosen < 0])
     gets = chosen >= 0
     some = index[gets]
-    arrays["plan_where"][some, now[gets]] = CHOSEN
+    arrays["plan"][some, now[gets]] = without(items[gets], WHERE) | CHOSEN
     arrays["plan_chosen"][some] = chosen[gets]
     arrays["item_where"][some] = chosen[gets]
     return chosen
@@ -167,29 +166,35 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
     arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
     visits = np.zeros(found.shape, np.int64)
     many = np.zeros(len(at), np.int64)
-    if kind in KINDS:
-        places, times = arrays[f"visited_{kind}"][index], arrays[f"visits_{kind}"][index]
-        for slot in range(VISITED):
-            known = places[:, slot]
-            if not known.any():
-                break
-            visits += (found + 1 == known[:, None]) * times[:, slot, None].astype(np.int64)
-            many += known > 0
+    left = np.arange(len(at))
+    for slot in range(VISITED if kind in KINDS else 0):
+        known = arrays[f"visited_{kind}"][index[left], slot]
+        some = np.flatnonzero(known)
+        left = left[some]
+        if not len(left):
+            break
+        who, which = np.nonzero(found[left] == known[some, None] - 1)
+        visits[left[who], which] = arrays[f"visits_{kind}"][index[left[who]], slot]
+        many[left] += 1
     known = fits & (visits > 0)
     chances = np.array(_chances(params.rho, params.gamma))
     returns = known.any(axis=1)
     returns &= belows(1000, seed, ids, rows.step, "mobility.explore") >= chances[many]
     new = fits & (visits == 0)
     new = np.where(new.any(axis=1)[:, None], new, fits)
-    weights = gravity(town.holds(rows)[found], seconds, params.wait)
-    weights = np.where(returns[:, None], known * visits, new * weights)
-    sums = weights.cumsum(axis=1)
     chosen = np.empty(len(at), np.int64)
     for purpose, part in (("mobility.return", returns), ("mobility.place", ~returns)):
         some = np.flatnonzero(part)
-        if len(some):
-            share = belows(sums[some, -1], seed, ids[some], rows.step, purpose)
-            chosen[some] = (sums[some] <= share[:, None]).sum(axis=1)
+        if not len(some):
+            continue
+        if part is returns:
+            weights = known[some] * visits[some]
+        else:
+            weights = gravity(town.holds(rows)[found[some]], seconds[some], params.wait)
+            weights *= new[some]
+        sums = weights.cumsum(axis=1)
+        share = belows(sums[:, -1], seed, ids[some], rows.step, purpose)
+        chosen[some] = (sums <= share[:, None]).sum(axis=1)
     return found[np.arange(len(at)), chosen]
 
 

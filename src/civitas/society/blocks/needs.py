@@ -127,19 +127,20 @@ class NeedsBlock(CitizenBlock):
         if rows.step > 0:
             refused = rows.refused(Work, Buy)
             if refused is not None:
-                may = np.isin(act, [code(each) for each in ("work", "eat", "shop")])
-                act[refused & may] = code("idle")
-            start, speed = now_of(rows) - rows.seconds, self.params.speed
+                for each in ("work", "eat", "shop"):
+                    act[refused & (act == code(each))] = code("idle")
+            start, speed, did = now_of(rows) - rows.seconds, self.params.speed, act.astype(np.int64)
             changes = [changes_by(each, speed, start, rows.seconds) for each in ACTS if each]
             # In a need of 0 … 1000 more than ±16,000 makes no difference.
             table = np.clip([(0,) * len(NEEDS), *changes], -16_000, 16_000).astype(np.int16)
             for need, change in zip(NEEDS, table.T, strict=True):
                 level = rows[need]
-                level += change.take(act)
+                level += change.take(did)
                 np.clip(level, 0, 1000, out=level)
-        if rows.heard() is not None:
-            social = rows["social"] + CONTACT * np.minimum(rows.heard_count(), 4)
-            rows["social"] = np.minimum(1000, social)
+        heard = rows.heard_count()
+        some = np.flatnonzero(heard)
+        social = rows["social"][some] + CONTACT * np.minimum(heard[some], 4)
+        rows["social"][some] = np.minimum(1000, social)
         act[...] = code("idle")
 
     def step_rows(self, rows: Rows) -> None:

@@ -7,23 +7,30 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.blocks import columns, day_rows, town
+from civitas.society.blocks import day_rows, town
 from civitas.society.blocks.block import now_of
 from civitas.society.blocks.columns import (
     AVOIDS,
     CHOSEN,
+    DUTY,
     HOME,
     KINDS,
     NONE,
-    ODD,
     SLOTS,
+    UNTIL,
+    WHAT,
+    WHERE,
     code,
+    without,
+    word,
 )
 from civitas.society.wants import Move
 
 if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
+_AT_ONCE: Final = 1 << 13
+"""So many plans are made at a time: what it takes fits the processor's cache."""
 _ROOM: Final = 4
 """An item put into a plan takes up to three more slots; the last stays empty."""
 _BROKEN: Final = 6
@@ -39,9 +46,9 @@ def before_rows(self: Any, rows: Rows) -> None:
     new = (plans.of("day") != day) | (plans.of("plan_home") != plans.home)
     new |= plans.of("plan_duty") != plans.duty
     at = np.flatnonzero(new)
-    if len(at):
-        day_rows.make(self, rows, plans, at)
-        plans.set("day", at, day)
+    for first in range(0, len(at), _AT_ONCE):
+        day_rows.make(self, rows, plans, at[first : first + _AT_ONCE])
+    plans.set("day", at, day)
     over = plans.of("item_until") <= time
     over[at] = True
     plans.advance(np.flatnonzero(over), time)
@@ -90,53 +97,48 @@ class Plans:
             return
         rows = self.index[at]
         slot = arrays["plan_now"][rows].astype(np.int64)
-        over = np.flatnonzero(self.ends(rows, slot) <= time)
+        items = arrays["plan"][rows, slot]
+        over = np.flatnonzero(_ends(items) <= time)
         while len(over):
             slot[over] += 1
-            over = over[self.ends(rows[over], slot[over]) <= time]
+            items[over] = arrays["plan"][rows[over], slot[over]]
+            over = over[_ends(items[over]) <= time]
         arrays["plan_now"][rows] = slot
         arrays["stuck"][rows] = False
-        self.show(rows)
+        self.show(rows, items)
         self.forget(rows)
 
-    def ends(self, rows: Any, slot: Any) -> Any:
-        """Return when items end: seconds after midnight."""
+    def show(self, rows: Any, items: Any) -> None:
+        """Write the items that are on into their own columns."""
         np, arrays = numpy(), self.arrays
-        odd = (arrays["plan_what"][rows, slot] & ODD) != 0
-        return arrays["plan_until"][rows, slot].astype(np.int64) * 2 + odd
-
-    def show(self, rows: Any) -> None:
-        """Write the item that is on into its own columns."""
-        np, arrays = numpy(), self.arrays
-        slot = arrays["plan_now"][rows]
-        where = arrays["plan_where"][rows, slot]
-        arrays["item_do"][rows] = (arrays["plan_what"][rows, slot] & 7) + 1
-        arrays["item_until"][rows] = self.ends(rows, slot)
-        place = np.where(
-            where >= KINDS, np.int32(KINDS - 2) - where, np.full(len(rows), -1, np.int32)
-        )
-        for meant, name in ((HOME, "plan_home"), (columns.DUTY, "plan_duty")):
-            place = np.where(where == meant, arrays[name][rows], place)
-        arrays["item_where"][rows] = np.where(where == CHOSEN, arrays["plan_chosen"][rows], place)
+        where = (items & WHERE).astype(np.int32)
+        arrays["item_do"][rows] = (items >> WHAT & 7) + 1
+        arrays["item_until"][rows] = _ends(items)
+        place = np.where(where >= KINDS, KINDS - 2 - where, -1)
+        for meant, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
+            some = np.flatnonzero(where == meant)
+            place[some] = arrays[name][rows[some]]
+        arrays["item_where"][rows] = place
 
     def forget(self, rows: Any) -> None:
         """Forget the chosen and avoided places of items that are over."""
         np, arrays = numpy(), self.arrays
-        knows = (arrays["plan_chosen"][rows] >= 0) | (arrays["plan_avoid"][rows, 0] > 0)
-        rows = rows[knows]
+        avoided = arrays["plan_avoid"][rows, 0] > 0
+        knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
+        rows, avoided = rows[knows], avoided[knows]
         slot = arrays["plan_now"][rows].astype(np.int64)
         chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         left = np.arange(len(rows))
         for _ in range(_BROKEN):
-            of = (rows[left], slot[left])
-            chosen[left] = arrays["plan_where"][of] == CHOSEN
-            avoids[left] = (arrays["plan_what"][of] & AVOIDS) != 0
+            items = arrays["plan"][rows[left], slot[left]]
+            chosen[left] = items & WHERE == CHOSEN
+            avoids[left] = (items & AVOIDS) != 0
             slot[left] += 1
             left = left[~chosen[left] & ~avoids[left] & (slot[left] < SLOTS)]
             if not len(left):
                 break
         arrays["plan_chosen"][rows[~chosen]] = -1
-        arrays["plan_avoid"][rows[~avoids]] = 0
+        arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
     def put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
         """Put an item into plans, from `time` on: what was planned then is cut or left out.
@@ -151,14 +153,11 @@ class Plans:
         np, arrays = numpy(), self.arrays
         rows = self.index[at]
         last = 32
-        while last < SLOTS and arrays["plan_until"][rows, last - _ROOM].any():
+        while last < SLOTS and arrays["plan"][rows, last - _ROOM].any():
             last = min(SLOTS, last + 16)
-        if arrays["plan_until"][rows, last - _ROOM].any():
+        if arrays["plan"][rows, last - _ROOM].any():
             raise ConfigError(f"a plan in columns has at most {SLOTS - _ROOM} items")
-        # A slot in one number: when it ends, what, where.
-        old = arrays["plan_until"][rows, :last].astype(np.uint32) << np.uint32(16)
-        old |= arrays["plan_what"][rows, :last].astype(np.uint32) << np.uint32(8)
-        old |= arrays["plan_where"][rows, :last]
+        old = arrays["plan"][rows, :last]
         now = arrays["plan_now"][rows].astype(np.int32)
         every = np.arange(len(rows))
         begins = np.where(now > 0, _ends(old[every, now - 1]), 0)
@@ -174,17 +173,13 @@ class Plans:
         np.minimum(source, last - 1, out=source)
         made = np.take_along_axis(old, source, axis=1)
         # The item that is on ends now, where it has begun before, and else gives its slot.
-        keeps = np.uint32(0xFFFF & ~(ODD << 8))
-        made[cut, now[cut]] = (old[cut, now[cut]] & keeps) | np.uint32(_word(time))
+        keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
+        made[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
         lives = np.asarray(home) & (self.home[at] >= 0)
-        item = (np.asarray(do).astype(np.uint32) - 1) << np.uint32(8)
-        item |= np.where(lives, HOME, NONE).astype(np.uint32)
-        made[every, first] = item | _word(until).astype(np.uint32)
-        arrays["plan_until"][rows, :last] = made >> np.uint32(16)
-        arrays["plan_what"][rows, :last] = (made >> np.uint32(8)) & np.uint32(0xFF)
-        arrays["plan_where"][rows, :last] = made & np.uint32(0xFF)
+        made[every, first] = word(do, np.where(lives, HOME, NONE), until)
+        arrays["plan"][rows, :last] = made
         arrays["plan_now"][rows] = first
-        self.show(rows)
+        self.show(rows, made[every, first])
         self.forget(rows)
         self.mended(rows)
 
@@ -193,15 +188,9 @@ class Plans:
         self.arrays["mended"][rows] += 1
 
 
-def _ends(word: Any) -> Any:
-    """When the item of a slot in one number ends."""
-    np = numpy()
-    return ((word >> 16) * 2 + ((word >> 8 & ODD) != 0)).astype(np.int32)
-
-
-def _word(until: Any) -> Any:
-    """The part of a slot in one number that says when its item ends."""
-    return (until // 2) << 16 | (until % 2 * ODD) << 8
+def _ends(items: Any) -> Any:
+    """When items end: seconds after midnight; int32."""
+    return (items >> UNTIL).astype("int32")
 
 
 # -- mending ---------------------------------------------------------------------------------------
@@ -234,21 +223,21 @@ def _elsewhere(plans: Plans, at: Any, time: int) -> None:
     slot = arrays["plan_now"][rows]
     place = arrays["item_where"][rows]
     avoided = (arrays["plan_avoid"][rows] > 0).sum(axis=1)
-    again = (arrays["plan_where"][rows, slot] == CHOSEN) & (avoided < 3)
+    items = arrays["plan"][rows, slot]
+    again = (items & WHERE == CHOSEN) & (avoided < 3)
     some, which = rows[again], slot[again]
     if len(some):
         kind = town.kinds_of(plans.rows)[place[again]].astype(np.int64)
         arrays["plan_avoid"][some, avoided[again]] = place[again] + 1
-        arrays["plan_where"][some, which] = KINDS + kind
-        arrays["plan_what"][some, which] |= AVOIDS
+        of_kind = (KINDS + kind).astype(np.uint32) | np.uint32(AVOIDS)
+        arrays["plan"][some, which] = without(items[again], WHERE) | of_kind
         arrays["plan_chosen"][some] = -1
         arrays["item_where"][some] = -2 - kind
         plans.mended(some)
     barred = ~again & (place == plans.home[at])  # the way home is: one stays where one is
     some, which = rows[barred], slot[barred]
     if len(some):
-        arrays["plan_where"][some, which] = NONE
-        arrays["plan_what"][some, which] &= 255 - AVOIDS
+        arrays["plan"][some, which] = without(items[barred], WHERE | AVOIDS) | NONE
         arrays["item_where"][some] = -1
         plans.forget(some)
         plans.mended(some)

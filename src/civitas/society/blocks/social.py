@@ -15,6 +15,7 @@ from civitas.society.blocks.block import answer_schema, now_of
 from civitas.society.blocks.columns import code
 from civitas.society.blocks.talk import NO_OPINION, TalkBlock, TalkParams, message_text
 from civitas.society.blocks.ties import Ties, code_of, friend_columns
+from civitas.society.draw import belows
 from civitas.society.population.column import Column
 from civitas.society.population.wants import WHO, number_of
 from civitas.society.services.lists import turns
@@ -176,17 +177,13 @@ class SocialBlock(TalkBlock):
         """Let relations fade, but for those with whom was heard."""
         np = numpy()
         fading = self.params.fading
-        kept = None
+        who, to = at[:0], at[:0]
         if heard is not None:
             fades = np.zeros(len(rows), bool)
             fades[at] = True
             mine = fades[heard[0]]
             who, to = heard[0][mine], code_of(heard[1][mine])
-            kept = Ties(rows, who)
-            slot = kept.of(to)
-        Ties(rows, at).fade(lambda close: faded(close, fading))
-        if kept is not None:
-            kept.keep(slot)
+        Ties(rows, at).fade(lambda close: faded(close, fading), Ties(rows, who), to)
 
     def step_rows(self, rows: Rows) -> None:
         """`forward` of rows."""
@@ -194,27 +191,25 @@ class SocialBlock(TalkBlock):
         count, mine, present = rows.present()
         others = np.maximum(count - 1, 0)
         ties = Ties(rows)
-        sums = np.cumsum(ties.close, axis=0)
-        total = sums[-1] if len(sums) else np.zeros(len(rows), np.int64)
+        total = ties.total()
         here = (others > 0) & ((total == 0) | (rows.below(1000, "social.here") < self.params.here))
         index = rows.below(np.maximum(others, 1), "social.whom")
         index += index >= mine
         to = np.full(len(rows), -1, np.int64)
         if here.any():
             to[here] = present(np.where(here, index, 0))[here]
-        friend = ~here & (total > 0)
-        if friend.any():
-            share = rows.below(np.maximum(total, 1), "social.friend")
-            chosen = ties.codes[(sums <= share).sum(0) % len(sums), np.arange(len(rows))]
-            chosen = np.where(chosen > 0, chosen - 1, chosen)
-            to[friend] = chosen[friend]
-        some = np.flatnonzero(here | friend)
-        rows["act"] = np.where(here | friend, code("social"), code("leisure")).astype(np.uint8)
+        friend = np.flatnonzero(~here & (total > 0))
+        if len(friend):
+            seed = rows.population.seed
+            share = belows(total[friend], seed, rows.ids[friend], rows.step, "social.friend")
+            chosen = ties.choice(friend, share)
+            to[friend] = np.where(chosen > 0, chosen - 1, chosen)
+        meets = here | (total > 0)
+        some = np.flatnonzero(meets)
+        rows["act"] = np.where(meets, code("social"), code("leisure")).astype(np.uint8)
         if not len(some):
             return
-        interest = np.where(rows["interest_topic"] >= 0, rows["interest"], -1)
-        every = np.arange(len(rows))
-        topic = rows["interest_topic"][every, interest.argmax(1)].astype(np.int64)
+        topic = self.main_topic_rows(rows)
         opinion = self.opinion_rows(rows, topic)
         text = self.text_rows(rows, rows.below(4, "social.greeting"), topic, opinion)
         number = self.word_rows(rows, topic)

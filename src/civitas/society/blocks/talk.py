@@ -146,10 +146,26 @@ class TalkBlock(CitizenBlock):
                 arrays["interest_topic"][row, at] = topics.index(topic)
                 arrays["interest"][row, at] = interest
 
-    def opinion_rows(self, rows: Rows, topic: Any) -> Any:
-        """`opinion` of rows, by the number of the topic of each, −1 for none."""
+    def main_topic_rows(self, rows: Rows) -> Any:
+        """What interests each of rows most, by the number of the topic; −1 for nothing."""
+        np, arrays, at = numpy(), rows.population.arrays, rows.at
+        topics, interest = arrays["interest_topic"], arrays["interest"]
+        topic, most = topics[at, 0].astype(np.int64), interest[at, 0]
+        for slot in range(1, topics.shape[1]):
+            other = topics[at, slot]
+            if not (other >= 0).any():
+                break
+            many = interest[at, slot]
+            more = (other >= 0) & (many > most)
+            np.copyto(topic, other, where=more)
+            np.copyto(most, many, where=more)
+        return topic
+
+    def opinion_rows(self, rows: Rows, topic: Any, at: Any = None) -> Any:
+        """`opinion` of rows, or of some, by the number of the topic of each, −1 for none."""
         np = numpy()
-        opinion = rows["opinions"][np.arange(len(rows)), topic].astype(np.int64)
+        index = rows.at if at is None else rows.at[at]
+        opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)
         return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
 
     def text_rows(self, rows: Rows, greeting: Any, topic: Any, opinion: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S
@@ -75,7 +75,8 @@ class CityRows:
             places: which places; all if left out
         """
         np = numpy()
-        time = time % DAY_S
+        if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
+            time = time % DAY_S
         if "hours" not in self._made:
             every, count = self._places.values(), len(self._places)
             self._made["hours"] = (
@@ -148,14 +149,13 @@ class CityRows:
         name = next(iter(self._modes)) if mode is None else mode
         places, metres = self._near_table(self._graphs[name], kind, limit)
         node = self._hang_rows[place]
-        found, far = places[node].astype(np.int64), metres[node].astype(np.int64)
-        own = found == np.asarray(place)[:, None]
-        if own.any():  # one who is at such a place is not near itself: the others move up
-            after = np.logical_or.accumulate(own, axis=1)[:, :-1]
-            found = np.where(after, found[:, 1:], found[:, :-1])
-            far = np.where(after, far[:, 1:], far[:, :-1])
-        else:
-            found, far = found[:, :-1], far[:, :-1]
+        found, far = places[node], metres[node]
+        # One who is at such a place is not near itself: the others move up.
+        own, at = np.nonzero(found == np.asarray(place)[:, None])
+        after = np.arange(limit) >= at[:, None]
+        for each in (found, far):
+            each[own, :-1] = np.where(after, each[own, 1:], each[own, :-1])
+        found, far = found[:, :-1].astype(np.int64), far[:, :-1].astype(np.int64)
         access = self._access_rows[place][:, None]
         return found, np.where(found < 0, 0, self._modes[name].time(far + access))
 
@@ -194,6 +194,13 @@ class CityRows:
             fits = new[(found[new] >= 0) & (found[new] < _METRES)]
             kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
         return found
+
+    def keep_near(self, kinds: Collection[str], limit: int) -> None:
+        """Forget which places are near, but for so many of some kinds: it takes much memory."""
+        for key in [each for each in self._made if each[0] == "near"]:
+            found = self._made.pop(key)
+            if key[2] in kinds:
+                self._made[key] = tuple(each[:, : limit + 1].copy() for each in found)
 
     def _whole(self, graph: Roads) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a way."""

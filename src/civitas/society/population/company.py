@@ -80,15 +80,16 @@ class Company:
         if "place" not in self.moment.seen:
             none = np.zeros(len(self), np.int64)
             return none, none, lambda position: none - 1
-        starts, order, rank = self.once("rows.present", lambda: _by_place(self.seen("place")))
+        starts, order, stands = self.once("rows.present", lambda: _by_place(self.seen("place")))
         place = self.part(self.seen("place"))
         first, there = starts[place], place >= 0
         count = np.where(there, starts[place + 1] - first, 0)
-        return count, self.part(rank), lambda position: order[first + position]
+        rank = np.where(there, self.part(stands) - first, 0)
+        return count, rank, lambda position: order[first + position]
 
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
-    """Return where each place begins in the order by place, that order, and each row's rank."""
+    """Return where each place begins in the order by place, that order, and where each row is."""
     np = numpy()
     there = np.flatnonzero(place >= 0)
     at = place[there]
@@ -100,6 +101,7 @@ def _by_place(place: Any) -> tuple[Any, Any, Any]:
     counts = np.bincount(at, minlength=1)
     starts = np.zeros(len(counts) + 2, np.int64)
     np.cumsum(counts, out=starts[1:-1])
-    rank = np.zeros(len(place), np.int32)
-    rank[there[order]] = np.arange(len(at)) - starts[at[order]]
-    return starts, there[order], rank
+    order = there[order]
+    stands = np.zeros(len(place), np.int32)
+    stands[order] = np.arange(len(at), dtype=np.int32)
+    return starts, order, stands

@@ -34,7 +34,7 @@ def settle(books: RowBooks, table: Table) -> None:
     if len(going):
         seconds = seconds_of(books, place[going], to[going], table.fields["mode"][going])
         reachable = seconds >= 0
-        accepted = _with_room(books, sender[going], place[going], to[going], reachable)
+        accepted = _with_room(books, place[going], to[going], reachable)
         reason[going] = np.where(accepted, np.where(reachable, 0, wants.NO_WAY), wants.FULL)
         sets = accepted & reachable
         out = going[sets]
@@ -44,47 +44,43 @@ def settle(books: RowBooks, table: Table) -> None:
     table.settled(reason, value)
 
 
-def _with_room(books: RowBooks, sender: Any, place: Any, to: Any, reachable: Any) -> Any:
-    """Who finds room where it goes, in order; who leaves gives room to those after it."""
+def _with_room(books: RowBooks, place: Any, to: Any, reachable: Any) -> Any:
+    """Who finds room where it goes, in order; who leaves gives room to those after it.
+
+    Whether somebody leaves a place depends on whether it finds room elsewhere, so what each finds
+    is worked out again until nothing changes: all depend on those before them, so it ends.
+    """
     np = numpy()
+    accepted = np.ones(len(to), bool)
     if books.capacity is None:
-        return np.ones(len(sender), bool)
+        return accepted
     room = books.capacity - books.at_place - books.coming_to
-    asked = np.bincount(to, minlength=len(room))
-    tight = asked > room
-    if not tight.any():
-        return np.ones(len(sender), bool)
-    accepted = ~tight[to]
-    leaves = np.zeros(len(room), bool)
-    leaves[place[(place >= 0) & reachable]] = True
-    # At places that nobody leaves, the first in order get the room that there is; those that
-    # cannot be reached take none.
-    plain = np.flatnonzero(tight[to] & ~leaves[to])
-    order = plain[np.argsort(to[plain], kind="stable")]
-    if len(order):
-        takes = reachable[order].astype(np.int64)
-        before = np.cumsum(takes) - takes
-        starts = np.flatnonzero(np.r_[True, to[order][1:] != to[order][:-1]])
-        before -= np.repeat(before[starts], np.diff(np.r_[starts, len(order)]))
-        accepted[order] = before < room[to[order]]
-    # At places that some leave, it is one after the other.
-    hard = tight & leaves
-    if hard.any():
-        left = (
-            room.tolist()
-            if len(room) < 4096
-            else {int(at): int(room[at]) for at in np.flatnonzero(hard)}
-        )
-        involved = np.flatnonzero(hard[to] | ((place >= 0) & hard[place]))
-        for at in involved.tolist():
-            goes = int(to[at])
-            if hard[goes]:
-                accepted[at] = left[goes] > 0
-                if accepted[at] and reachable[at]:
-                    left[goes] -= 1
-            if accepted[at] and reachable[at] and place[at] >= 0 and hard[place[at]]:
-                left[int(place[at])] += 1
-    return accepted
+    tight = np.bincount(to, minlength=len(room)) > room
+    comes = np.flatnonzero(tight[to])
+    if not len(comes):
+        return accepted
+    goes = np.flatnonzero((place >= 0) & reachable & tight[place])
+    who, at = np.concatenate([goes, comes]), np.concatenate([place[goes], to[comes]])
+    order = np.lexsort((who, at))
+    coming = order >= len(goes)
+    who, at = who[order], at[order]
+    first = np.r_[True, at[1:] != at[:-1]]
+    starts, of = np.flatnonzero(first), np.cumsum(first) - 1
+    has = room[at[starts]]
+    apart = of * (4 * (len(who) + int(has.max())) + 4)
+    takes = reachable[who].astype(np.int64)
+    accepted[comes] = False
+    while True:
+        change = np.where(coming, -takes, accepted[who])
+        after = np.cumsum(change)
+        after -= (after[starts] - change[starts] - has)[of]
+        # Who finds no room takes none: what was missing so far is there all the same.
+        missed = np.maximum.accumulate(apart - after) - apart
+        missed = np.where(first, 0, np.maximum(0, np.r_[0, missed[:-1]]))
+        found = (after - change + missed > 0)[coming]
+        if np.array_equal(found, accepted[who[coming]]):
+            return accepted
+        accepted[who[coming]] = found
 
 
 def _depart(books: RowBooks, rows: Any, to: Any, arrives: Any, mode: Any) -> None:

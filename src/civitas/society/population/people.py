@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
+from civitas.society.blocks.mobility_rows import KINDS
 from civitas.society.blocks.talk import TOPICS
 from civitas.society.draw import belows, choices, uniforms
 from civitas.society.people import drawn
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
 _REACH: Final = 20
+_CANDIDATES: Final = 10
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
 _SLICE: Final = 1 << 20
@@ -51,6 +53,7 @@ def draw(population: Population, given: Iterable[str] = ()) -> None:
             _employ(population)
         if "school" in missing:
             _enrol(population)
+        city.keep_near(KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
         _befriend(population, rank)
 

@@ -17,7 +17,7 @@ from civitas.society.arrays import numpy
 from civitas.society.engine import LocalEngine
 from civitas.society.population.column import SETTLED
 from civitas.society.population.population import Population
-from civitas.society.population.step import CHUNK, Moment, Wants, in_threads
+from civitas.society.population.step import Moment, Wants, in_threads
 from civitas.text import error_text
 
 if TYPE_CHECKING:
@@ -121,10 +121,7 @@ class RayEngine:
                 raise ConfigError(f"there is no Ray {where}: {error_text(error)}") from error
             self._began = True
         count = len(population)
-        chunks = -(-count // CHUNK)
-        ends = [min(count, chunks * (at + 1) // self.workers * CHUNK) for at in range(self.workers)]
-        if chunks < self.workers:  # few citizens: parts smaller than a chunk
-            ends = [count * (at + 1) // self.workers for at in range(self.workers)]
+        ends = [count * (at + 1) // self.workers for at in range(self.workers)]
         ranges = [(a, b) for a, b in zip([0, *ends], ends, strict=False) if a < b]
         frame = ray.put(_frame(population))
         self._parts = [_Part(ray, frame, population, *each) for each in ranges]

@@ -99,18 +99,15 @@ class Rows(Company):
 
     def column(self, name: str) -> Any:
         """Return a column of these rows as it is now; to be read, and not written back."""
-        return self._of_column(self.population.arrays[name])
+        base = self.population.base
+        whole = self.population.arrays[name][self.first - base : self.until - base]
+        return whole if self._chosen is None else whole[self._chosen]
 
     @property
     def at(self) -> Any:
         """Where these rows stand in `population.arrays`, of which a worker has a part."""
         base = self.population.base
         return self.index - base if base else self.index
-
-    def _of_column(self, column: Any) -> Any:
-        base = self.population.base
-        whole = column[self.first - base : self.until - base]
-        return whole if self._chosen is None else whole[self._chosen]
 
     def __getitem__(self, name: str) -> Any:
         found = self._gathered.get(name)
@@ -120,7 +117,7 @@ class Rows(Company):
                 raise ConfigError(
                     f"block {self._block}: there is no column {name!r}: {', '.join(columns)}"
                 )
-            found = self._of_column(columns[name])
+            found = self.column(name)
             if name not in self._own:
                 found = found.view()
                 found.flags.writeable = False
@@ -150,7 +147,11 @@ class Rows(Company):
             raise ConfigError(
                 f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
             )
-        self[name][...] = array
+        if self._chosen is None or name in self._gathered:
+            self[name][...] = array
+        else:
+            made = self._gathered[name] = np.empty(shape, column.dtype)
+            made[...] = array
 
     def write_back(self) -> None:
         """Write what was gathered, and see that it is finite."""
@@ -165,9 +166,7 @@ class Rows(Company):
                     f"{int(self.population.ids[row])} in step {self.step}"
                 )
             if self._chosen is not None:
-                base = self.population.base
-                column = self.population.arrays[name]
-                column[self.first - base : self.until - base][self._chosen] = values
+                self.population.arrays[name][self.at] = values
         self._gathered = {}
 
     def of(self, block: Any, chosen: Any = None) -> Rows:

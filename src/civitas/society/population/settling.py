@@ -67,7 +67,7 @@ class Settlers:
             of = self.of_place[np.where(known, place, -1)]
         at = np.flatnonzero(of >= 0)
         of = of[at]
-        groups = np.unique(self.group[of])
+        groups = np.flatnonzero(np.bincount(self.group[of]))
         sender = table.sender[at]
         if len(groups) > 1 and (table.kind is Work or (sender[1:] == sender[:-1]).any()):
             # A citizen that wants something of several, or the government that pays for several,

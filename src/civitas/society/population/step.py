@@ -1,4 +1,4 @@
-"""One step of rows: each block runs over chunks of citizens that fit the processor's cache."""
+"""One step of rows: each block runs over chunks of citizens, one for each thread or more."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from civitas.society.wants import Want
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
-CHUNK: Final = 1 << 16
-"""So many citizens run at a time: their columns fit the processor's cache."""
-
+CHUNK: Final = 1 << 18
+"""So many citizens run at a time at most: calls of numpy then cost little beside its work."""
+_FEW: Final = 1 << 12
+"""Fewer run on one thread."""
 _FINDING: Final = threading.RLock()
 
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
@@ -117,11 +118,13 @@ def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int
             if better:
                 best, which = score, number
             continue
+        kind = np.result_type(best, score)
         if np.ndim(which) == 0:
             count = len(rows) if awake is None else len(awake)
-            best, which = np.full(count, best), np.full(count, which, np.int8)
-        np.copyto(best, score, where=better)
-        np.copyto(which, np.int8(number), where=better)
+            best, which = np.full(count, best, kind), np.full(count, which, np.int8)
+        best = best.astype(kind, copy=False)
+        np.fmax(best, score, out=best)
+        np.putmask(which, better, number)
     if np.ndim(which) == 0:
         return [(int(which), awake)] if which >= 0 else []
     found = []
@@ -159,9 +162,12 @@ def in_threads(
 ) -> list[Wants]:
     """Have a whole population live for a step, chunk by chunk; gives the chunks' wants in order."""
     first, until = population.base, population.until
-    ranges = [(at, min(at + CHUNK, until)) for at in range(first, until, CHUNK)]
+    parts = -(-(until - first) // CHUNK)
+    if pool is not None and until - first >= _FEW:  # as many for each thread, all of a size
+        parts = -(-parts // pool._max_workers) * pool._max_workers
+    ends = [first + (until - first) * part // parts for part in range(parts + 1)]
 
-    def one(part: tuple[int, int]) -> Wants:
-        return live(population, moment, *part)
+    def one(begin: int, end: int) -> Wants:
+        return live(population, moment, begin, end)
 
-    return [one(each) for each in ranges] if pool is None else list(pool.map(one, ranges))
+    return list((map if pool is None else pool.map)(one, ends[:-1], ends[1:]))

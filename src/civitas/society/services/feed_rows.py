@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
 from civitas.society.population.wants import STRANGER, WHO, WORD, number_of
-from civitas.society.services.lists import Lists, turns
+from civitas.society.services.lists import NOTHING, Lists, turns
 from civitas.society.services.posts import (
     AUTHORS,
     HOTTEST,
@@ -78,6 +78,9 @@ class RowFeed:
             self.follows = self.follows.larger(more)
         return place
 
+    def _one(self, id: str) -> Any:
+        return numpy().array([number_of(self.population, id)])
+
     def _text(self, number: int) -> str | None:
         found = self._texts.get(number)
         return self.population.decoded(WORD, number) if found is None else found
@@ -142,35 +145,33 @@ class RowFeed:
         """Have posts liked; gives which likes were taken, and how many the post had then."""
         np = numpy()
         known = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
+        keys = _key(numbers[known], who[known])
+        order = np.argsort(keys, kind="stable")
+        known, keys = known[order], keys[order]
         at = numbers[known] - self.first
-        fine = (self.author[at] != who[known]) & ~self.liked(numbers[known], who[known])
-        known, at = known[fine], at[fine]
-        keys = (numbers[known] << 32) + who[known] + _MIDDLE
-        new = np.sort(keys)
-        if (new[1:] == new[:-1]).any():  # the same twice
-            new, once = np.unique(keys, return_index=True)
-            once.sort()
-            known, at = known[once], at[once]
-        order = np.argsort(at, kind="stable")
-        done = np.zeros(len(who), bool)
-        done[known] = True
-        count = np.zeros(len(who), np.int64)
-        of_post = at[order]
-        turn = np.arange(len(at)) - np.searchsorted(of_post, of_post)
-        count[known[order]] = self.likes[of_post] + turn + 1
-        np.add.at(self.likes, at, 1)
-        posts = np.unique(at)
+        fine = (self.author[at] != who[known]) & ~self._has(keys)
+        fine[1:] &= keys[1:] != keys[:-1]  # the same twice
+        known, keys, at = known[fine], keys[fine], at[fine]
+        many = np.bincount(at, minlength=len(self.likes))
+        turn = np.arange(len(at)) - (np.cumsum(many) - many)[at]
+        done, count = np.zeros(len(who), bool), np.zeros(len(who), np.int64)
+        done[known], count[known] = True, self.likes[at] + turn + 1
+        self.likes = self.likes + many
+        posts = np.flatnonzero(many)
         self.heat[posts] = heat(self.likes[posts], self.posted[posts])
-        self._liked = np.sort(np.concatenate([self._liked, new]), kind="stable")
+        self._liked = np.sort(np.concatenate([self._liked, keys]), kind="stable")
         self._hot = None
         return done, count
 
     def liked(self, numbers: Any, who: Any) -> Any:
         """Whether posts were liked by agents."""
-        np = numpy()
-        keys = (numbers << 32) + who + _MIDDLE
-        at = np.searchsorted(self._liked, keys)
-        return np.append(self._liked, -1)[at] == keys
+        return self._has(_key(numbers, who))
+
+    def _has(self, keys: Any) -> Any:
+        at = numpy().searchsorted(self._liked, keys)
+        there = at < len(self._liked)
+        there[there] = self._liked[at[there]] == keys[there]
+        return there
 
     def likers(self, number: int) -> list[str]:
         """The ids of those who liked a post."""
@@ -182,19 +183,15 @@ class RowFeed:
         """Take in a post of an agent; gives its number."""
         np = numpy()
         text, topic = self._number(want.text), self._number(want.topic)
-        who = np.array([number_of(self.population, sender)])
-        return int(self.publish(who, np.array([text]), np.array([topic]), now)[0])
+        return int(self.publish(self._one(sender), np.array([text]), np.array([topic]), now)[0])
 
     def follow_one(self, sender: str, whom: str) -> None:
         """Note that an agent follows another."""
-        numbers = [numpy().array([number_of(self.population, id)]) for id in (sender, whom)]
-        self.follow(*numbers)
+        self.follow(self._one(sender), self._one(whom))
 
     def like_one(self, sender: str, number: int) -> int:
         """Note that an agent likes a post; gives how many do."""
-        np = numpy()
-        who = np.array([number_of(self.population, sender)])
-        return int(self.like(who, np.array([number]))[1][0])
+        return int(self.like(self._one(sender), numpy().array([number]))[1][0])
 
     # -- showing -----------------------------------------------------------------------------------
 
@@ -214,10 +211,12 @@ class RowFeed:
             authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
             self._of_hot[authors] = np.arange(len(authors))
             liked = np.zeros(len(self._last), np.uint64)
-            for number, post in enumerate((hot + self.first).tolist()):
-                low, high = np.searchsorted(self._liked, [post << 32, (post + 1) << 32])
-                likers = self._place((self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE)
-                liked[likers] |= np.uint64(1 << number)
+            first, end = np.searchsorted(self._liked, (hot + self.first + [[0], [1]]) << 32)
+            many = end - first
+            at = np.arange(many.sum()) + np.repeat(first - (many.cumsum() - many), many)
+            bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
+            likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
+            np.add.at(liked, likers, np.repeat(bits, many))  # one likes a post once
             self._hot = hot, which.reshape(-1), liked
         found: tuple[Any, Any, Any] = self._hot
         return found
@@ -266,8 +265,13 @@ class RowFeed:
         best = slice(0, key.shape[1])
         found[:, best] = np.where(key < 0, 0, hot[number] + self.first)
         liked[:, best] = (likers[who][:, None] >> number.astype(np.uint64)) & np.uint64(1)
+        rank = key // 64 + least
+        more = shown_rank(self.heat[post], interest[others, about[post]], 1)
+        if rank.shape[1] == limit:  # the others that are not below all that are shown
+            some = (more >= rank[others, -1]) | (found[others, -1] == 0)
+            others, post, more = others[some], post[some], more[some]
         if len(others):
-            self._with_others(who, interest, about, found, liked, key // 64 + least, others, post)
+            self._with_others(who, found, liked, rank, (others, post, more))
         return found, liked
 
     def _by_follows(self, who: Any) -> tuple[Any, Any, Any]:
@@ -275,15 +279,16 @@ class RowFeed:
         np = numpy()
         follow = np.zeros(len(who), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
+        count = self.follows.count[who]
         for which, numbers, position in self.follows.parts(who):
-            known = position < self.follows.count[who[which], None]
-            place = self._place(np.where(known, numbers, 0).astype(np.int64))
-            at = np.where(known, self._of_hot[place], -1)
-            bits = np.uint64(1) << np.maximum(at, 0).astype(np.uint64)
-            follow[which] |= np.bitwise_or.reduce(bits * (at >= 0), 1)
-            recent = known & (position >= self.follows.count[who[which], None] - AUTHORS)
-            row, column = np.nonzero(recent & (self._last[place, -1] >= self.first))
-            pairs.append(np.stack([which[row], place[row, column]]))
+            at, column = np.nonzero(numbers != NOTHING)
+            row, place = which[at], self._place(numbers[at, column].astype(np.int64))
+            hot = self._of_hot[place]
+            some = np.flatnonzero(hot >= 0)  # one follows each author once, so bits add up
+            np.add.at(follow, row[some], np.uint64(1) << hot[some].astype(np.uint64))
+            recent = position[at, column] >= count[row] - AUTHORS
+            recent &= self._last[place, -1] >= self.first
+            pairs.append(np.stack([row[recent], place[recent]]))
         row, author = np.concatenate(pairs, 1)
         post = (self._last[author].astype(np.int64) - self.first).reshape(-1)
         row = np.repeat(row, OF_AN_AUTHOR)
@@ -292,19 +297,10 @@ class RowFeed:
         new = (post >= 0) & ~is_hot[np.maximum(post, 0)]
         return follow, row[new], post[new]
 
-    def _with_others(
-        self,
-        who: Any,
-        interest: Any,
-        about: Any,
-        found: Any,
-        liked: Any,
-        rank: Any,
-        others: Any,
-        post: Any,
-    ) -> None:
+    def _with_others(self, who: Any, found: Any, liked: Any, rank: Any, given: Any) -> None:
         """Put other posts of authors whom one follows among the hot ones that are shown."""
         np = numpy()
+        others, post, more = given  # of which row, which post, and its rank
         shift, limit = 1 << len(self.author).bit_length(), found.shape[1]
         mine = np.unique(others)
         old = found[mine, : rank.shape[1]]
@@ -312,8 +308,7 @@ class RowFeed:
         key = np.where(old > 0, rank[mine].astype(np.int64) * shift + old - self.first, -1).reshape(
             -1
         )
-        more = shown_rank(self.heat[post], interest[others, about[post]], 1) * shift + post
-        key = np.concatenate([key, more])
+        key = np.concatenate([key, more * shift + post])
         order = np.lexsort((-key, row))
         row, key = row[order], key[order]
         slot = np.arange(len(row)) - np.searchsorted(row, row)
@@ -384,10 +379,8 @@ class RowFeed:
         for number, author, text, topic, posted, liked in given["posts"]:
             if not len(self.author):
                 self.first = number
-            who = np.array([number_of(population, author)])
-            self.publish(
-                who, np.array([self._number(text)]), np.array([self._number(topic)]), posted
-            )
+            words = np.array([[self._number(text)], [self._number(topic)]])
+            self.publish(self._one(author), *words, posted)
             likers = np.array([number_of(population, id) for id in liked], np.int64)
             self.like(likers, np.full(len(likers), number))
         self.first = given["next"] - len(self.author)
@@ -398,3 +391,8 @@ class RowFeed:
     def __getstate__(self) -> dict[str, Any]:
         """What a worker of an engine needs of it."""
         return {**vars(self), "population": range(len(self.population))}
+
+
+def _key(numbers: Any, who: Any) -> Any:
+    """Likes of posts by agents as one number each, which are sorted by post."""
+    return (numbers << 32) + who + _MIDDLE

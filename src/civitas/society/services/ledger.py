@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -119,6 +120,7 @@ class Ledger:
             each.ledger, each.at = self, at
 
 
+@functools.cache
 def in_rows(made: type, rule: str, rows: str) -> bool:
     """Whether a class has a rule in the form for rows too, and overrides neither alone."""
     own = next((each for each in made.__mro__ if rule in vars(each)), None)
@@ -159,8 +161,9 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     """
     tax = income * 0
     every: list[tuple[Any, int]] = [*brackets, (None, 0)]
+    most = income if type(income) is int else income.max(initial=0)
     for (start, rate), (end, _) in pairwise(every):
-        if type(income) is int and income <= start:
+        if most <= start:
             break
         part = larger(income - start, 0)
         tax = tax + (part if end is None else smaller(part, end - start)) * rate // 1000
