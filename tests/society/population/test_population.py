@@ -17,6 +17,7 @@ from civitas import City, Society
 from civitas.errors import ConfigError, DefinitionError
 from civitas.society import (
     Column,
+    Grid,
     Intervention,
     LocalEngine,
     Move,
@@ -252,6 +253,44 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
         assert here is not None
         assert len(here.ids) == 40
         assert None not in here.x
+
+
+@pytest.mark.parametrize("order", ("front first", "last first", "mixed"))
+async def test_who_finds_room_where_others_leave_is_the_same_in_rows(order: str) -> None:
+    """Cells hold one each, and all go one on, or anywhere: who is before one makes room or not."""
+    city = Grid(60, 1, torus=True)
+    cells = city.ids()
+    homes = {
+        "front first": np.arange(50)[::-1],
+        "last first": np.arange(50),
+        "mixed": np.random.default_rng(1).permutation(60)[:50],
+    }[order]
+
+    class Crowd(RowBlock):
+        """Goes on, or at random elsewhere."""
+
+        columns: ClassVar = {"home": Column("place", None)}
+
+        async def forward(self) -> None:
+            """Want to go."""
+            at = self.perceived.place
+            if at is not None:
+                far = 1 + self.draws.below(2 if order == "mixed" else 1, "far")
+                self.want(Move(cells[(cells.index(at) + far) % 60]))
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            at = rows["place"]
+            to = (at + 1 + rows.below(2 if order == "mixed" else 1, "far")) % 60
+            rows.want(Move, at >= 0, to=to)
+
+    def crowd() -> Population:
+        return Population({"home": homes.astype(np.int32)}, city, [Crowd()], 3)
+
+    await same(crowd, 12)
+    async with Society(crowd()) as society:
+        moved = (await society.run(steps=1))[0]["moving"]
+    assert moved == {"front first": 50, "last first": 1}.get(order, moved)
 
 
 async def test_metrics_are_functions_of_the_columns() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
 from civitas.society.population import wants
@@ -10,6 +10,9 @@ from civitas.society.population.wants import WORD, Table
 
 if TYPE_CHECKING:
     from civitas.society.population.books import RowBooks
+
+_ROUNDS: Final = 20
+"""After so many rounds, who finds room is worked out one after the other."""
 
 
 def settle(books: RowBooks, table: Table) -> None:
@@ -48,7 +51,7 @@ def _with_room(books: RowBooks, place: Any, to: Any, reachable: Any) -> Any:
     """Who finds room where it goes, in order; who leaves gives room to those after it.
 
     Whether somebody leaves a place depends on whether it finds room elsewhere, so what each finds
-    is worked out again until nothing changes: all depend on those before them, so it ends.
+    is worked out again until nothing changes.
     """
     np = numpy()
     accepted = np.ones(len(to), bool)
@@ -70,7 +73,7 @@ def _with_room(books: RowBooks, place: Any, to: Any, reachable: Any) -> Any:
     apart = of * (4 * (len(who) + int(has.max())) + 4)
     takes = reachable[who].astype(np.int64)
     accepted[comes] = False
-    while True:
+    for _ in range(_ROUNDS):
         change = np.where(coming, -takes, accepted[who])
         after = np.cumsum(change)
         after -= (after[starts] - change[starts] - has)[of]
@@ -81,6 +84,24 @@ def _with_room(books: RowBooks, place: Any, to: Any, reachable: Any) -> Any:
         if np.array_equal(found, accepted[who[coming]]):
             return accepted
         accepted[who[coming]] = found
+    _one_after_another(accepted, np.unique(who), room, tight, place, to, reachable)
+    return accepted
+
+
+def _one_after_another(
+    accepted: Any, who: Any, room: Any, tight: Any, place: Any, to: Any, reachable: Any
+) -> None:
+    """The same for long rows of those who each go where the one before has been."""
+    left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
+    for one in who.tolist():
+        goes, leaves = int(to[one]), int(place[one])
+        if goes in left:
+            accepted[one] = left[goes] > 0
+        if accepted[one] and reachable[one]:
+            if goes in left:
+                left[goes] -= 1
+            if leaves in left:
+                left[leaves] += 1
 
 
 def _depart(books: RowBooks, rows: Any, to: Any, arrives: Any, mode: Any) -> None:

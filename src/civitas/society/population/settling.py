@@ -10,7 +10,7 @@ from civitas.society.arrays import numpy
 from civitas.society.commit import Service
 from civitas.society.population import wants
 from civitas.society.population.wants import FIELDS, Table
-from civitas.society.services.ledger import in_rows
+from civitas.society.services.ledger import Ledger, in_rows
 from civitas.society.wants import Answer, Want, Work
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def keep_together(books: RowBooks, services: Sequence[Service]) -> None:
 
 def ledger_of(service: Any) -> Any:
     """The ledger with whose services a service settles; None if it settles alone."""
-    together = in_rows(type(service), "settle", "settle_together")
-    return service.ledger if together else None
+    ledger = getattr(service, "ledger", None)
+    return ledger if isinstance(ledger, Ledger) else None
 
 
 def one_by_one(

@@ -380,7 +380,7 @@ class RowFeed:
             if not len(self.author):
                 self.first = number
             words = np.array([[self._number(text)], [self._number(topic)]])
-            self.publish(self._one(author), *words, posted)
+            self.publish(self._one(author), words[0], words[1], posted)
             likers = np.array([number_of(population, id) for id in liked], np.int64)
             self.like(likers, np.full(len(likers), number))
         self.first = given["next"] - len(self.author)

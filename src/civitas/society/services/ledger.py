@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -120,7 +119,6 @@ class Ledger:
             each.ledger, each.at = self, at
 
 
-@functools.cache
 def in_rows(made: type, rule: str, rows: str) -> bool:
     """Whether a class has a rule in the form for rows too, and overrides neither alone."""
     own = next((each for each in made.__mro__ if rule in vars(each)), None)
