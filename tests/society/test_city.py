@@ -49,10 +49,6 @@ def test_what_cannot_be_reached_has_no_way() -> None:
     assert city.route("home", "island") is None
     assert "island" not in [found.id for found in city.near("home")]
     assert city.near("home", "park") == ()
-    assert city.times(["home", "island"], ["bar", "island"], "drive").tolist() == [
-        [city.seconds("home", "bar", "drive"), -1],
-        [-1, 0],
-    ]
 
 
 def test_roads_may_be_for_one_way_and_for_some_modes() -> None:
@@ -69,9 +65,6 @@ def test_roads_may_be_for_one_way_and_for_some_modes() -> None:
     assert city.metres("home", "bar", "drive") == 530
     assert city.metres("bar", "home", "drive") is None
     assert city.metres("home", "office", "cycle") is None
-    assert city.times(["bar", "office", "home"], ["home"], "walk").tolist() == [
-        [city.seconds(place, "home", "walk")] for place in ("bar", "office", "home")
-    ]
 
 
 def test_of_parallel_roads_the_shortest_is_taken() -> None:
@@ -123,9 +116,6 @@ def test_distances_are_the_shortest_and_ways_add_up_to_them(data: st.DataObject)
         assert route.metres == metres
         assert (route.nodes[0], route.nodes[-1]) == (a, b)
         assert sum(length[step] for step in itertools.pairwise(route.nodes)) == metres
-    assert city.times(names, names).tolist() == [
-        [-1 if (found := city.seconds(a, b)) is None else found for b in names] for a in names
-    ]
 
 
 def test_json_brings_the_same_city_back() -> None:

@@ -21,10 +21,9 @@ from civitas.society.services.economy import (
     Government,
     adapted,
     make_economy,
-    shares,
-    tax_on,
 )
 from civitas.society.services.firm import Firm, wage_for
+from civitas.society.services.ledger import shares, tax_on
 from civitas.society.society import Society
 from civitas.society.wants import Answer, Buy, Pay, Save, Want, Work, id_order
 

@@ -8,7 +8,8 @@ import pytest
 
 from civitas import ConfigError
 from civitas.society.commit import Books, Wanted
-from civitas.society.services.feed import DECADE_S, Feed, heat, shown_rank
+from civitas.society.services.feed import Feed
+from civitas.society.services.posts import DECADE_S, heat, shown_rank
 from civitas.society.wants import Answer, Follow, Like, Post, Want, id_order
 
 

@@ -13,7 +13,7 @@ from civitas.reasoning.charging import charge_spent, most_json, spending
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.state import answer_json, answer_of_json
 from civitas.reasoning.step import Step
-from civitas.text import one_line
+from civitas.text import error_text
 
 if TYPE_CHECKING:
     from civitas.agent import Agent
@@ -24,20 +24,11 @@ Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
 
 
 class Asking:
-    """Asks models on behalf of citizens.
+    """Asks models on behalf of citizens, each call for at most `timeout_s` seconds.
 
     What becomes of a call, its answer, its failure or its time limit, is a step of the run's
-    record, so that a run that goes on takes the same turn.
-
-    Args:
-        timeout_s: how long one call may take, in seconds
-        budget: what all calls may spend of agents that have no budget of their own
-        once: whether citizens with the same prompt in the same step share one answer
-
-    Attributes:
-        step: the number of the society's step
-        record: what records the calls
-        calls: how many answers were asked for in this step
+    record, so that a run that goes on takes the same turn. With `once`, citizens with the same
+    prompt in the same step share one answer.
     """
 
     def __init__(self, timeout_s: float, budget: Budget | None, *, once: bool) -> None:
@@ -61,11 +52,7 @@ class Asking:
         self._shared.clear()
 
     async def complete(self, asked: AskedModel, prompt: Prompt) -> ModelReply:
-        """What a model answers a citizen.
-
-        Raises:
-            ModelError: it failed, or took too long; the same where that was recorded
-        """
+        """What a model answers a citizen. Raises ModelError: it failed, or took too long."""
         messages, actions, schema = prompt
         id = str(asked.agent.id)
         self.calls += 1
@@ -98,7 +85,7 @@ class Asking:
         try:
             outcome = await self._ask(key, asked, prompt)
         except BaseException as error:
-            shared.set_result({"failed": _said(error)})
+            shared.set_result({"failed": error_text(error, 500)})
             raise
         shared.set_result(outcome)
         return outcome
@@ -110,11 +97,10 @@ class Asking:
                     return {"answer": answer_json(await self._within_budget(asked, prompt, step))}
             except JournalError:
                 raise
-            except TimeoutError as error:
-                late = f"it took longer than {self.timeout_s} s"
-                return {"failed": _said(error) if isinstance(error, CivitasError) else late}
             except Exception as error:  # it costs this citizen its answer, and nobody else
-                return {"failed": _said(error)}
+                if isinstance(error, TimeoutError) and not isinstance(error, CivitasError):
+                    return {"failed": f"it took longer than {self.timeout_s} s"}
+                return {"failed": error_text(error, 500)}
 
         who = str(asked.agent.id)
         outcome = await self.record.step(key, call, beside=True, model=asked.name, citizen=who)
@@ -145,14 +131,7 @@ class Asking:
 
 
 class AskedModel:
-    """A model as one citizen asks it.
-
-    Attributes:
-        agent: the citizen
-        model: the model
-        name: the model's
-        context_tokens: the model's
-    """
+    """A model as one citizen asks it."""
 
     def __init__(self, asking: Asking, agent: Agent, model: Any) -> None:
         self._asking = asking
@@ -169,7 +148,3 @@ class AskedModel:
     ) -> ModelReply:
         """Answer a conversation; see `Asking.complete`."""
         return await self._asking.complete(self, (messages, actions, schema))
-
-
-def _said(error: BaseException) -> str:
-    return one_line(f"{type(error).__name__}: {error}", 500)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import Clock
 from civitas.errors import StateError
@@ -35,16 +35,9 @@ _CHUNK: Final = 500
 
 @dataclass
 class SocietyState:
-    """Where a run of a society is.
+    """Where a run is: what belongs to no agent (`head`), and the agents, each part by its hash.
 
-    Attributes:
-        first: the number of the step that the run began with
-        step: the number of the step that comes next
-        head: what is not of one agent, as JSON by its hash
-        parts: the agents, in id order, as JSON by hash
-        columns: the columns of a population, as `population.state.written` gives them
-        rows: the rows of metrics since the run began
-        interventions: those that were given while the run was under way, as JSON
+    `interventions` are those that were given while the run was under way.
     """
 
     first: int = 0
@@ -72,24 +65,8 @@ def head_of(society: Steps) -> dict[str, Any]:
     }
 
 
-def columns_of(society: Steps) -> dict[str, Any]:
-    """The columns of its population as JSON data, if it has one."""
-    if society.population is None:
-        return {}
-    return {"columns": written(arrays_of(society.population, cast(Any, society.books)), as_text)}
-
-
-def agents_of(seats: Iterable[SocietySeat]) -> list[dict[str, Any]]:
-    """Agents, as JSON data that shares its parts with them."""
-    return [_agent_json(seat) for seat in seats]
-
-
 def as_bytes(data: Any, what: str) -> bytes:
-    """JSON data as bytes; the same for the same data.
-
-    Raises:
-        StateError: it is no JSON data
-    """
+    """JSON data as bytes. Raises StateError: it is none."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
@@ -98,12 +75,22 @@ def as_bytes(data: Any, what: str) -> bytes:
 
 def agents_as_bytes(seats: list[SocietySeat]) -> bytes:
     """Agents as bytes; an error names the one who has no JSON form."""
+    made = [_agent_json(seat) for seat in seats]
     try:
-        return as_bytes(agents_of(seats), "the state")
+        return as_bytes(made, "the state")
     except StateError:
-        for seat in seats:
-            as_bytes(_agent_json(seat), f"the state of agent {seat.id!r}")
+        for seat, each in zip(seats, made, strict=True):
+            as_bytes(each, f"the state of agent {seat.id!r}")
         raise
+
+
+def state_of(society: Steps) -> dict[str, Any]:
+    """All that a society is, as JSON data that shares nothing with it."""
+    made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
+    made["agents"] = json.loads(agents_as_bytes(society.seats))
+    if society.population is not None:
+        made["columns"] = written(arrays_of(society.population, society.row_books), as_text)
+    return made
 
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
@@ -115,8 +102,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
         record.keep(agents_as_bytes(seats[at : at + _CHUNK])) for at in range(0, len(seats), _CHUNK)
     ]
     if society.population is not None:
-        arrays = arrays_of(society.population, cast(Any, society.books))
-        state.columns = written(arrays, record.keep)
+        state.columns = written(arrays_of(society.population, society.row_books), record.keep)
     record.save(state)
 
 
@@ -129,12 +115,7 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
 
 
 def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> None:
-    """Put a society where another was.
-
-    Args:
-        society: the one that was made in the same way
-        given: the state
-        kept: gives the bytes of a part of a column by its text
+    """Put a society, made in the same way, where another was; `kept` gives parts of columns.
 
     Raises:
         StateError: it is no state of a society with the same seed and services, whose agents are
@@ -149,9 +130,9 @@ def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> 
         )
     try:
         _load(society, given, kept)
+    except StateError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        if isinstance(error, StateError):
-            raise
         raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
 
 
@@ -183,7 +164,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society.city = society.changed.city()
     society.books = society.new_books()
     if population is not None:
-        put_answers(cast(Any, society.books), arrays)
+        put_answers(society.row_books, arrays)
     for id, each in zip(ids, given["agents"], strict=True):
         seat = seats[id]
         seat.wants = None
@@ -205,12 +186,12 @@ def _agent_json(seat: SocietySeat) -> dict[str, Any]:
     elif agent.memory is not None:
         made["memory"] = memory_state(agent.memory)
     blocks = {
-        number: block.state_dict()
+        str(number): block.state_dict()
         for number, block in enumerate(agent.blocks)
         if hasattr(block, "state_dict")
     }
     if blocks:
-        made["blocks"] = {str(number): state for number, state in blocks.items()}
+        made["blocks"] = blocks
     made["answers"] = [answer_json(each) for each in seat.answers]
     made["mail"] = [_sent_json(each) for each in seat.mail]
     return made

@@ -42,14 +42,7 @@ class AgentType(StrEnum):
 
 
 class CitizenAgentParams(AgentParams):
-    """What a citizen may do. A block that states `enabled_by`, the name of one, follows it.
-
-    Attributes:
-        enable_mobility: whether it moves
-        enable_social: whether it writes to others
-        enable_economy: whether it works and buys
-        enable_cognition: whether its opinions and relations change
-    """
+    """What a citizen may do. A block that states `enabled_by`, the name of one, follows it."""
 
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")
@@ -86,9 +79,7 @@ class CitizenMemory(Memory):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
         self.status: dict[str, Any] = {} if status is None else status
         self.most = most
-        self.stream: list[Any] = [
-            tuple(each) if isinstance(each, list) else each for each in stream
-        ][-most:]
+        self.stream: list[Any] = _events(stream)[-most:]
 
     def _start_empty(self) -> None:
         self.status = {}
@@ -98,13 +89,14 @@ class CitizenMemory(Memory):
 
     def note(self, step: int, text: str) -> None:
         """Remember an event of a step; the oldest is forgotten where there are too many."""
-        self.stream.append((step, text))
-        if len(self.stream) > self.most:
-            del self.stream[0]
+        self._keep((step, text))
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message, `{"role": …, "content": …}`, to the stream."""
-        self.stream.append(memory)
+        self._keep(memory)
+
+    def _keep(self, event: Any) -> None:
+        self.stream.append(event)
         if len(self.stream) > self.most:
             del self.stream[0]
 
@@ -134,14 +126,16 @@ class CitizenMemory(Memory):
         Raises:
             StateError: it is no such state
         """
-        if (
-            not isinstance(given, dict)
-            or not isinstance(given.get("status"), dict)
-            or not isinstance(given.get("stream"), list | tuple)
-        ):
-            raise StateError("the state of a CitizenMemory must have a status and a stream")
-        self.status = given["status"]
-        self.stream = [tuple(each) if isinstance(each, list) else each for each in given["stream"]]
+        match given:
+            case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
+                self.status, self.stream = status, _events(stream)
+            case _:
+                raise StateError("the state of a CitizenMemory must have a status and a stream")
+
+
+def _events(stream: Iterable[Any]) -> list[Any]:
+    """Events as they are kept: JSON has lists for tuples."""
+    return [tuple(each) if isinstance(each, list) else each for each in stream]
 
 
 class CitizenAgent(Agent):

@@ -16,6 +16,8 @@ from civitas.society import math
 from civitas.society.arrays import numpy
 from civitas.society.blocks.block import CitizenBlockParams
 from civitas.society.city.grid import Grid
+from civitas.society.city.map import check_integer
+from civitas.society.draw import integers
 from civitas.society.network import Network
 from civitas.society.population.block import RowBlock
 from civitas.society.population.column import Column
@@ -240,16 +242,12 @@ def schelling(
         around: 4 or 8 neighbours
         seed: of all draws
     """
-    from civitas.society.draw import integers
-
     np = numpy()
-    if type(width) is not int or width < 3:
-        raise ConfigError(f"width must be 3 or more, got {width!r:.40}")
+    check_integer("width", width, 3, None)
     grid = Grid(width, width, torus=True, around=around, cell_seconds=1)
-    cells = np.arange(width * width, dtype=np.uint64)
-    taken = np.argsort(integers(seed, cells, 0, "schelling.first"), kind="stable")
-    count = len(cells) * (1000 - free) // 1000
-    table = {"place": taken[:count].astype(np.int32), "kind": np.arange(count, dtype=np.int8) % 2}
+    count = len(grid) * (1000 - free) // 1000
+    taken = _drawn(seed, len(grid), "schelling.first")[:count]
+    table = {"place": taken.astype(np.int32), "kind": np.arange(count, dtype=np.int8) % 2}
     block = SchellingBlock(block_params=SchellingParams(alike=alike))
     return Population(table, grid, [block], seed, metrics={"alike": _mean("alike")})
 
@@ -276,29 +274,17 @@ def epidemic(
             `small_world`, `scale_free` or `spatial`
         seed: of all draws
     """
-    from civitas.society.draw import integers
-
-    np = numpy()
     if not meets and network is None:
         network = "random"
-    first = np.argsort(integers(seed, np.arange(citizens, dtype=np.uint64), 0, "sir.first"))
+    np = numpy()
     health = np.zeros(citizens, np.int8)
-    health[first[:infected]] = INFECTED
-    block = EpidemicBlock(
-        block_params=EpidemicParams(infects=infects, recovers=recovers, meets=meets)
-    )
-    metrics = {
-        name: _share("health", code)
-        for name, code in (("susceptible", 0), ("infected", 1), ("recovered", 2))
-    }
-    return Population(
-        {"health": health},
-        None,
-        [block],
-        seed,
-        network=_network(network, citizens, seed),
-        metrics=metrics,
-    )
+    health[_drawn(seed, citizens, "sir.first")[:infected]] = INFECTED
+    params = EpidemicParams(infects=infects, recovers=recovers, meets=meets)
+    block = EpidemicBlock(block_params=params)
+    names = ("susceptible", "infected", "recovered")
+    metrics = {name: _share("health", code) for code, name in enumerate(names)}
+    network = _network(network, citizens, seed)
+    return Population({"health": health}, None, [block], seed, network=network, metrics=metrics)
 
 
 def opinions(
@@ -318,6 +304,12 @@ def opinions(
     metrics = {"groups": lambda columns: _groups(columns["opinion"], bound), "spread": _spread}
     network = _network(network, citizens, seed)
     return Population(citizens, None, [block], seed, network=network, metrics=metrics)
+
+
+def _drawn(seed: int, count: int, purpose: str) -> Any:
+    """The numbers from 0 up to a count, in an order drawn by the seed."""
+    np = numpy()
+    return np.argsort(integers(seed, np.arange(count, dtype=np.uint64), 0, purpose), kind="stable")
 
 
 def _cell_kinds(kinds: Any, places: Any, cells: int) -> Any:

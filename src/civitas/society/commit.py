@@ -1,16 +1,16 @@
 """The commit stage: what all citizens wanted in a step is combined by stated rules, then written.
 
 Wants are settled kind by kind, in the order of `ORDER`, and within a kind by the id of who wants it
-(numbers by number, then texts), then in the order in which it wanted them. So the order in which
-citizens ran changes nothing. The staging is that of Mesa's staged activation with simultaneous
-update: all read, then all write (Kazil, Masad, Crooks 2020, "Utilizing Python for Agent-Based
-Modeling: The Mesa Framework", SBP-BRiMS); wages before purchases is the sequence of a period in
-Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
+(numbers by number, then texts), then in the order in which it wanted them. All read, then all write
+as in Mesa's staged activation (Kazil, Masad, Crooks 2020, "Utilizing Python for Agent-Based
+Modeling: The Mesa Framework", SBP-BRiMS); wages come before purchases as in Lengnick 2013,
+"Agent-based macroeconomics: a baseline model", JEBO 86.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -29,6 +29,7 @@ from civitas.society.wants import (
     Work,
     id_order,
 )
+from civitas.text import error_text
 
 logger = logging.getLogger("civitas.society")
 ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
@@ -36,15 +37,7 @@ ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post
 
 
 class Wanted(NamedTuple):
-    """A want on its way through the commit stage.
-
-    Attributes:
-        rank: where who wants it stands in id order
-        sender: its id
-        want: what it wants
-        token: by what its answer is known
-        service: to which service it was addressed, if to one
-    """
+    """A want on its way through the commit stage; `token` is by what its answer is known."""
 
     rank: tuple[int, int, str]
     sender: str
@@ -90,6 +83,11 @@ class Service:
     def after_step(self, books: Books) -> None:
         """Called in the commit stage of each step, once all wants are settled, in id order."""
 
+    @property
+    def owed(self) -> int:
+        """The sum of its deposits, in cents."""
+        return sum(self.deposits.values())
+
     def state_dict(self) -> dict[str, Any]:
         """What it is to know after a restart besides its money, as JSON data."""
         return {}
@@ -125,8 +123,8 @@ class Books:
         self.seconds = 900
         self.balances: dict[str, int] = {}
         self.where: dict[str, str | None] = {}
-        self.at: dict[str, dict[str, None]] = {}
-        self.coming: dict[str, int] = {}
+        self.at: dict[str, dict[str, None]] = defaultdict(dict)
+        self.coming: Counter[str] = Counter()
         self.moving: dict[str, tuple[str, int, str, int]] = {}
         self.travelled = 0
         self._status: dict[str, dict[str, Any]] = {}
@@ -143,28 +141,27 @@ class Books:
     # -- who is there ------------------------------------------------------------------------------
 
     def enter(self, id: str, status: dict[str, Any]) -> None:
-        """A citizen comes: with the money, at the place and on the way that its status says.
-
-        Raises:
-            ConfigError: its money is no count of cents, or its place is full or unknown
-        """
+        """A citizen comes with the money and place of its status. Raises ConfigError: it cannot."""
         money = checked_cents(status.setdefault("money", 0), f"the money of citizen {id!r}")
-        place = status.get("place")
-        moving = status.get("moving")
+        place, moving = status.get("place"), status.get("moving")
         if place is None and not moving:
             place = status.get("home")
-        if place is not None and self.city is not None:
-            self._has_room(place, id)
+        if place is not None and not self._has_room(place):
+            raise ConfigError(
+                f"citizen {id!r} cannot start at {place!r}, which holds "
+                f"{self.city.capacity(place)}: give it another place or home"
+            )
         status["place"] = place
         status.setdefault("moving", None)
         self._status[id] = status
         self.balances[id] = money
         self.where[id] = place
         if place is not None:
-            self.at.setdefault(place, {})[id] = None
+            self.at[place][id] = None
         if moving:
-            to, arrives = moving["to"], moving["arrives"]
-            self._depart(id, to, arrives, moving.get("from") or to, moving.get("left", 0))
+            to, left = moving["to"], moving.get("left", 0)
+            self.moving[id] = (to, moving["arrives"], moving.get("from") or to, left)
+            self.coming[to] += 1
 
     def leave(self, id: str) -> None:
         """A citizen goes, and its money with it."""
@@ -173,16 +170,12 @@ class Books:
         del self.balances[id]
         place = self.where.pop(id)
         if place is not None:
-            self._quit(id, place)
-        going = self.moving.pop(id, None)
-        if going is not None:
-            self._came(going[0])
+            del self.at[place][id]
+        if id in self.moving:
+            self.coming[self.moving.pop(id)[0]] -= 1
 
     def restore(self, id: str) -> str:
-        """Undo what a citizen did to its own money or place; gives which, if it did.
-
-        These are the commit stage's alone, so that money only moves and nobody is in two places.
-        """
+        """Undo what a citizen did to its own money or place; gives which, if it did."""
         status, money, place = self._status[id], self.balances[id], self.where[id]
         if status.get("money") == money and status.get("place") == place:
             return ""
@@ -229,15 +222,7 @@ class Books:
     # -- wants -------------------------------------------------------------------------------------
 
     def settle(self, wanted: Iterable[Wanted], tables: Any = None) -> list[tuple[Any, Answer]]:
-        """Settle the wants of a step.
-
-        Args:
-            wanted: by sender in id order
-            tables: the wants of a population's rows, which these books have not
-
-        Returns:
-            (token, answer) in the order in which they were settled
-        """
+        """Settle the wants of a step, given in id order; gives each token with its answer."""
         by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
             by_kind.setdefault(type(each.want), []).append(each)
@@ -267,7 +252,7 @@ class Books:
             return service.settle(self, sender, want)
         except Exception as error:  # it costs who asked this answer, and nobody else
             logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
-            return Answer(want, False, f"{service.id} failed: {type(error).__name__}: {error}")
+            return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
     def end_step(self) -> None:
         """Let the services do theirs, and those arrive who are there when the next step begins."""
@@ -277,9 +262,9 @@ class Books:
         now = self.step + 1
         for id in sorted([id for id, way in self.moving.items() if way[1] <= now], key=id_order):
             place = self.moving.pop(id)[0]
-            self._came(place)
+            self.coming[place] -= 1
             self.where[id] = place
-            self.at.setdefault(place, {})[id] = None
+            self.at[place][id] = None
             status = self._status[id]
             status["place"], status["moving"] = place, None
 
@@ -305,51 +290,23 @@ class Books:
         if seconds is None:
             return Answer(want, False, f"there is no way from {place} to {to}")
         if place is not None:
-            self._quit(sender, place)
+            del self.at[place][sender]
         self.where[sender] = None
         arrives = self.step + max(1, -(-seconds // self.seconds))
         moving = {"to": to, "arrives": arrives, "mode": want.mode, "from": place, "left": self.step}
         self._status[sender].update(place=None, moving=moving)
-        self._depart(sender, to, arrives, place or to, self.step)
+        self.moving[sender] = (to, arrives, place or to, self.step)
+        self.coming[to] += 1
         return Answer(want, True, value=arrives)
 
-    def _depart(self, id: str, to: str, arrives: int, start: str, left: int) -> None:
-        self.moving[id] = (to, arrives, start, left)
-        self.coming[to] = self.coming.get(to, 0) + 1
-
-    def _came(self, to: str) -> None:
-        self.coming[to] -= 1
-        if not self.coming[to]:
-            del self.coming[to]
-
-    def _quit(self, id: str, place: str) -> None:
-        here = self.at[place]
-        del here[id]
-        if not here:
-            del self.at[place]
-
-    def _has_room(self, place: str, comes: str | None = None) -> bool:
-        if not self._has_capacity:
-            return True
-        capacity = self.city.capacity(place)
-        room = capacity is None or (
-            len(self.at.get(place, ())) + self.coming.get(place, 0) < capacity
-        )
-        if not room and comes is not None:
-            raise ConfigError(
-                f"citizen {comes!r} cannot start at {place!r}, which holds {capacity}: "
-                "give it another place or home"
-            )
-        return room
+    def _has_room(self, place: str) -> bool:
+        capacity = self.city.capacity(place) if self._has_capacity else None
+        return capacity is None or len(self.at.get(place, ())) + self.coming[place] < capacity
 
     # -- what is checked each step -----------------------------------------------------------------
 
     def check(self, total: int) -> None:
-        """Check that money only moved, that each is in one place, and that none holds too many.
-
-        Raises:
-            StateError: it did not
-        """
+        """Raise StateError unless money only moved and each is in one place that holds it."""
         if self.total != total:
             raise StateError(
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
@@ -377,11 +334,7 @@ class Books:
         }
 
     def load_state_dict(self, given: Any) -> None:
-        """Put the services where another's were.
-
-        Raises:
-            StateError: they are not the same services
-        """
+        """Put the services where another's were. Raises StateError: they are not the same."""
         if not isinstance(given, dict) or set(given) != set(self.services):
             raise StateError("the state's services are not those of this society")
         for id, service in self.services.items():
@@ -390,11 +343,7 @@ class Books:
 
 
 def checked_cents(value: Any, what: str) -> int:
-    """Money at the start: a whole number of cents, 0 or more.
-
-    Raises:
-        ConfigError: it is none
-    """
+    """Money at the start: a whole number of cents, 0 or more. Raises ConfigError."""
     if type(value) is not int or value < 0:
         raise ConfigError(f"{what} must be a whole number of cents, 0 or more, got {value!r:.80}")
     return value

@@ -1,14 +1,11 @@
 """Randomness as a pure function: splitmix64 of (seed, citizen, step, purpose, draw).
 
-A number depends on nothing but these five, so the order in which citizens, shards or workers draw
-changes nothing, and a run that resumes draws what it drew before. The scalar form (`Draws`) and the
-form over rows (`integers`, `uniforms`, `belows`, `choices`) give the same values on every platform:
-only 64-bit integers are multiplied, shifted and xored, and floats are 53 of the bits times 2⁻⁵³.
-
-The mixing function is splitmix64's finalizer (Steele, Lea, Flood 2014, "Fast Splittable
-Pseudorandom Number Generators", OOPSLA; constants: variant 13 of Stafford). The five words are
-chained through it: `h = mix((h ^ word) + 0x9E3779B97F4A7C15)`, in the order seed, step, purpose,
-citizen, draw. This is for simulations, not for secrets.
+The order in which citizens, shards or workers draw changes nothing. The scalar form (`Draws`) and
+the one over rows (`integers`, `uniforms`, …) give the same values on every platform: 64-bit
+integers are multiplied, shifted and xored, and floats are 53 of the bits times 2⁻⁵³. The words are
+chained, `h = mix((h ^ word) + 0x9E3779B97F4A7C15)`, in the order seed, step, purpose, citizen,
+draw; `mix` is splitmix64's finalizer (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number
+Generators", OOPSLA; variant 13 of Stafford). This is for simulations, not for secrets.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from civitas.errors import ConfigError
+from civitas.society.city.map import check_integer
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -57,9 +58,8 @@ class LocalEngine:
     """
 
     def __init__(self, *, concurrency: int = 64, threads: int = 1, rows: bool = True) -> None:
-        for name, number in (("concurrency", concurrency), ("threads", threads)):
-            if type(number) is not int or number < 1:
-                raise ConfigError(f"{name} must be 1 or more, got {number!r}")
+        check_integer("concurrency", concurrency, 1, None)
+        check_integer("threads", threads, 1, None)
         if type(rows) is not bool:
             raise ConfigError(f"rows must be True or False, got {rows!r:.40}")
         self.concurrency = concurrency
@@ -96,11 +96,7 @@ class LocalEngine:
 
 @contextmanager
 def only_new_garbage() -> Iterator[None]:
-    """Have the collector leave alone what was there before.
-
-    What a turn makes and drops is found all the same; but each time that much was made, the whole
-    city would be walked, which takes a fifth of a step of 10,000 citizens.
-    """
+    """Have the collector leave alone what was there before: walking it takes a fifth of a step."""
     if gc.get_freeze_count():
         yield  # the program has frozen something, which must stay so
         return

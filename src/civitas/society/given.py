@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.clock import DAY_S, Clock
 from civitas.errors import ConfigError, DuplicateAgent
+from civitas.society.city.map import check_integer
 from civitas.society.commit import Service
+from civitas.society.people import drawn
+from civitas.society.people.table import read_people
 from civitas.society.wants import id_order
 
 if TYPE_CHECKING:
@@ -19,11 +22,10 @@ if TYPE_CHECKING:
 
 def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
     """How many steps a run has."""
+    if steps is not None and days is not None:
+        raise ConfigError("days and steps are given: give one of them")
     if steps is not None:
-        if days is not None:
-            raise ConfigError("days and steps are given: give one of them")
-        if type(steps) is not int or steps < 0:
-            raise ConfigError(f"steps must be a whole number, 0 or more, got {steps!r:.80}")
+        check_integer("steps", steps, 0, None)
         return steps
     days = 1 if days is None else days
     if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
@@ -37,16 +39,10 @@ def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
 def agents_of(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
     """The citizens as agents: those given, or drawn ones with all blocks."""
     if type(citizens) is int and citizens >= 0:
-        from civitas.society.people.drawn import citizens as agents_of
-        from civitas.society.people.drawn import make_people
-
-        return agents_of(make_people(city, citizens, seed=seed)) if citizens else ()
+        return drawn.citizens(drawn.make_people(city, citizens, seed=seed)) if citizens else ()
     if isinstance(citizens, str | PathLike):
-        from civitas.society.people.drawn import citizens as agents_of
-        from civitas.society.people.drawn import completed
-        from civitas.society.people.table import read_people
-
-        return agents_of(completed(read_people(Path(citizens), city), city, seed=seed))
+        rows = read_people(Path(citizens), city)
+        return drawn.citizens(drawn.completed(rows, city, seed=seed))
     if isinstance(citizens, bytes | dict) or not isinstance(citizens, Iterable):
         raise ConfigError(f"citizens must be agents, a number or a table, got {citizens!r:.80}")
     return citizens

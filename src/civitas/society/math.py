@@ -1,14 +1,10 @@
 """The mathematics of rules: the same bits for one citizen and for rows of citizens.
 
-A block's rule is written twice, for one citizen (`forward`) and for columns (`step_rows`), and both
-must give the same bits. So rules use + − × ÷, comparisons, and the functions of this module; never
-the standard library's `math`, whose last bit may differ from numpy's. Each function here is numpy's
-on contiguous float64: a scalar is a row of one, so both take the same path through the processor.
-
-A number gives a Python float, an array (or a sequence) a float64 array of its shape; two arguments
-are broadcast. Outside a function's domain the value is NaN or infinite, as IEEE 754 has it, and
-nothing is raised. `sqrt`, `clip`, `minimum`, `maximum` and `where` are the same on every platform,
-the others on the same platform with the same numpy.
+So rules use + − × ÷, comparisons and these functions, never the standard library's `math`, whose
+last bit may differ. Each is numpy's on contiguous float64, and a scalar is a row of one: a number
+gives a float, an array or a sequence a float64 array; two are broadcast. Outside a function's
+domain the value is NaN or infinite. `sqrt`, `clip`, `minimum`, `maximum` and `where` are the same
+on every platform, the others on one platform with the same numpy.
 """
 
 from __future__ import annotations

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, tree
+from civitas.society.arrays import numpy, package
 from civitas.society.city.map import check_integer, check_text
 from civitas.society.draw import Draws, belows, uniforms
 from civitas.society.places import Near
 from civitas.society.wants import id_order
 from civitas.text import excerpt
+
+_SEARCHES: Final = 1024
+"""So many starts have their ways kept."""
 
 
 class Network:
@@ -36,8 +39,6 @@ class Network:
         *,
         edge_seconds: int = 60,
     ) -> None:
-        check_integer("edge_seconds", edge_seconds, 1, 86_400)
-        self._edge_seconds = edge_seconds
         kinds = {}
         for node in nodes:
             check_text("nodes: an id", node)
@@ -46,29 +47,37 @@ class Network:
             kinds[node] = nodes[node] if isinstance(nodes, dict) else "node"
             check_text(f"node {excerpt(node)}: kind", kinds[node])
         self._kinds = dict(sorted(kinds.items()))
-        next_to: dict[str, set[str]] = {node: set() for node in self._kinds}
-        for number, edge in enumerate(edges):
+        number = {node: at for at, node in enumerate(self._names)}
+        pairs: list[list[int]] = []
+        for at, edge in enumerate(edges):
             if not isinstance(edge, (tuple, list)) or len(edge) != 2:
-                raise ConfigError(f"edges[{number}] must be a pair of ids, got {excerpt(edge)}")
+                raise ConfigError(f"edges[{at}] must be a pair of ids, got {excerpt(edge)}")
             for end in edge:
-                if not isinstance(end, str) or end not in next_to:
-                    raise ConfigError(
-                        f"edges[{number}]: {excerpt(end)} is no node: add it to nodes"
-                    )
-            a, b = edge
-            if a == b:
-                raise ConfigError(f"edges[{number}] leads from {excerpt(a)} to itself")
-            next_to[a].add(b)
-            next_to[b].add(a)
-        self._next = {node: tuple(sorted(others)) for node, others in next_to.items()}
-        self._hops = functools.lru_cache(maxsize=1024)(self._search)
+                if not isinstance(end, str) or end not in number:
+                    raise ConfigError(f"edges[{at}]: {excerpt(end)} is no node: add it to nodes")
+            if edge[0] == edge[1]:
+                raise ConfigError(f"edges[{at}] leads from {excerpt(edge[0])} to itself")
+            pairs.append([number[end] for end in edge])
+        ends = numpy().array(pairs, "int64").reshape(-1, 2)
+        self._link(len(kinds), ends[:, 0], ends[:, 1], edge_seconds)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_hops"}
+    def _link(self, n: int, a: Any, b: Any, edge_seconds: int) -> None:
+        """Keep the edges between numbered nodes, each once."""
+        check_integer("edge_seconds", edge_seconds, 1, 86_400)
+        np = numpy()
+        both = np.sort(np.concatenate([a.astype(np.int64) * n + b, b.astype(np.int64) * n + a]))
+        both = both[np.r_[True, both[1:] != both[:-1]]] if len(both) else both
+        starts = np.zeros(n + 1, np.int64)
+        if n:
+            np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
+        self.links = starts, both % max(n, 1)
+        """Compressed rows: where each node's neighbours begin, and they, as numbers.
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._hops = functools.lru_cache(maxsize=1024)(self._search)
+        A node's number is its place in the order of ids, numbers by number. Both are int64 arrays,
+        the first of one entry more than there are nodes.
+        """
+        self._edge_seconds = edge_seconds
+        self._searched: dict[str, dict[str, int]] = {}
 
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:
@@ -171,8 +180,7 @@ class Network:
         some degree²/n.
         """
         check_integer("n", n, 2, 10_000_000)
-        if not isinstance(degree, (int, float)) or not 0 < degree < n:
-            raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
+        _check_degree(degree, n)
         np = numpy()
         edges = np.arange(int(n * degree / 2), dtype=np.uint64)
         a, b = (belows(n, seed, edges, 0, f"network.{end}") for end in ("from", "to"))
@@ -192,15 +200,18 @@ class Network:
             seed: of the draws
         """
         check_integer("n", n, 1, 10_000_000)
-        if not isinstance(degree, (int, float)) or not 0 < degree < n:
-            raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
+        _check_degree(degree, n)
         np = numpy()
         nodes = np.arange(n, dtype=np.uint64)
         x, y = (uniforms(seed, nodes, 0, f"network.{axis}") for axis in "xy")
         side = max(1, int((n / 64) ** 0.5))  # cells of about 64 points, row by row
         order = np.lexsort((x, (x * side).astype(np.int64), (y * side).astype(np.int64)))
         radius = (degree / (n * 3.141592653589793)) ** 0.5
-        pairs = tree(np.column_stack([x, y])[order]).query_pairs(radius, output_type="ndarray")
+        pairs = (
+            package("scipy.spatial")
+            .cKDTree(np.column_stack([x, y])[order])
+            .query_pairs(radius, output_type="ndarray")
+        )
         return cls.from_numbers(n, pairs[:, 0], pairs[:, 1])
 
     @classmethod
@@ -217,7 +228,6 @@ class Network:
             ConfigError: a number is none of a node, or an edge leads from a node to itself
         """
         check_integer("n", n, 1, 2**31 - 1)
-        check_integer("edge_seconds", edge_seconds, 1, 86_400)
         np = numpy()
         a, b = np.asarray(a), np.asarray(b)
         for name, ends in (("a", a), ("b", b)):
@@ -227,14 +237,8 @@ class Network:
                 raise ConfigError(f"{name} must be numbers of nodes, 0 to {n - 1}")
         if (a == b).any():
             raise ConfigError(f"an edge leads from node {int(a[a == b][0])} to itself")
-        both = np.sort(np.concatenate([a.astype(np.int64) * n + b, b.astype(np.int64) * n + a]))
-        both = both[np.r_[True, both[1:] != both[:-1]]] if len(both) else both
-        starts = np.zeros(n + 1, np.int64)
-        np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
         made = cls.__new__(cls)
-        made._edge_seconds = edge_seconds
-        made.links = starts, both % n
-        made._hops = functools.lru_cache(maxsize=1024)(made._search)
+        made._link(n, a, b, edge_seconds)
         return made
 
     @functools.cached_property
@@ -243,12 +247,17 @@ class Network:
         return dict.fromkeys(sorted(map(str, range(len(self)))), "node")
 
     @functools.cached_property
+    def _names(self) -> list[str]:
+        """The ids by number."""
+        return sorted(self._kinds, key=id_order)
+
+    @functools.cached_property
     def _next(self) -> dict[str, tuple[str, ...]]:
         """The nodes next to each, in order of id."""
-        starts, others = (values.tolist() for values in self.links)
+        names, (starts, others) = self._names, (values.tolist() for values in self.links)
         return {
-            str(node): tuple(sorted(map(str, others[starts[node] : starts[node + 1]])))
-            for node in sorted(range(len(starts) - 1), key=str)
+            node: tuple(sorted(names[other] for other in others[starts[at] : starts[at + 1]]))
+            for at, node in enumerate(names)
         }
 
     def __len__(self) -> int:
@@ -263,22 +272,7 @@ class Network:
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         """Every edge once, the smaller id first, in order."""
-        return tuple((a, b) for a, others in self._next.items() for b in others if a < b)
-
-    @functools.cached_property
-    def links(self) -> tuple[Any, Any]:
-        """The network as compressed rows: where each node's neighbours begin, and they, as numbers.
-
-        A node's number is its place in the order of ids, numbers by number. Both are int64 arrays,
-        the first of one entry more than there are nodes.
-        """
-        np = numpy()
-        order = sorted(self._next, key=id_order)
-        number = {node: at for at, node in enumerate(order)}
-        starts = np.zeros(len(order) + 1, np.int64)
-        np.cumsum([len(self._next[node]) for node in order], out=starts[1:])
-        others = [sorted(number[other] for other in self._next[node]) for node in order]
-        return starts, np.array([each for several in others for each in several], np.int64)
+        return tuple((a, b) for a in self._kinds for b in self._next[a] if a < b)
 
     def ids(self) -> tuple[str, ...]:
         """Return every node's id, in order."""
@@ -319,8 +313,10 @@ class Network:
         ]
         return tuple(Near(node, hops * self._edge_seconds) for hops, node in sorted(found)[:limit])
 
-    def _search(self, start: str) -> dict[str, int]:
+    def _hops(self, start: str) -> dict[str, int]:
         """Return the fewest edges to every node that can be reached."""
+        if start in self._searched:
+            return self._searched[start]
         hops = {start: 0}
         waiting = deque([start])
         while waiting:
@@ -329,12 +325,20 @@ class Network:
                 if other not in hops:
                     hops[other] = hops[here] + 1
                     waiting.append(other)
+        if len(self._searched) >= _SEARCHES:
+            self._searched.clear()
+        self._searched[start] = hops
         return hops
 
     def _known(self, place: str) -> str:
         if not isinstance(place, str) or place not in self._kinds:
             raise ConfigError(f"the network has no node {excerpt(place)}")
         return place
+
+
+def _check_degree(degree: float, n: int) -> None:
+    if not isinstance(degree, (int, float)) or not 0 < degree < n:
+        raise ConfigError(f"degree must be above 0 and below {n}, got {excerpt(degree)}")
 
 
 def no_mode(mode: str | None) -> None:

@@ -1,8 +1,6 @@
 """What blocks need of a place, as small protocols, and the error where a place has not got it.
 
-Where citizens can be is a set of *places*, known by text ids: the places of a `City`, the nodes of
-a `Network`, the cells of a `Grid`. Each implements what it can of the protocols below, and a block
-asks for what it needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
+A block asks for what it needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
 """
 
 from __future__ import annotations
@@ -96,22 +94,15 @@ class Positions(Protocol):
         ...
 
 
-_OFFER: dict[Any, str] = {
-    Places: "places",
-    Routes: "travel times to places",
-    Neighbours: "neighbours of places",
-    Capacities: "capacities of places",
-    Hours: "opening hours of places",
-    Positions: "positions of places",
+_OFFER: dict[Any, tuple[str, str]] = {
+    Places: ("places", "a City, Network or Grid"),
+    Routes: ("travel times to places", "a City, Network or Grid"),
+    Neighbours: ("neighbours of places", "a Network or Grid"),
+    Capacities: ("capacities of places", "a City or Grid"),
+    Hours: ("opening hours of places", "a City"),
+    Positions: ("positions of places", "a City or Grid"),
 }
-_WHO_HAS: dict[Any, str] = {
-    Places: "a City, Network or Grid",
-    Routes: "a City, Network or Grid",
-    Neighbours: "a Network or Grid",
-    Capacities: "a City or Grid",
-    Hours: "a City",
-    Positions: "a City or Grid",
-}
+"""What each protocol offers, and what implements it."""
 
 
 def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) -> None:
@@ -130,11 +121,11 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
     wanted = dict.fromkeys((*protocols, Places) if kinds else protocols)
     missing = [protocol for protocol in wanted if not isinstance(places, protocol)]
     if missing:
-        what = ", ".join(_OFFER.get(protocol, protocol.__name__) for protocol in missing)
+        offers = [_OFFER.get(each, (each.__name__, "what implements it")) for each in missing]
         of = f" of kind {_listed(kinds)}" if kinds else ""
         found = "there is no city" if places is None else f"{type(places).__name__} has none"
-        holders = _WHO_HAS.get(missing[0], "what implements it")
-        raise ConfigError(f"{who} needs {what}{of}, and {found}: pass as city= {holders}")
+        what = ", ".join(each for each, _ in offers)
+        raise ConfigError(f"{who} needs {what}{of}, and {found}: pass as city= {offers[0][1]}")
     absent = [kind for kind in kinds if not places.by_kind(kind)]
     if absent:
         raise ConfigError(

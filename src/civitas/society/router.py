@@ -1,7 +1,6 @@
 """How messages travel in a society: what is sent in a step is delivered in the next.
 
-Every message is put aside until the commit stage, which sorts all of them by (sender, sequence).
-An agent then handles its messages in its turn, one at a time, as handlers of every space do.
+The commit stage sorts all of them by (sender, sequence); an agent handles its own in its turn.
 """
 
 from __future__ import annotations
@@ -45,14 +44,9 @@ Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 class Sent(NamedTuple):
-    """A message on its way to the next step.
+    """A message on its way to the next step; `rank` is its sender's place in id order.
 
-    Attributes:
-        rank: where its sender stands in id order
-        envelope: the message
-        kind: `SEND` or `ANSWER`
-        answers: of an answer, the id of what it answers
-        request: of a request to a service, where its outcome goes
+    `answers` is the id of what an answer answers, `request` where the outcome of a request goes.
     """
 
     rank: tuple[int, int, str]
@@ -108,15 +102,10 @@ def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
 
 
 class SocietySeat(Seat):
-    """An agent's place in a society.
+    """An agent's place in a society: its mail, its wants in this step and the answers to the last.
 
-    Attributes:
-        rank: where it stands in id order
-        mail: the messages that it handles in this step
-        wants: what it wants of the world in this step
-        answers: what became of what it wanted in the step before
-        begun: the handler of the message that is to be handled now
-        lives: whether it has a step of its own
+    `begun` is the handler of the message that is to be handled now; an agent that `lives` has a
+    step of its own.
     """
 
     __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
@@ -214,12 +203,8 @@ class SocietySeat(Seat):
 class VirtualOffice(PostOffice):
     """Takes messages in as every post office does, and delivers them step by step.
 
-    Attributes:
-        sent: what was sent and is not yet delivered
-        services: the ids of the services
-        makes: the classes of agents and their blocks that were looked at
-        wanting: who wants something in this step
-        turns: those that have begun and not ended
+    `makes` are the classes of agents and blocks that were looked at, `wanting` those who want
+    something in this step, `turns` those that have begun and not ended.
     """
 
     def __init__(
@@ -249,11 +234,11 @@ class VirtualOffice(PostOffice):
 
     def post(self, delivery: Delivery) -> None:
         """Keep an answer, or a request to a service, for the next step."""
-        envelope, rank = delivery.envelope, self._rank(delivery.envelope.sender)
+        sent = Sent(self._rank(delivery.envelope.sender), delivery.envelope)
         if delivery.kind == REQUEST:
-            self.sent.append(Sent(rank, envelope, SEND, None, delivery))
+            self.sent.append(sent._replace(request=delivery))
         else:
-            self.sent.append(Sent(rank, envelope, ANSWER, delivery.original_id))
+            self.sent.append(sent._replace(kind=ANSWER, answers=delivery.original_id))
 
     def request(self, envelope: Envelope, timeout: float | None, wait: bool, seat: Seat) -> Request:
         """Send a request to a service.
@@ -382,17 +367,14 @@ class VirtualOffice(PostOffice):
 
 def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
     """A message as the interceptors let it through: one, or none. One that fails stops nothing."""
-    message: Any = sent.envelope.to_dict()
     for each in interceptors:
         try:
-            message = each(message)
+            message = each(sent.envelope.to_dict())
             if message is None:
                 return []
             envelope = check_message(message, sent.envelope.sender)
         except Exception:
             logger.exception("interceptor %r failed on a message of %r", each, sent.envelope.sender)
-            message = sent.envelope.to_dict()
-            continue
-        sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
-        message = envelope.to_dict()
+        else:
+            sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
     return [sent]

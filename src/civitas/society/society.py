@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from os import PathLike
@@ -23,18 +25,17 @@ from civitas.society.asking import Asking
 from civitas.society.checkpoint import (
     KIND,
     SocietyState,
-    agents_as_bytes,
     as_bytes,
-    columns_of,
-    head_of,
     load,
     restore,
     save,
+    state_of,
 )
+from civitas.society.city.map import check_integer
 from civitas.society.commit import Service
 from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
-from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
 from civitas.society.given import agents_of, of_population, services_of, steps_of
 from civitas.society.population.life import begin_life
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.society")
 
+_FAILURES: Final = 100
+"""So many failures are kept in words; all are counted."""
 MAILBOX: Final = 1_000
 """How many messages one agent may get in a step."""
 
@@ -119,8 +122,7 @@ class Society(Experiments):
         ask_once: bool = False,
         mailbox: int = MAILBOX,
     ) -> None:
-        if type(seed) is not int or not 0 <= seed < 1 << 64:
-            raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
+        check_integer("seed", seed, 0, 2**64 - 1)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         for name, limit in limits.items():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
@@ -129,25 +131,22 @@ class Society(Experiments):
         if population is not None:
             city, seed = of_population(population, city, seed)
             citizens = ()
-        super().__init__(
-            city,
-            seed,
-            Clock(start),
-            facts,
-            services_of(services),
-            AgentToolbox(model).model,
-            LocalEngine() if engine is None else engine,
-            Asking(model_timeout_s, budget, once=ask_once),
-            turn_timeout_s,
-            population,
-            approver=approver,
-            mailbox=mailbox,
-        )
+        super().__init__(approver=approver, mailbox=mailbox)
+        self.city, self.seed, self.population = city, seed, population
+        self.clock, self.facts = Clock(start), facts
+        self.services = services_of(services)
+        self.news: list[Any] = []
+        self.metrics: list[dict[str, Any]] = []
+        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
+        self.books = self.new_books()
+        self.changed = Changed(city)
+        self._model = AgentToolbox(model).model
+        self._engine = LocalEngine() if engine is None else engine
+        self._asking = Asking(model_timeout_s, budget, once=ask_once)
+        self._turn_timeout_s = turn_timeout_s
         self._journal = journal
-        self._state = None
         self._spots = Spots(city)
-        self._given: tuple[str, list[Intervention]] = ("", [])
-        """The id of the last run, and the interventions that were given while it was under way."""
+        self._between = asyncio.Lock()
         try:
             if population is not None:
                 begin_life(self, population, self._engine)
@@ -197,13 +196,11 @@ class Society(Experiments):
             RunMismatch: another society began the run
             DefinitionError: a run is under way
         """
-        clock = self.clock
-        if seconds_of(step) != clock.step_s:
-            clock = Clock(clock.moment, step)
+        same = seconds_of(step) == self.clock.step_s
+        clock = self.clock if same else Clock(self.clock.moment, step)
         count = steps_of(clock, days, steps)
-        if save_every is not None and (type(save_every) is not int or save_every < 1):
-            raise ConfigError(f"save_every must be 1 or more, got {save_every!r:.80}")
-        every = save_every or max(1, DAY_S // clock.step_s)
+        every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
+        check_integer("save_every", every, 1, None)
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, clock, count, run_id, every, progress
         )
@@ -230,7 +227,7 @@ class Society(Experiments):
         try:
             if self._journal is None:
                 self.clock = clock
-                await self._go_on(NULL_RECORD, state, count, 0, progress)
+                await self._go_on(NULL_RECORD, state, count, every, progress)
                 return state.rows
             given = self._given[1]
             made = [each for each in self.interventions if all(each is not one for one in given)]
@@ -291,9 +288,8 @@ class Society(Experiments):
             async with self._between:
                 row = await self._step()
                 state.rows.append(row)
-                if record is not NULL_RECORD and (
-                    self.number == last or (self.number - state.first) % every == 0
-                ):
+                is_due = self.number == last or (self.number - state.first) % every == 0
+                if is_due and record is not NULL_RECORD:
                     save(self, record, state)
                     await record.commit()
             paused = None if progress is None else progress(row)
@@ -349,13 +345,8 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is no JSON data
         """
-        made: dict[str, Any] = self._on_loop(self._state_dict)
+        made: dict[str, Any] = self._on_loop(state_of, self)
         return made
-
-    def _state_dict(self) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads(as_bytes(head_of(self), "the state of the society"))
-        agents = json.loads(agents_as_bytes(self.seats))
-        return made | {"agents": agents} | columns_of(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Be where another society with the same seed and services was.

@@ -6,34 +6,30 @@ import asyncio
 import gc
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.agent import Agent
 from civitas.clock import Clock
-from civitas.errors import ConfigError, DefinitionError, InvalidArguments, SpaceClosed, StateError
+from civitas.errors import ConfigError, InvalidArguments, StateError
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Books, Service, Wanted
 from civitas.society.engine import Engine, only_new_garbage
 from civitas.society.experiments.intervention import Changed, Intervention
-from civitas.society.metrics import row_of
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
-from civitas.society.population.life import leave_seat, live_rows, take_seat
+from civitas.society.population.life import leave_seat, live_rows, measured, take_seat
 from civitas.society.population.messages import hear, said_by_rows
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
 from civitas.society.wants import want_of
-from civitas.spaces.loop import on_a_space
 from civitas.spaces.request import on_end
 from civitas.spaces.space import Space
 from civitas.spaces.watchdog import WATCHDOG
 from civitas.text import one_line
 
 if TYPE_CHECKING:
-    from civitas.approval import Approver
     from civitas.society.population.population import Population
     from civitas.spaces.delivery import Delivery
     from civitas.spaces.mailbox import Seat
@@ -41,8 +37,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.society")
 
-_FAILURES: Final = 100
-"""So many failures are kept in words; all are counted."""
 _COLLECTED: Final = 100  # after so many steps all garbage is looked for
 _MANY: Final = 10_000
 """Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
@@ -53,86 +47,38 @@ class Steps(Space):
 
     _Seat = SocietySeat
 
-    def __init__(
-        self,
-        city: Any,
-        seed: int,
-        clock: Clock,
-        facts: Any,
-        services: dict[str, Service],
-        model: Any,
-        engine: Engine,
-        asking: Asking,
-        turn_timeout_s: float,
-        population: Population | None = None,
-        *,
-        approver: Approver | None,
-        mailbox: int,
-    ) -> None:
-        super().__init__(approver=approver, mailbox=mailbox)
-        self.city = city
-        self.seed = seed
-        self.clock = clock
-        self.facts = facts
-        self.services = services
-        self.number = 0
-        self.news: list[Any] = []
-        self.metrics: list[dict[str, Any]] = []
-        self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
-        self.fallbacks = 0
-        self.population = population
-        self.books = self.new_books()
-        self.interventions: tuple[Intervention, ...] = ()
-        self.changed = Changed(city)
-        self._model = model
-        self._engine = engine
-        self._asking = asking
-        self._turn_timeout_s = turn_timeout_s
-        self._interceptors: tuple[Interceptor, ...] = ()
-        self._between = asyncio.Lock()
-        """Held by a step, and by what is done between two steps."""
-        self._in_step = False
-        self._broken = ""
-        self._come: list[SocietySeat] = []
-        self._left: list[str] = []
+    city: Any
+    seed: int
+    clock: Clock
+    facts: Any
+    services: dict[str, Service]
+    number: int = 0
+    news: list[Any]
+    metrics: list[dict[str, Any]]
+    failures: deque[tuple[int, str, str]]
+    fallbacks: int = 0
+    population: Population | None
+    books: Books
+    interventions: tuple[Intervention, ...] = ()
+    changed: Changed
+    _model: Any
+    _engine: Engine
+    _asking: Asking
+    _turn_timeout_s: float
+    _interceptors: tuple[Interceptor, ...] = ()
+    _between: asyncio.Lock
+    """Held by a step, and by what is done between two steps."""
+    _in_step = False
+    _broken = ""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._order: list[SocietySeat] | None = []
         self._citizens: list[SocietySeat] = []
+        self._come: list[SocietySeat] = []
+        self._left: list[str] = []
         self._failed: list[tuple[SocietySeat, str]] = []
         self._not_changed: list[str] = []
-
-    # -- between steps -----------------------------------------------------------------------------
-
-    async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Await something on the society's loop; cancelled, it first ends there."""
-        self._start()
-        if on_a_space():
-            raise DefinitionError("a society is run from outside: an agent awaits no step")
-        begun: list[Any] = []
-
-        async def there() -> Any:
-            begun.append(asyncio.current_task())
-            return await function(*args)
-
-        async def over() -> None:
-            if begun:
-                await asyncio.wait(begun)
-
-        try:
-            return await asyncio.wrap_future(self._thread.run(there))
-        except asyncio.CancelledError:
-            with suppress(SpaceClosed):  # a step is broken off on the society's own loop
-                await asyncio.wrap_future(self._thread.run(over))
-            raise
-
-    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
-        self._start()
-
-        def call() -> Any:
-            if self._in_step:
-                raise StateError(f"step {self.number} is under way: wait for it")
-            return function(*args)
-
-        return self._thread.call(call)
 
     # -- one step ----------------------------------------------------------------------------------
 
@@ -237,9 +183,12 @@ class Steps(Space):
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = one_line(f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else ""), 1000)
-        self._failed.append((seat, what))
-        logger.warning("agent %r lost its turn in step %d: %s", seat.id, self.number, what)
+        self._fail(seat, what, "lost its turn")
         logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
+
+    def _fail(self, seat: SocietySeat, what: str, how: str = "failed") -> None:
+        self._failed.append((seat, what))
+        logger.warning("agent %r %s in step %d: %s", seat.id, how, self.number, what)
 
     def _commit(
         self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
@@ -252,9 +201,9 @@ class Steps(Space):
         _ = self.seats
         changed = [(seat, what) for seat in self._citizens if (what := books.restore(seat.id))]
         for seat, what in changed:
-            text = f"it changed its own {what}, which is the commit stage's alone: undone"
-            self._failed.append((seat, text))
-            logger.warning("agent %r, step %d: %s", seat.id, self.number, text)
+            self._fail(
+                seat, f"it changed its own {what}, which is the commit stage's alone: undone"
+            )
         said = said_by_rows(self, tables.pop(Say, None))
         sent = office.collect(self._interceptors)
         services = self.services
@@ -271,7 +220,7 @@ class Steps(Space):
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
         self.failures.extend((self.number, seat.id, what) for seat, what in self._failed)
         failures = len(self._failed) + len(self._not_changed)
-        row = row_of(self, heard, failures)
+        row = self._measured(heard, failures)
         self.metrics.append(row)
         self.number += 1
         self.clock = self.clock.after()
@@ -305,6 +254,37 @@ class Steps(Space):
                 office.answer(token, answer, None)
             else:
                 token[0][token[1]] = answer
+
+    def _measured(self, delivered: int, failures: int) -> dict[str, Any]:
+        """The row of metrics after the commit stage."""
+        home = work = 0
+        owned = sum(each.owed for each in self.services.values())
+        own: dict[str, Any] = {}
+        if self.population is not None:
+            home, work, cents, own = measured(self.population)
+            owned += cents
+        for seat in self._citizens if self.population is None else ():
+            status = seat.agent.memory.status
+            owned += status["money"]
+            place = status["place"]
+            if place is not None:
+                at_home = place == status.get("home")
+                home += at_home
+                work += not at_home and place == status.get("work")
+        return {
+            "step": self.number,
+            "time": self.clock.moment.isoformat(),
+            "moving": self.books.travelled,
+            "home": home,
+            "work": work,
+            "money": self.books.total,
+            "owned": owned,
+            "messages": delivered,
+            "failures": failures,
+            "fallbacks": self.fallbacks,
+            "model_calls": self._asking.calls,
+            **own,
+        }
 
     # -- who is there ------------------------------------------------------------------------------
 
@@ -357,13 +337,11 @@ class Steps(Space):
         for id in left:
             self.books.leave(id)
         for seat in come:
-            if not seat.open:
-                continue
             try:
-                self.enter_books(seat)
+                if seat.open:
+                    self.enter_books(seat)
             except ConfigError as error:
-                self._failed.append((seat, str(error)))
-                logger.warning("agent %r could not come: %s", seat.id, error)
+                self._fail(seat, str(error), "could not come")
                 self._vacate(seat)
                 self._left.clear()
 
@@ -384,6 +362,11 @@ class Steps(Space):
         """An agent's model, or the society's, whose calls are limited in time and recorded."""
         model = self._model if own is None else own
         return None if model is None else AskedModel(self._asking, agent, model)
+
+    @property
+    def row_books(self) -> RowBooks:
+        """The books of a society with a population."""
+        return cast(RowBooks, self.books)
 
     def new_books(self) -> Books:
         """Books with the services and without citizens."""

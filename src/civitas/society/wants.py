@@ -1,7 +1,6 @@
-"""Wants: what a citizen asks of the world in a step, and the answer that it gets in the next.
+"""Wants: what a citizen asks of the world by `citizen.want(…)`, and the answer in the next step.
 
-A citizen changes only itself. Whatever others could want too (a place, money, a post) it wants by
-`citizen.want(…)`, and the commit stage combines the wants of all citizens by the rules of
+A citizen changes only itself; the commit stage combines all wants by the rules of
 `society/commit.py`.
 """
 
@@ -153,11 +152,7 @@ def answer_json(answer: Answer) -> list[Any]:
 
 
 def answer_of_json(given: Any) -> Answer:
-    """The answer that JSON data is.
-
-    Raises:
-        StateError: it is none
-    """
+    """The answer that JSON data is. Raises StateError."""
     try:
         name, values, done, reason, value = given
         return Answer(KINDS[name](*values), done, reason, value)
@@ -166,11 +161,7 @@ def answer_of_json(given: Any) -> Answer:
 
 
 def want_of(name: str, args: dict[str, Any]) -> Want:
-    """The want that a message to a service is.
-
-    Args:
-        name: the name of its action, a want's in lower case
-        args: its arguments, the want's
+    """The want that a message to a service is: its action is a want's name in lower case.
 
     Raises:
         InvalidArguments: it is none
@@ -182,14 +173,12 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
     try:
         return kind(**args)
     except TypeError:
-        text = f"action.args are not those of {name}: {args!r:.200}"
-        raise InvalidArguments(text) from None
+        raise InvalidArguments(f"action.args are not those of {name}: {args!r:.200}") from None
 
 
 def id_order(id: str) -> tuple[int, int, str]:
     """The key by which ids are sorted: numbers by number, then texts."""
     try:
-        number = int(id)
+        return (0, int(id), id)
     except ValueError:
         return (1, 0, id)
-    return (0, number, id)

@@ -8,7 +8,7 @@ from tests.society.blocks.living import HOUR, citizen, live
 
 from civitas import ScriptedModel
 from civitas.society.blocks.feed import FeedBlock, FeedBlockParams, likes
-from civitas.society.services.feed import Posted
+from civitas.society.services.posts import Posted
 from civitas.society.wants import Follow, Like, Post
 
 BROWSE = [{"do": "browse", "where": None, "from": 0, "until": 24 * HOUR}]

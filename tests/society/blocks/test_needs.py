@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.society.blocks.living import citizen, live, said
 
-from civitas.society.blocks.needs import NeedsBlock, NeedsBlockParams, most_urgent, need_after
+from civitas.society.blocks.needs import NEEDS, NeedsBlock, NeedsBlockParams, change_of
 from civitas.society.wants import Answer, Buy, Work
 
 
@@ -15,25 +15,27 @@ from civitas.society.wants import Answer, Buy, Work
 def test_many_short_steps_change_a_need_as_one_long_one(
     rate: int, start: int, steps: list[int]
 ) -> None:
-    need, at = 500, start
+    at, change = start, 0
     for seconds in steps:
-        before = need
-        need = need_after(need, rate, at, seconds)
+        step = change_of(rate, at, seconds)
+        assert abs(step) <= abs(rate) * seconds // 3600 + 1
+        change += step
         at += seconds
-        if not 0 < need < 1000:
-            return  # at a bound the rest is lost, as it is to be
-        assert abs(need - before) <= abs(rate) * seconds // 3600 + 1
-    assert need == need_after(500, rate, start, at - start)
+    assert change == change_of(rate, start, at - start)
 
 
-def test_a_need_stays_from_0_to_1000() -> None:
-    assert need_after(10, -120, 0, 36_000) == 0
-    assert need_after(990, 1600, 0, 3600) == 1000
+@pytest.mark.parametrize(("act", "before", "after"), (("work", 10, 0), ("eat", 990, 1000)))
+def test_a_need_stays_from_0_to_1000(act: str, before: int, after: int) -> None:
+    agent = citizen([NeedsBlock()], needs=dict.fromkeys(NEEDS, before), act=act)
+    live(agent)
+    assert agent.status["needs"]["hunger"] == after
 
 
 def test_the_first_need_at_its_threshold_is_urgent() -> None:
-    assert most_urgent([500, 100, 100, 100], [200, 200, 200, 300]) == 1
-    assert most_urgent([201, 201, 201, 301], [200, 200, 200, 300]) == -1
+    for levels, urgent in (([500, 100, 100, 100], "energy"), ([201, 201, 201, 301], "")):
+        block = NeedsBlock()
+        citizen([block], needs=dict(zip(NEEDS, levels, strict=True)))
+        assert block.urgent == urgent
 
 
 @pytest.mark.parametrize(

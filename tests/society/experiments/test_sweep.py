@@ -326,6 +326,23 @@ def test_functions_of_a_program_are_lived_in_it_alone(tmp_path: Path) -> None:
         run(experiment, jobs=1)
 
 
+def test_a_cell_keeps_the_rows_since_it_was_measured_last() -> None:
+    experiment = Experiment(
+        name="e",
+        society={"citizens": 10, "step": "12h"},
+        metrics=[{"name": "rows", "by": lambda society: len(society.metrics)}],
+        workflow=[{"step": 12}],
+        every=3,
+    )
+    assert run(experiment, jobs=0).curve("rows") == {
+        0: {0: 0},
+        3: {0: 3},
+        6: {0: 3},
+        9: {0: 3},
+        12: {0: 3},
+    }
+
+
 def test_results_that_are_none_are_told(tmp_path: Path) -> None:
     (tmp_path / "r.parquet").write_bytes(b"PAR1")
     for name in ("r.parquet", "none.parquet"):

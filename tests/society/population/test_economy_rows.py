@@ -16,13 +16,7 @@ from tests.society.population.pairs import all_equal
 
 from civitas.clock import Clock
 from civitas.society.blocks import all_blocks
-from civitas.society.blocks.economy import (
-    EconomyBlockParams,
-    all_to_save,
-    budget_of,
-    budgets_of,
-    to_save,
-)
+from civitas.society.blocks.economy import EconomyBlockParams, budget_of, to_save
 from civitas.society.city.city import City
 from civitas.society.commit import Books, Wanted
 from civitas.society.population.block import RowBlock
@@ -32,7 +26,7 @@ from civitas.society.population.population import Population
 from civitas.society.services.economy import Bank, Government, make_economy
 from civitas.society.services.feed import Feed
 from civitas.society.services.firm import Firm
-from civitas.society.services.ledger import credited, tax_on, taxes_on
+from civitas.society.services.ledger import credited, tax_on
 from civitas.society.wants import Buy, Pay, Save, Work, id_order
 
 CITIZENS = 10
@@ -211,7 +205,7 @@ def test_interest_of_large_deposits_is_paid_while_capital_lasts(own: int) -> Non
 @given(st.lists(st.integers(0, 10**9), max_size=20))
 def test_taxes_of_many_are_those_of_each(incomes: list[int]) -> None:
     brackets = ((0, 100), (2_610, 120), (10_603, 1000))
-    found = taxes_on(np.array(incomes, np.int64), brackets)
+    found = tax_on(np.array(incomes, np.int64), brackets)
     assert found.tolist() == [tax_on(each, brackets) for each in incomes]
 
 
@@ -226,8 +220,8 @@ def test_budgets_and_savings_of_many_are_those_of_each(
 ) -> None:
     several = [np.array([each, 7]) for each in (income, wealth, savings)]
     budget = budget_of(income, wealth, share, 2)
-    assert budgets_of(several[0], several[1], share, 2)[0] == budget
-    found = all_to_save(several[1], several[2], np.array([budget, 1]), days)
+    assert budget_of(several[0], several[1], share, 2)[0] == budget
+    found = to_save(several[1], several[2], np.array([budget, 1]), days)
     assert found[0] == to_save(wealth, savings, budget, days)
 
 

@@ -15,7 +15,7 @@ from tests.society.population.test_social_rows import people
 
 from civitas.society.blocks.feed import FeedBlock, FeedBlockParams
 from civitas.society.blocks.social import SocialBlock, SocialBlockParams
-from civitas.society.blocks.ties import TOPICS
+from civitas.society.blocks.talk import TOPICS
 from civitas.society.commit import Books, Wanted
 from civitas.society.population.books import RowBooks
 from civitas.society.population.population import Population

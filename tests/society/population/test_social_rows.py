@@ -11,13 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal
 
-from civitas.society.blocks.social import (
-    SocialBlock,
-    SocialBlockParams,
-    opinion_after,
-    opinions_after,
-)
-from civitas.society.blocks.ties import TOPICS
+from civitas.society.blocks.social import SocialBlock, SocialBlockParams, opinion_after
+from civitas.society.blocks.talk import TOPICS
 from civitas.society.population.population import Population
 
 QUICK = settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
@@ -92,5 +87,5 @@ def test_two_days_of_meeting_are_the_same(
 )
 @settings(max_examples=40, deadline=None)
 def test_opinions_of_many_move_as_each_does(mine: int, other: int, bound: int, pull: int) -> None:
-    found = opinions_after(np.array([mine, 0]), np.array([other, 0]), bound, pull)
+    found = opinion_after(np.array([mine, 0]), np.array([other, 0]), bound, pull)
     assert found.tolist() == [opinion_after(mine, other, bound, pull), 0]

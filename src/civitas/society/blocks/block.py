@@ -1,12 +1,4 @@
-"""What the blocks of a citizen share: its state, its plan, its place, and one call of a model.
-
-Beside what `CitizenMemory` has, blocks keep in a citizen's status: `act` (what it does in this
-step), `day` (the day that its plan is of), `mended` (how often a plan broke and was mended),
-`stuck` (why it does not get where its plan wants), `visits` (places by kind), `earned`, `income`,
-`purse` and `savings` (cents) and `fallbacks` (how often each block fell back to its rule). A rule
-of numbers is a function of plain numbers in its block's module, so that columns can use it too;
-randomness is `agent.draws`.
-"""
+"""What the blocks of a citizen share: its state, its plan, its place, and one call of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +13,8 @@ from civitas.block import Block
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
 from civitas.signature.schema import validator
-from civitas.society.blocks import columns
+from civitas.society.arrays import numpy
+from civitas.society.blocks.columns import DOES, code
 from civitas.society.draw import Draws
 from civitas.society.perception import Perception
 from civitas.society.wants import Want
@@ -49,7 +42,13 @@ class CitizenBlock(Block):
 
     A subclass states in `does` which items of a plan it carries out; `fits` follows it. Where the
     citizen has a model, `decide` asks it once, through a schema; where the model fails, or its
-    answer cannot be used, the block's rule decides, and `fallbacks` counts it.
+    answer cannot be used, the block's rule decides, and `fallbacks` counts it. A rule of numbers is
+    a function of its module, which columns use too.
+
+    Beside what `CitizenMemory` has, blocks keep in `status`: `act` (what the citizen does in this
+    step), `day` (the day that its plan is of), `mended` (how often a plan broke and was mended),
+    `stuck` (why it does not get where its plan wants), `visits` (places by kind), `earned`,
+    `income`, `purse` and `savings` (cents) and `fallbacks` (how often each block fell back).
 
     Attributes:
         does: the items of a plan that its `forward` carries out
@@ -100,9 +99,12 @@ class CitizenBlock(Block):
     @property
     def item(self) -> Item | None:
         """The item of the plan that is on now."""
-        status = self.status
-        plan, now = status.get("plan"), status.get("now", 0)
-        return plan[now] if plan and 0 <= now < len(plan) else None
+        return _item_of(self.status)
+
+    def is_open(self, place: str, time: int) -> bool:
+        """Whether a place is open, seconds after midnight; always where places have no hours."""
+        city = self.city
+        return not hasattr(city, "is_open") or city.is_open(place, time)
 
     def fits(self, context: Any) -> float:
         """How well it fits a situation: 1 where it carries out what the plan wants, else 0.
@@ -110,11 +112,21 @@ class CitizenBlock(Block):
         Args:
             context: the citizen's perception, or an intention in words, `work at office-3`
         """
-        return 1.0 if wanted(context) in self.does else 0.0
+        if not isinstance(context, Perception):
+            return float(str(context).partition(" ")[0].lower() in self.does)
+        item = _item_of(context.status)
+        return float(item is not None and item["do"] in self.does)
 
     def fits_rows(self, rows: Rows) -> Any:
         """`fits` of rows of a population: by the item of the plan that is on."""
-        return columns.fits_rows(self.does, rows)
+        if not self.does or "item_do" not in rows.population.arrays:
+            return 0.0
+        do = rows.column("item_do")
+        fits = numpy().zeros(len(do), bool)
+        for each in self.does:
+            if each in DOES:
+                fits |= do == code(each)
+        return fits.astype("float32")
 
     # -- what it does ------------------------------------------------------------------------------
 
@@ -191,11 +203,7 @@ class CitizenBlock(Block):
 
 
 def now_of(perceived: Any) -> int:
-    """Seconds since the first midnight before the run, at the beginning of a step.
-
-    Args:
-        perceived: the `Perception` of a citizen, or `Rows`
-    """
+    """Seconds since the first midnight, at the beginning of a step of a `Perception` or `Rows`."""
     clock = perceived.clock
     if clock is None:
         return int(perceived.step * perceived.seconds)
@@ -204,13 +212,9 @@ def now_of(perceived: Any) -> int:
     return int(seconds + clock.index * clock.step_s)
 
 
-def wanted(context: Any) -> str:
-    """What a situation wants done: of a perception the plan's item, of words the first."""
-    if isinstance(context, Perception):
-        status = context.status
-        plan, now = status.get("plan"), status.get("now", 0)
-        return str(plan[now]["do"]) if plan and 0 <= now < len(plan) else ""
-    return str(context).partition(" ")[0].lower()
+def _item_of(status: dict[str, Any]) -> Item | None:
+    plan, now = status.get("plan"), status.get("now", 0)
+    return plan[now] if plan and 0 <= now < len(plan) else None
 
 
 def answer_schema(**properties: Any) -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""The columns that blocks of a population share: what a citizen does, and the item of its plan."""
+"""What columns have of what a citizen does and plans, and the same in its status."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
+from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.population.column import Column
 
 if TYPE_CHECKING:
+    from civitas.society.population.population import Population
     from civitas.society.population.rows import Rows
 
 DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
@@ -23,6 +24,7 @@ at a place that was chosen (`plan_chosen`), or, from 4 up, of the kinds of `city
 WHERE, WHAT, BOUGHT, AVOIDS, UNTIL = 0xFF, 8, 1 << 11, 1 << 12, 13
 """An item of a plan in one number: where it is; from bit 8, its code of `DOES` less 1; `bought` and
 `avoid`; from bit 13, the second after midnight when it ends. 0 stands after the last item."""
+_OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
 ITEM: Final = {
@@ -72,19 +74,6 @@ def code(do: str) -> int:
     return ACTS.index(do)
 
 
-def fits_rows(does: Collection[str], rows: Rows) -> Any:
-    """Return 1.0 of each whose plan wants one of these done, else 0.0."""
-    np = numpy()
-    if not does or "item_do" not in rows.population.arrays:
-        return 0.0
-    do = rows.column("item_do")
-    fits = np.zeros(len(do), bool)
-    for each in does:
-        if each in DOES:
-            fits |= do == code(each)
-    return fits.astype(np.float32)
-
-
 def bought(rows: Rows) -> Any:
     """Return of each whether it has bought already in the item that is on: `item["bought"]`."""
     arrays, index = rows.population.arrays, rows.at
@@ -109,3 +98,122 @@ def stay_home(rows: Rows, where: Any) -> None:
     arrays["plan"][at] = without(arrays["plan"][at], WHERE | AVOIDS) | where
     arrays["plan_chosen"][index] = -1
     arrays["plan_avoid"][index] = 0
+
+
+# -- a plan in a status ----------------------------------------------------------------------------
+
+EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
+PLANNED: Final = {
+    **ACT,
+    **PLAN,
+    "day": Column("int32", -1),
+    "mended": Column("int32"),
+    "plan_home": Column("place", None),
+    "plan_duty": Column("place", None),
+    "work": Column("place", None),
+    "school": Column("place", None),
+    "gender": Column("uint8", words=(None, "female", "male"), key=("profile", "gender")),
+    "education": Column("uint8", words=(None, *EDUCATION), key=("profile", "education")),
+}
+"""What `PlanBlock` keeps of each citizen."""
+
+
+def plan_to_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write a row's plan into a status."""
+    arrays = population.arrays
+    now = int(arrays["plan_now"][row])
+    kinds = () if population.city is None else population.city.kinds()
+    plan: list[dict[str, Any]] = []
+    begins, live = 0, False
+    for slot in range(SLOTS):
+        packed = int(arrays["plan"][row, slot])
+        if not packed:
+            break
+        where, until, do = packed & WHERE, packed >> UNTIL, DOES[packed >> WHAT & 7]
+        item: dict[str, Any] = {"do": do, "where": None, "from": begins, "until": until}
+        begins = until
+        if where >= KINDS:
+            item["where"] = kinds[where - KINDS]
+        elif where in _OWN:
+            item["where"] = population.decoded("place", arrays[_OWN[where]][row])
+        present = slot >= now and not live and (where == CHOSEN or packed & AVOIDS)
+        if present:
+            live = True
+            if where == CHOSEN:
+                item["where"] = population.decoded("place", arrays["plan_chosen"][row])
+                item["kind"] = population.city.kind(item["where"])
+            elif where >= KINDS:
+                item["kind"] = item["where"]
+        elif where == CHOSEN:
+            item["kind"] = None  # it is over: which place was chosen is not kept
+        if packed & AVOIDS:
+            avoided = arrays["plan_avoid"][row].tolist() if present else ()
+            names = [population.decoded("place", each - 1) for each in avoided if each]
+            item["avoid"] = names or [None]
+        if packed & BOUGHT:
+            item["bought"] = True
+        plan.append(item)
+    if plan:
+        status["plan"], status["now"] = plan, now
+    if arrays["stuck"][row]:
+        status["stuck"] = "it does not get where its plan wants"
+
+
+def plan_from_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+    """Write a status' plan into a row.
+
+    Raises:
+        ConfigError: its items do not follow one another through the day, or are too many
+    """
+    arrays = population.arrays
+    plan, now = status.get("plan") or [], status.get("now", 0)
+    arrays["stuck"][row] = bool(status.get("stuck"))
+    arrays["plan"][row], arrays["plan_avoid"][row] = 0, 0
+    arrays["plan_now"][row], arrays["plan_chosen"][row] = now, -1
+    arrays["item_do"][row], arrays["item_where"][row], arrays["item_until"][row] = 0, -1, 0
+    if not plan:
+        return
+    if len(plan) >= SLOTS:
+        raise ConfigError(f"citizen {population.id_of(row)}: a plan has at most {SLOTS - 1} items")
+    duty = status.get("work") or status.get("school")
+    for key, at in (("plan_home", status.get("home")), ("plan_duty", duty)):
+        arrays[key][row] = population.place_number(status.get(key, at) or None)
+    names = () if population.city is None else population.city.kinds()
+    kinds = {name: number for number, name in enumerate(names)}
+    begins, live = 0, False
+    for slot, item in enumerate(plan):
+        if item["from"] != begins or item["until"] <= begins:
+            raise ConfigError(
+                f"citizen {population.id_of(row)}: the items of its plan must follow one another"
+            )
+        begins = item["until"]
+        where, place = _where(population, row, item, kinds)
+        avoid = item.get("avoid") if where == CHOSEN or where >= KINDS else None
+        flags = bool(item.get("bought")) * BOUGHT | bool(avoid) * AVOIDS
+        if slot >= now and not live and (where == CHOSEN or avoid):
+            live = True
+            arrays["plan_chosen"][row] = place if where == CHOSEN else -1
+            for rank, each in enumerate(avoid or ()):
+                arrays["plan_avoid"][row, rank] = population.place_number(each) + 1
+        arrays["plan"][row, slot] = word(code(item["do"]), where, begins) | flags
+        if slot == now:
+            arrays["item_do"][row] = code(item["do"])
+            arrays["item_where"][row] = KINDS - 2 - where if where >= KINDS else place
+            arrays["item_until"][row] = begins
+
+
+def _where(
+    population: Population, row: int, item: dict[str, Any], kinds: dict[str, int]
+) -> tuple[int, int]:
+    """The code of where an item is, and the number of the place."""
+    where = item["where"]
+    if where is None:
+        over = "kind" in item and item["kind"] is None
+        return (CHOSEN, -1) if over else (NONE, -1)
+    if where in kinds:
+        return KINDS + kinds[where], -1
+    place = population.place_number(where) if population.places else -1
+    if item.get("kind") is not None:
+        return CHOSEN, place
+    own = (meant for meant, name in _OWN.items() if place == population.arrays[name][row])
+    return next(own, CHOSEN), place

@@ -8,28 +8,24 @@ from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
-from civitas.society.arrays import numpy
-from civitas.society.blocks.block import (
-    CitizenBlock,
-    CitizenBlockParams,
-    Item,
-    answer_schema,
-    now_of,
-)
+from civitas.society.arrays import larger, numpy, smaller
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema, now_of
 from civitas.society.blocks.columns import ACT, bought, code, set_bought, stay_home
 from civitas.society.blocks.town import kind_numbers, kinds_of
 from civitas.society.population.column import Column
 from civitas.society.wants import Buy, Save, Work
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
     from civitas.society.population.rows import Rows
 
 _DAYS = 7
 _CENTS: Final = Column("int64")
 
 
-def budget_of(income: int, wealth: int, of_income: int, of_wealth: int) -> int:
+# -- the rules, of whole numbers or arrays of them -------------------------------------------------
+
+
+def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
     """Return the cents to spend in a day, never more than there is.
 
     Args:
@@ -38,30 +34,17 @@ def budget_of(income: int, wealth: int, of_income: int, of_wealth: int) -> int:
         of_income: thousandths of income that are spent
         of_wealth: thousandths of wealth that are spent
     """
-    return min(wealth, (income * of_income + wealth * of_wealth) // 1000)
+    return smaller(wealth, (income * of_income + wealth * of_wealth) // 1000)
 
 
-def income_after(income: int, earned: int, days: int = _DAYS) -> int:
-    """Return the usual income after one more day: an average that forgets in `days` days."""
-    return (income * (days - 1) + earned) // days
+def income_after(income: Any, earned: Any) -> Any:
+    """Return the usual income after one more day: an average that forgets in a week."""
+    return (income * (_DAYS - 1) + earned) // _DAYS
 
 
-def to_save(money: int, savings: int, budget: int, cash_days: int) -> int:
+def to_save(money: Any, savings: Any, budget: Any, cash_days: int) -> Any:
     """Return the cents to bring to the bank, or, below 0, to take back, so that cash lasts."""
-    spare = money - budget * cash_days
-    return spare if spare >= 0 else -min(savings, -spare)
-
-
-def budgets_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
-    """Return `budget_of` of arrays."""
-    return numpy().minimum(wealth, (income * of_income + wealth * of_wealth) // 1000)
-
-
-def all_to_save(money: Any, savings: Any, budget: Any, cash_days: int) -> Any:
-    """Return `to_save` of arrays."""
-    np = numpy()
-    spare = money - budget * cash_days
-    return np.where(spare >= 0, spare, -np.minimum(savings, -spare))
+    return larger(money - budget * cash_days, -savings)
 
 
 class EconomyBlockParams(CitizenBlockParams):
@@ -111,7 +94,7 @@ class EconomyBlock(CitizenBlock):
         "income": _CENTS,
         "purse": _CENTS,
         "savings": _CENTS,
-        "paid_day": Column("int32", -1, own=True),
+        "paid_day": Column("int32", -1),
     }
     words: ClassVar = ("food", "goods")
 
@@ -143,16 +126,17 @@ class EconomyBlock(CitizenBlock):
             elif isinstance(want, Save) and answer.done:
                 status["savings"] = answer.value
         day = self.now // DAY_S
-        if status.get("paid_day") == day:
+        paid = status.get("paid_day", -1)
+        if paid == day:
             return
-        if "paid_day" in status:
+        if paid >= 0:
             status["income"] = income_after(status.get("income", 0), status.get("earned", 0))
             status["earned"] = 0
         budget = self.budget
         status["purse"] = min(status.get("purse", 0) + budget, _DAYS * budget)
         money, savings = status.get("money", 0), status.get("savings", 0)
         cents = to_save(money, savings, budget, self.params.cash_days)
-        if cents and "paid_day" in status:
+        if cents and paid >= 0:
             self.want(Save(cents))
         status["paid_day"] = day
 
@@ -176,19 +160,15 @@ class EconomyBlock(CitizenBlock):
             least = self.params.least
             cents = most if most < least else most * await self._share(most) // 1000
             if cents < least:
-                self._no_money(item, meal)
+                if meal:  # it goes home, or else just looks around in the shop
+                    item.pop("kind", None)
+                    item["where"] = self.status.get("home")
+                self.act("idle" if meal else "leisure")
                 return None
             item["bought"] = True  # once in each visit
             self.want(Buy(place, "food" if meal else "goods", cents))
         self.act(done)
         return done
-
-    def _no_money(self, item: Item, meal: bool) -> None:
-        """Go home for a meal that it cannot pay, or just look around in the shop."""
-        self.act("idle" if meal else "leisure")
-        if meal:
-            item.pop("kind", None)
-            item["where"] = self.status.get("home")
 
     @property
     def budget(self) -> int:
@@ -196,7 +176,7 @@ class EconomyBlock(CitizenBlock):
         status = self.status
         wealth = status.get("money", 0) + status.get("savings", 0)
         income = max(status.get("income", 0), status.get("earned", 0))
-        return budget_of(income, wealth, self.params.of_income, self.params.of_wealth)
+        return int(budget_of(income, wealth, self.params.of_income, self.params.of_wealth))
 
     def _left(self, meal: bool) -> int:
         """What may be spent now: what budgets have left, and at most the money at hand."""
@@ -216,15 +196,6 @@ class EconomyBlock(CitizenBlock):
         return 1000 if answer is None else int(answer["thousandths"])
 
     # -- in columns --------------------------------------------------------------------------------
-
-    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
-        """Write the day on which a row was last given its budget into a status."""
-        if population.arrays["paid_day"][row] >= 0:
-            status["paid_day"] = int(population.arrays["paid_day"][row])
-
-    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
-        """Write that day of a status into the column."""
-        population.arrays["paid_day"][row] = status.get("paid_day", -1)
 
     def fits_rows(self, rows: Rows) -> Any:
         """`fits` of rows."""
@@ -266,7 +237,7 @@ class EconomyBlock(CitizenBlock):
         budget = self._budget_rows(rows)
         purse = rows["purse"]
         rows["purse"] = np.where(due, np.minimum(purse + budget, _DAYS * budget), purse)
-        cents = all_to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
+        cents = to_save(rows["money"], rows["savings"], budget, self.params.cash_days)
         rows.want(Save, again & (cents != 0), cents=cents)
         paid[...] = day
 
@@ -303,7 +274,7 @@ class EconomyBlock(CitizenBlock):
         income = numpy().maximum(rows["income"], rows["earned"])
         params = self.params
         wealth = rows["money"] + rows["savings"]
-        return budgets_of(income, wealth, params.of_income, params.of_wealth)
+        return budget_of(income, wealth, params.of_income, params.of_wealth)
 
     def _left_rows(self, rows: Rows, meal: Any) -> Any:
         """What budgets have left to be spent now."""

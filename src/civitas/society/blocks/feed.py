@@ -7,63 +7,40 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from civitas.action import action
-from civitas.society.arrays import numpy
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema
-from civitas.society.blocks.columns import ACT, code
-from civitas.society.blocks.talk import (
-    message_text,
-    message_words,
-    opinion_of,
-    text_numbers,
-    topics_of_words,
-)
-from civitas.society.blocks.ties import (
-    TOPICS,
-    Ties,
-    code_of,
-    topic_columns,
-    topics_from_status,
-    topics_to_status,
-)
+from civitas.society.arrays import numpy, smaller
+from civitas.society.blocks.block import answer_schema
+from civitas.society.blocks.columns import code
+from civitas.society.blocks.talk import TalkBlock, TalkParams, message_text
+from civitas.society.blocks.ties import Ties, code_of
 from civitas.society.draw import belows
 from civitas.society.services.feed import LONGEST, Feed
 from civitas.society.wants import Follow, Like, Post
 
 if TYPE_CHECKING:
-    from civitas.society.population.column import Column
-    from civitas.society.population.population import Population
     from civitas.society.population.rows import Rows
 
 
-def likes(interest: int, relation: int, likes_of_1000: int) -> int:
+def likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
     """Return how likely, in thousandths, a post is liked: more so for its topic and its author.
 
     Args:
-        interest: in the topic, 0 … 1000
+        interest: in the topic, 0 … 1000; a number or an array
         relation: to the author, 0 … 1000
         likes_of_1000: what it is at full interest, without a relation
     """
-    return min(1000, likes_of_1000 * (interest + relation) // 1000)
+    return smaller(1000, likes_of_1000 * (interest + relation) // 1000)
 
 
-def all_likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
-    """Return `likes` of arrays."""
-    return numpy().minimum(1000, likes_of_1000 * (interest + relation) // 1000)
-
-
-class FeedBlockParams(CitizenBlockParams):
+class FeedBlockParams(TalkParams):
     """How a citizen uses the feed."""
 
     shown: int = Field(default=5, ge=1, le=100, description="posts read at a time")
     posts: int = Field(default=100, ge=0, le=1000, description="posts itself, of a thousand")
     likes: int = Field(default=500, ge=0, le=1000, description="likes, of a thousand")
     follows: int = Field(default=200, ge=0, le=1000, description="follows, of a thousand")
-    topics: tuple[str, ...] = Field(
-        default=TOPICS, min_length=1, max_length=100, description="topics of a population"
-    )
 
 
-class FeedBlock(CitizenBlock):
+class FeedBlock(TalkBlock):
     """Reads the feed, posts, likes, and follows those whose posts it likes.
 
     These are the acts of OASIS's users (Yang et al. 2024, arXiv:2411.11581), and the feed is ranked
@@ -80,7 +57,6 @@ class FeedBlock(CitizenBlock):
     ParamsType = FeedBlockParams
     params: FeedBlockParams
     does = ("browse",)
-    enabled_by = "enable_social"
 
     def shown(self) -> list[Any]:
         """The posts that the feed shows the citizen, the best first."""
@@ -88,12 +64,8 @@ class FeedBlock(CitizenBlock):
         services = getattr(self.agent.space, "services", None) or {}
         feed = services.get("feed")
         if not shown and feed is not None:
-            shown = feed.shown(str(self.agent.id), self._interests, self.params.shown)
+            shown = feed.shown(str(self.agent.id), self.interests, self.params.shown)
         return shown[: self.params.shown]
-
-    @property
-    def _interests(self) -> dict[str, int]:
-        return (self.status.get("profile") or {}).get("interests") or {}
 
     async def forward(self) -> int:
         """Read the feed once; gives how many posts were shown."""
@@ -102,7 +74,7 @@ class FeedBlock(CitizenBlock):
         if await self._by_model(shown):
             return len(shown)
         draws, params = self.draws, self.params
-        interests, relations = self._interests, self.status.get("relations", {})
+        interests, relations = self.interests, self.status.get("relations", {})
         me = str(self.agent.id)
         for each in shown:
             chance = likes(
@@ -116,30 +88,11 @@ class FeedBlock(CitizenBlock):
         if draws.below(1000, "feed.post") < params.posts and interests:
             topics = list(interests)
             topic = topics[draws.choice([interests[each] + 1 for each in topics], "feed.topic")]
-            opinion = self.status.get("opinions", {}).get(topic, 0)
             greeting = draws.below(4, "feed.greeting")
-            self.want(Post(message_text(greeting, topic, opinion), topic))
+            self.want(Post(message_text(greeting, topic, self.opinion(topic)), topic))
         return len(shown)
 
     # -- in columns --------------------------------------------------------------------------------
-
-    @property
-    def columns(self) -> dict[str, Column]:
-        """What it keeps of each citizen."""
-        return {**ACT, **topic_columns(len(self.params.topics))}
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What it posts."""
-        return (*self.params.topics, *message_words(self.params.topics))
-
-    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
-        """Write opinions and interests of a row into a status."""
-        topics_to_status(population, row, status, self.params.topics)
-
-    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
-        """Write opinions and interests of a status into the columns."""
-        topics_from_status(population, row, status, self.params.topics)
 
     def step_rows(self, rows: Rows) -> None:
         """`forward` of rows."""
@@ -170,16 +123,14 @@ class FeedBlock(CitizenBlock):
             share = belows(weights[:, -1], *at, "feed.topic")
             topic = topics[np.arange(len(some)), (weights > share[:, None]).argmax(1)]
             topic = topic.astype(np.int64)
-            opinion = opinion_of(rows, topic, some)
-            greeting = belows(4, *at, "feed.greeting")
-            text = text_numbers(rows, greeting, topic, opinion, params.topics)
-            words = np.array([population._word[each] for each in params.topics])
-            rows.want_each(Post, some, text=text, topic=words[topic])
+            opinion = self.opinion_rows(rows, topic, some)
+            text = self.text_rows(rows, belows(4, *at, "feed.greeting"), topic, opinion)
+            rows.want_each(Post, some, text=text, topic=self.word_rows(rows, topic))
 
     def _react_rows(self, rows: Rows, feed: Any, interest: Any) -> None:
         """Like posts that the feed shows, and follow their authors."""
         np, params, kept = numpy(), self.params, feed.rows
-        about = topics_of_words(rows, params.topics)
+        about = self.topic_rows(rows)
         shown, liked = self._shown_rows(rows, feed, interest, about)
         at, slot = np.nonzero(shown)
         number = shown[at, slot]
@@ -190,7 +141,7 @@ class FeedBlock(CitizenBlock):
             codes[at, slot] = code_of(author)
             close = Ties(rows).strength(codes)[at, slot]
         chance = interest[at, about[np.where(topic < 0, -1, topic)]]
-        chance = all_likes(chance, close, params.likes)
+        chance = likes(chance, close, params.likes)
         may = np.flatnonzero((chance > 0) & ~liked[at, slot])
         at, number, author, chance = at[may], number[may], author[may], chance[may]
 

@@ -8,7 +8,9 @@ from typing import Any, Final
 from pydantic import Field
 
 from civitas.action import action
+from civitas.clock import DAY_S
 from civitas.society import math
+from civitas.society.arrays import larger, smaller
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
 from civitas.society.blocks.mobility_rows import (
     COLUMNS,
@@ -26,26 +28,20 @@ _LARGEST: Final = 2**24
 
 
 def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
-    """Return the weight of a place: attraction ÷ (seconds + wait)², in whole numbers, 1 or more.
+    """Return the weight of a place, a whole number: attraction ÷ (seconds + wait)², 1 or more.
 
     Args:
         attraction: how many the place holds; a number, or an int64 array, as of `seconds`
         seconds: how long it takes to get there
         wait: seconds that every trip costs besides, so that next door is not everything
     """
-    weight = attraction * _SCALE // (seconds + wait) ** 2
-    if isinstance(weight, int):
-        return max(1, min(_LARGEST, weight))
-    return weight.clip(1, _LARGEST)
+    return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
 
 
 def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
     """Return by which probability, in thousandths, one goes to a new place: rho · known^(−gamma).
 
-    Args:
-        known: how many places of the kind one has been to
-        rho: the first, in thousandths
-        gamma: the second, in thousandths
+    `known` is how many places of the kind one has been to; rho and gamma are in thousandths.
     """
     return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))
 
@@ -149,12 +145,9 @@ class MobilityBlock(CitizenBlock):
 
     def _open(self, place: str, seconds: int) -> bool:
         """Whether a place is open when one gets there, which is when a step begins."""
-        city = self.city
-        if not hasattr(city, "is_open"):
-            return True
         step = self.perceived.seconds
         steps = max(1, -(-seconds // step))
-        return bool(city.is_open(place, (self.now + steps * step) % 86_400))
+        return self.is_open(place, (self.now + steps * step) % DAY_S)
 
     def _mode(self, here: str, place: str) -> tuple[str | None, int | None]:
         """The mode to travel by, and the seconds that it takes; None for no way."""
@@ -163,12 +156,12 @@ class MobilityBlock(CitizenBlock):
             return mode, city.seconds(here, place, mode)
         child = (self.status.get("profile") or {}).get("age", 18) < 18
         names = [each.name for each in city.modes if not (child and each.name == "drive")]
-        times = [(city.seconds(here, place, name), name) for name in names]
-        ways = [(time, index) for index, (time, _) in enumerate(times) if time is not None]
+        times = ((city.seconds(here, place, name), rank) for rank, name in enumerate(names))
+        ways = [way for way in times if way[0] is not None]
         if not ways:
             return None, None
-        time, index = min(ways)
-        return times[index][1], time
+        seconds, rank = min(ways)
+        return names[rank], seconds
 
     # -- which place -------------------------------------------------------------------------------
 
@@ -222,10 +215,9 @@ class MobilityBlock(CitizenBlock):
     async def _by_model(self, kind: str, found: Sequence[Near]) -> str | None:
         if self.llm is None:
             return None
-        names = [each.id for each in found]
         answer = await self.decide(
             f"Choose the {kind} to go to.",
-            answer_schema(place={"enum": names}),
+            answer_schema(place={"enum": [each.id for each in found]}),
             places=[{"place": each.id, "seconds": each.seconds} for each in found],
         )
         return None if answer is None else str(answer["place"])

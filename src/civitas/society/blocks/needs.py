@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from pydantic import Field
@@ -37,32 +37,22 @@ CONTACT: Final = 60
 """A message from another raises the social need by this, at most four of them in a step."""
 
 
-def need_after(need: int, rate: int, start: int, seconds: int) -> int:
-    """Return a need, 0 … 1000, after some seconds.
+def change_of(rate: int, start: int, seconds: int) -> int:
+    """Return by how much a rate, in thousandths an hour, changes a need in seconds from `start`.
 
     Whole numbers without a rest to carry: the change is the difference of what the rate has made
     by the end and by the start, both rounded down, so many short steps make what one long one does.
-
-    Args:
-        need: before
-        rate: thousandths an hour
-        start: seconds since any fixed moment
-        seconds: how long
     """
-    return max(0, min(1000, need + change_of(rate, start, seconds)))
-
-
-def change_of(rate: int, start: int, seconds: int) -> int:
-    """Return by how much a rate changes a need in some seconds; see `need_after`."""
     return rate * (start + seconds) // 3600 - rate * start // 3600
 
 
-def most_urgent(needs: Sequence[int], thresholds: Sequence[int]) -> int:
-    """Return which need, in the order of `NEEDS`, is first at or below its threshold; −1: none."""
-    for index, (need, threshold) in enumerate(zip(needs, thresholds, strict=True)):
-        if need <= threshold:
-            return index
-    return -1
+@functools.lru_cache(maxsize=64)
+def changes_by(act: str, speed: int, start: int, seconds: int) -> tuple[int, ...]:
+    """Return by how much an act changes each need; `speed` is that of falling, in thousandths."""
+    rates = RATES.get(act, RATES["idle"])
+    return tuple(
+        change_of(rate * speed // 1000 if rate < 0 else rate, start, seconds) for rate in rates
+    )
 
 
 class NeedsBlockParams(CitizenBlockParams):
@@ -119,17 +109,13 @@ class NeedsBlock(CitizenBlock):
             ):
                 act = "idle"
             seconds = perceived.seconds
-            start = self.now - seconds
-            for need, rate in zip(NEEDS, RATES.get(act, RATES["idle"]), strict=True):
-                needs[need] = need_after(needs[need], self._rate(rate), start, seconds)
+            changes = changes_by(act, self.params.speed, self.now - seconds, seconds)
+            for need, change in zip(NEEDS, changes, strict=True):
+                needs[need] = max(0, min(1000, needs[need] + change))
         heard = sum(each["action"]["name"] == "say" for each in perceived.messages)
         if heard:
             needs["social"] = min(1000, needs["social"] + CONTACT * min(heard, 4))
         status["act"] = "idle"
-
-    def _rate(self, rate: int) -> int:
-        """The rate at which a need falls or rises, with the speed."""
-        return rate * self.params.speed // 1000 if rate < 0 else rate
 
     async def forward(self) -> None:
         """Nothing: needs are felt before each step."""
@@ -143,14 +129,13 @@ class NeedsBlock(CitizenBlock):
             if refused is not None:
                 for each in ("work", "eat", "shop"):
                     act[refused & (act == code(each))] = code("idle")
-            seconds = rows.seconds
-            start, did = now_of(rows) - seconds, act.astype(np.int64)
-            for number, need in enumerate(NEEDS):
-                rates = [self._rate(RATES[each][number]) for each in ACTS if each]
-                changes = [0, *(change_of(rate, start, seconds) for rate in rates)]
+            start, speed, did = now_of(rows) - rows.seconds, self.params.speed, act.astype(np.int64)
+            changes = [changes_by(each, speed, start, rows.seconds) for each in ACTS if each]
+            # In a need of 0 … 1000 more than ±16,000 makes no difference.
+            table = np.clip([(0,) * len(NEEDS), *changes], -16_000, 16_000).astype(np.int16)
+            for need, change in zip(NEEDS, table.T, strict=True):
                 level = rows[need]
-                # In a need of 0 … 1000 more than ±16,000 makes no difference.
-                level += np.clip(changes, -16_000, 16_000).astype(np.int16).take(did)
+                level += change.take(did)
                 np.clip(level, 0, 1000, out=level)
         heard = rows.heard_count()
         some = np.flatnonzero(heard)
@@ -163,11 +148,9 @@ class NeedsBlock(CitizenBlock):
 
     @property
     def urgent(self) -> str:
-        """The most urgent need at or below its threshold; empty for none."""
+        """The first need at or below its threshold, in the order of `NEEDS`; empty for none."""
         needs, params = self.status["needs"], self.params
-        thresholds = (params.hunger, params.energy, params.safety, params.social)
-        index = most_urgent([needs[need] for need in NEEDS], thresholds)
-        return NEEDS[index] if index >= 0 else ""
+        return next((need for need in NEEDS if needs[need] <= getattr(params, need)), "")
 
     @action(idempotent=True)
     async def needs(self) -> dict[str, int]:

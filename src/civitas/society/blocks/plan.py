@@ -10,10 +10,9 @@ from pydantic import Field
 from civitas.action import action
 from civitas.clock import DAY_S
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
-from civitas.society.blocks.columns import DOES
+from civitas.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
 from civitas.society.blocks.needs import NeedsBlock
 from civitas.society.blocks.plan_rows import before_rows, step_rows
-from civitas.society.blocks.plan_status import COLUMNS, from_status, to_status
 from civitas.society.blocks.town import LOOKED_AT
 from civitas.society.wants import Move
 
@@ -71,12 +70,7 @@ def fixed_items(
 ) -> list[Item]:
     """Return the items of a day that are set: sleep, three meals, and work or school.
 
-    Args:
-        duty: what (`work`, `study`), where, from and until when; None for none
-        home: where one lives
-        wake: when one gets up, in seconds after midnight
-        bed: when one goes to bed
-        dinner: when and where one has dinner
+    `duty` is what (`work`, `study`), where, from and until when; `dinner` when and where.
     """
     plan: list[Item] = []
     if duty is not None:
@@ -159,21 +153,19 @@ class PlanBlock(CitizenBlock):
     actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
     ParamsType = PlanBlockParams
     params: PlanBlockParams
-    columns = COLUMNS
+    columns = PLANNED
     before_rows, step_rows = before_rows, step_rows
-    to_status, from_status = to_status, from_status
+    to_status, from_status = plan_to_status, plan_from_status
 
     async def before_forward(self) -> None:
         """Have a plan of this day that can be followed in this step."""
         status = self.status
-        now = self.now
-        day, time = divmod(now, DAY_S)
-        lives = {"plan_home": status.get("home"), "plan_duty": self._duty_place}
-        moved = any(status.get(key, place) != place for key, place in lives.items())
+        day, time = divmod(self.now, DAY_S)
+        home, duty = status.get("home"), self._duty_place
+        moved = status.get("plan_home", home) != home or status.get("plan_duty", duty) != duty
         if status.get("day") != day or not status.get("plan") or moved:
-            status["plan"] = await self._by_model() or self._by_rule(day)
-            status["day"] = day
-            status.update(lives)
+            status["plan"] = await self._by_model() or self._by_rule()
+            status.update(day=day, plan_home=home, plan_duty=duty)
             status.pop("stuck", None)
         before = status.get("now")
         status["now"] = max(0, item_at(status["plan"], time))
@@ -186,7 +178,7 @@ class PlanBlock(CitizenBlock):
 
     # -- making ------------------------------------------------------------------------------------
 
-    def _by_rule(self, day: int) -> list[Item]:
+    def _by_rule(self) -> list[Item]:
         status, params, draws = self.status, self.params, self.draws
         spread = 2 * (params.spread // _SLOT) + 1
 
@@ -200,7 +192,7 @@ class PlanBlock(CitizenBlock):
         dinner = min(max(vary(18 * _HOUR + 1800, "dinner"), wake + _HOUR), bed - 2700)
         dines = draws.below(1000, "plan.dine") < params.dines
         table = "restaurant" if dines and self._opens("restaurant", dinner) else home
-        plan = fixed_items(self._duty(day), home, wake, bed, (dinner, table))
+        plan = fixed_items(self._duty(), home, wake, bed, (dinner, table))
         for start, until in _gaps(plan):
             plan += self._free(start, until)
         return sorted(plan, key=lambda each: each["from"])
@@ -210,13 +202,12 @@ class PlanBlock(CitizenBlock):
         """Where it works, or else goes to school."""
         return self.status.get("work") or self.status.get("school")
 
-    def _duty(self, day: int) -> tuple[str, str, int, int] | None:
+    def _duty(self) -> tuple[str, str, int, int] | None:
         """Work or school today: what, where, from and until when."""
         status, params = self.status, self.params
         do = "work" if status.get("work") else "study"
         place = self._duty_place
-        clock = self.perceived.clock
-        weekend = bool(getattr(clock, "is_weekend", False))
+        weekend = getattr(self.perceived.clock, "is_weekend", False)
         if not place or (weekend and not params.weekend):
             return None
         begins, length = params.begins, params.hours if do == "work" else 7 * _HOUR
@@ -226,9 +217,7 @@ class PlanBlock(CitizenBlock):
         times = [time for time in range(0, DAY_S, _SLOT) if city.is_open(place, time)]
         if not times:
             return None
-        opens = (
-            begins if begins in times else min((t for t in times if t > begins), default=times[0])
-        )
+        opens = next((time for time in times if time >= begins), times[0])
         until = opens + _SLOT
         while until < min(opens + length, DAY_S) and city.is_open(place, until):
             until += _SLOT
@@ -256,9 +245,7 @@ class PlanBlock(CitizenBlock):
         """Whether a place of a kind is open for half an hour from a time on."""
         city = self.city
         places = () if city is None else city.by_kind(kind)[:LOOKED_AT]
-        if not hasattr(city, "is_open"):
-            return bool(places)
-        return any(city.is_open(each, time) and city.is_open(each, time + 1800) for each in places)
+        return any(self.is_open(each, time) and self.is_open(each, time + 1800) for each in places)
 
     async def _by_model(self) -> list[Item] | None:
         """The plan that the model makes; None where it has none, or its answer is of no use."""
@@ -266,22 +253,15 @@ class PlanBlock(CitizenBlock):
             return None
         status, city = self.status, self.city
         kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
-        places = ["home", *(["work"] if self._duty_place else ()), *kinds]
-        places = list(dict.fromkeys(places))
+        places = list(dict.fromkeys(["home", *(["work"] if self._duty_place else ()), *kinds]))
         time = {"type": "string", "pattern": "^([01][0-9]|2[0-4]):[0-5][0-9]$"}
-        piece = {
-            "do": {"enum": list(DOES)}, "where": {"enum": places}, "from": time, "until": time,
-        }  # fmt: skip
+        piece = answer_schema(
+            do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
+        )
+        pieces = {"type": "array", "minItems": 1, "maxItems": 48, "items": piece}
         answer = await self.decide(
             "Plan the day from 00:00 to 24:00: what, where, from and until when, in order.",
-            answer_schema(
-                plan={
-                    "type": "array",
-                    "minItems": 1,
-                    "maxItems": 48,
-                    "items": answer_schema(**piece),
-                }
-            ),
+            answer_schema(plan=pieces),
         )
         if answer is None:
             return None
@@ -290,7 +270,8 @@ class PlanBlock(CitizenBlock):
             _item(
                 each["do"],
                 own.get(each["where"], each["where"]),
-                *map(_of_day, (each["from"], each["until"])),
+                _of_day(each["from"]),
+                _of_day(each["until"]),
             )
             for each in answer["plan"]
         ]
@@ -313,8 +294,9 @@ class PlanBlock(CitizenBlock):
         for answer in self.perceived.answers:
             if isinstance(answer.want, Move) and not answer.done:
                 why = answer.reason or "it could not get there"
-        if not why and self._closed(item["where"], time):
-            why = f"{item['where']} is closed"
+        where = item["where"]
+        if not why and where in (self.city or ()) and not self.is_open(where, time):
+            why = f"{where} is closed"
         if why:
             self._elsewhere(item, time, why)
         self._urgent(time)
@@ -331,8 +313,8 @@ class PlanBlock(CitizenBlock):
         if item["where"] == home:
             item["where"] = None  # the way home is barred: one stays where one is
             self._mended(why, "stays where it is")
-            return
-        self._put(_item("leisure", home, time, item["until"]), why)
+        else:
+            self._put(_item("leisure", home, time, item["until"]), why)
 
     def _urgent(self, time: int) -> None:
         """Put in what a need at its threshold calls for."""
@@ -344,12 +326,10 @@ class PlanBlock(CitizenBlock):
         if not need or (need == "social" and item["do"] in ("work", "study")):
             return
         do, seconds = REMEDIES[need]
-        if item["do"] == do and need != "safety":
-            return
         home = self.status.get("home")
-        where = home if need in ("energy", "safety") else None
-        if need == "safety" and item["do"] == "leisure" and item["where"] == home:
+        if item["do"] == do and (need != "safety" or item["where"] == home):
             return
+        where = home if need in ("energy", "safety") else None
         self._put(_item(do, where, time, min(time + seconds, DAY_S)), f"its {need} is too low")
 
     def _put(self, item: Item, why: str) -> None:
@@ -361,12 +341,6 @@ class PlanBlock(CitizenBlock):
     def _mended(self, why: str, how: str) -> None:
         self.status["mended"] = self.status.get("mended", 0) + 1
         self.note(f"Its plan broke: {why}; now {how}.")
-
-    def _closed(self, where: str | None, time: int) -> bool:
-        city = self.city
-        if where is None or not hasattr(city, "is_open") or where not in city:
-            return False
-        return not city.is_open(where, time)
 
     @action(idempotent=True)
     async def plan(self) -> list[dict[str, Any]]:

@@ -9,30 +9,16 @@ from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
+from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema, now_of
-from civitas.society.blocks.columns import ACT, code
-from civitas.society.blocks.talk import (
-    main_topic,
-    message_text,
-    message_words,
-    text_numbers,
-    topics_of_words,
-)
-from civitas.society.blocks.ties import (
-    NO_OPINION,
-    TOPICS,
-    Ties,
-    code_of,
-    friend_columns,
-    friends_from_status,
-    friends_to_status,
-    topic_columns,
-    topics_from_status,
-    topics_to_status,
-)
+from civitas.society.blocks.block import answer_schema, now_of
+from civitas.society.blocks.columns import code
+from civitas.society.blocks.talk import NO_OPINION, TalkBlock, TalkParams, message_text
+from civitas.society.blocks.ties import Ties, code_of, friend_columns
 from civitas.society.draw import belows
 from civitas.society.population.column import Column
+from civitas.society.population.wants import WHO, number_of
+from civitas.society.services.lists import turns
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -44,39 +30,29 @@ _SHOWN: Final = 20
 """So many people a model is shown to choose from."""
 
 
-def relation_after(relation: int, contact: int) -> int:
+def relation_after(relation: Any, contact: int) -> Any:
     """Return a relation, 0 … 1000, closer by so many thousandths of what is missing, rounded up."""
     return relation - (relation - 1000) * contact // 1000
 
 
-def faded(relation: int, fading: int) -> int:
+def faded(relation: Any, fading: int) -> Any:
     """Return a relation after a day: so many thousandths of it less, rounded up."""
     return relation + -relation * fading // 1000
 
 
-def opinion_after(mine: int, other: int, bound: int, pull: int) -> int:
-    """Return an opinion, −1000 … 1000, after another's was heard.
+def opinion_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
+    """Return an opinion, −1000 … 1000, after another's was heard; of numbers or arrays.
 
     Bounded confidence (Deffuant, Neau, Amblard, Weisbuch 2000, "Mixing beliefs among interacting
     agents", Advances in Complex Systems 3): it moves by `pull` thousandths of the distance, rounded
     towards 0, if that is at most `bound`, else not at all.
     """
     apart = other - mine
-    if abs(apart) > bound:
-        return mine
-    step = abs(apart) * pull // 1000
-    return mine + step if apart > 0 else mine - step
+    step = abs(apart) * pull // 1000 * (abs(apart) <= bound)
+    return mine + step * ((apart > 0) * 2 - 1)
 
 
-def opinions_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
-    """Return `opinion_after` of arrays."""
-    np = numpy()
-    apart = other - mine
-    step = np.abs(apart) * pull // 1000
-    return np.where(np.abs(apart) > bound, mine, mine + np.sign(apart) * step)
-
-
-class SocialBlockParams(CitizenBlockParams):
+class SocialBlockParams(TalkParams):
     """Whom a citizen meets, and how relations and opinions change."""
 
     here: int = Field(default=600, ge=0, le=1000, description="meets who is there, of a thousand")
@@ -85,17 +61,11 @@ class SocialBlockParams(CitizenBlockParams):
     )
     fading: int = Field(default=5, ge=0, le=1000, description="less by a day, thousandths")
     friends: int = Field(default=150, ge=1, le=10_000, description="relations at most")
-    topics: tuple[str, ...] = Field(
-        default=TOPICS,
-        min_length=1,
-        max_length=100,
-        description="topics of a population's opinions",
-    )
     bound: int = Field(default=400, ge=0, le=2000, description="bound of confidence")
     pull: int = Field(default=100, ge=0, le=1000, description="pull of an opinion, thousandths")
 
 
-class SocialBlock(CitizenBlock):
+class SocialBlock(TalkBlock):
     """Finds somebody, writes a short message, hears others, and lets relations and opinions change.
 
     Whom: somebody at the same place, each as likely as the others, or a friend in proportion to the
@@ -117,7 +87,6 @@ class SocialBlock(CitizenBlock):
     ParamsType = SocialBlockParams
     params: SocialBlockParams
     does = ("social",)
-    enabled_by = "enable_social"
 
     async def before_forward(self) -> None:
         """Hear what was said, and let relations fade at the start of a day."""
@@ -128,40 +97,50 @@ class SocialBlock(CitizenBlock):
             if message["action"]["name"] == "say":
                 heard.add(message["from"])
                 self._hear(message["from"], message["action"]["args"])
-        if status.setdefault("faded", day) != day:
-            status["faded"] = day
-            if self._changes:
-                fading = self.params.fading
-                relations = status.get("relations", {})
-                for id, relation in relations.items():
-                    if id not in heard:
-                        relations[id] = faded(relation, fading)
+        before, status["faded"] = status.get("faded", -1), day
+        if before not in (-1, day) and self._changes:
+            relations = status.get("relations", {})
+            for id, relation in relations.items():
+                if id not in heard:
+                    relations[id] = faded(relation, self.params.fading)
 
     # -- in columns --------------------------------------------------------------------------------
 
     @property
     def columns(self) -> dict[str, Column]:
         """What it keeps of each citizen."""
-        params = self.params
-        return {**_COLUMNS, **friend_columns(params.friends), **topic_columns(len(params.topics))}
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """What it says."""
-        return (*self.params.topics, *message_words(self.params.topics))
+        return {**super().columns, **friend_columns(self.params.friends), "faded": _FADED}
 
     def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
         """Write relations, opinions and interests of a row into a status."""
-        friends_to_status(population, row, status)
-        topics_to_status(population, row, status, self.params.topics)
-        if population.arrays["faded"][row] >= 0:
-            status["faded"] = int(population.arrays["faded"][row])
+        super().to_status(population, row, status)
+        codes, close = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
+        status["relations"] = {
+            population.decoded(WHO, code - 1 if code > 0 else code): strength
+            for code, strength in zip(codes, close, strict=True)
+            if code
+        }
 
     def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
-        """Write relations, opinions and interests of a status into the columns."""
-        friends_from_status(population, row, status)
-        topics_from_status(population, row, status, self.params.topics)
-        population.arrays["faded"][row] = status.get("faded", -1)
+        """Write relations, opinions and interests of a status into the columns.
+
+        Raises:
+            ConfigError: a topic is none of the block's, or there are too many relations
+        """
+        super().from_status(population, row, status)
+        given = status.get("relations")
+        if given is None:
+            return
+        codes, close = population.arrays["friends"], population.arrays["friendship"]
+        if len(given) > self.params.friends:
+            raise ConfigError(
+                f"citizen {population.id_of(row)} has {len(given)} relations, and `friends` of its "
+                f"SocialBlockParams is {self.params.friends}"
+            )
+        codes[row], close[row] = 0, 0
+        for at, (id, strength) in enumerate(given.items()):
+            codes[row, at] = code_of(number_of(population, id))
+            close[row, at] = strength
 
     def before_rows(self, rows: Rows) -> None:
         """`before_forward` of rows."""
@@ -169,10 +148,7 @@ class SocialBlock(CitizenBlock):
         heard = rows.heard()
         if heard is not None:
             at, sender, topic, opinion, _ = heard
-            first = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
-            turn = np.arange(len(at)) - np.repeat(first, np.diff(np.r_[first, len(at)]))
-            order = np.argsort(turn, kind="stable")
-            for part in np.split(order, np.cumsum(np.bincount(turn))[:-1]):
+            for part in turns(at):
                 self._hear_rows(rows, at[part], sender[part], topic[part], opinion[part])
         day = now_of(rows) // DAY_S
         faded_on = rows["faded"]
@@ -186,17 +162,16 @@ class SocialBlock(CitizenBlock):
         np = numpy()
         self._closer_rows(rows, Ties(rows, at), np.arange(len(at)), sender)
         params = self.params
-        number = topics_of_words(rows, params.topics)[topic]
+        number = self.topic_rows(rows)[topic]
         of = np.flatnonzero(number >= 0)
         at, number = at[of], number[of]
         mine = rows["opinions"][at, number].astype(np.int64)
-        after = opinions_after(mine, opinion[of], params.bound, params.pull)
+        after = opinion_after(mine, opinion[of], params.bound, params.pull)
         rows["opinions"][at, number] = np.where(mine == NO_OPINION, mine, after)
 
     def _closer_rows(self, rows: Rows, ties: Ties, at: Any, who: Any) -> None:
         """`_closer` of some of those whose relations these are, each once."""
-        contact = min(1000, max(1, self.params.contact * rows.seconds // 900))
-        ties.closer(at, code_of(who), lambda relation: relation_after(relation, contact))
+        ties.closer(at, code_of(who), lambda relation: self._after(relation, rows.seconds))
 
     def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
         """Let relations fade, but for those with whom was heard."""
@@ -234,11 +209,10 @@ class SocialBlock(CitizenBlock):
         rows["act"] = np.where(meets, code("social"), code("leisure")).astype(np.uint8)
         if not len(some):
             return
-        topic, opinion = main_topic(rows)
-        greeting = rows.below(4, "social.greeting")
-        text = text_numbers(rows, greeting, topic, opinion, self.params.topics)
-        words = rows.population._word
-        number = np.array([words[each] for each in ("", *self.params.topics)])[topic + 1]
+        topic = self.main_topic_rows(rows)
+        opinion = self.opinion_rows(rows, topic)
+        text = self.text_rows(rows, rows.below(4, "social.greeting"), topic, opinion)
+        number = self.word_rows(rows, topic)
         rows.say(to, text, number, opinion, where=some)
         self._closer_rows(rows, ties, some, to[some])
 
@@ -262,27 +236,26 @@ class SocialBlock(CitizenBlock):
 
     def _closer(self, id: str) -> None:
         relations = self.status.setdefault("relations", {})
-        contact = max(1, self.params.contact * self.perceived.seconds // 900)
-        relations[id] = relation_after(relations.get(id, 0), min(1000, contact))
+        relations[id] = self._after(relations.get(id, 0), self.perceived.seconds)
         if len(relations) > self.params.friends:
-            del relations[
-                min((each for each in relations if each != id), key=relations.__getitem__)
-            ]
+            others = (each for each in relations if each != id)
+            del relations[min(others, key=relations.__getitem__)]
+
+    def _after(self, relation: Any, seconds: int) -> Any:
+        """A relation, or an array of them, after a contact in a step of so many seconds."""
+        contact = min(1000, max(1, self.params.contact * seconds // 900))
+        return relation_after(relation, contact)
 
     async def forward(self) -> str | None:
         """Say something to somebody; gives to whom."""
         self.act("social")
-        found = await self._by_model()
-        if found is None:
-            to = self._whom()
-            if to is None:
-                self.act("leisure")
-                return None
-            topic, opinion = self._topic()
+        to, text = await self._by_model() or (self._whom(), "")
+        if to is None:
+            self.act("leisure")
+            return None
+        topic, opinion = self._topic()
+        if not text:
             text = message_text(self.draws.below(4, "social.greeting"), topic, opinion)
-        else:
-            to, text = found
-            topic, opinion = self._topic()
         self._send(to, text, topic, opinion)
         return to
 
@@ -304,11 +277,9 @@ class SocialBlock(CitizenBlock):
 
     def _topic(self) -> tuple[str, int]:
         """What interests it most, and what it thinks of it."""
-        interests = (self.status.get("profile") or {}).get("interests") or {}
-        if not interests:
-            return "", 0
-        topic = max(interests, key=interests.__getitem__)
-        return topic, int(self.status.get("opinions", {}).get(topic, 0))
+        interests = self.interests
+        topic = max(interests, key=interests.__getitem__, default="")
+        return topic, self.opinion(topic)
 
     async def _by_model(self) -> tuple[str, str] | None:
         if self.llm is None:
@@ -349,4 +320,4 @@ class SocialBlock(CitizenBlock):
         self._send(to, content[:LONGEST], "", 0)
 
 
-_COLUMNS: Final = {**ACT, "faded": Column("int32", -1, own=True)}
+_FADED: Final = Column("int32", -1)

@@ -1,17 +1,25 @@
-"""What citizens say by rule: greetings, and what they think of a topic."""
+"""What citizens talk about: their interests and opinions, and what they say by rule."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import Field
+
+from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.blocks.ties import NO_OPINION
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
+from civitas.society.blocks.columns import ACT
+from civitas.society.population.column import Column
 
 if TYPE_CHECKING:
+    from civitas.society.population.population import Population
     from civitas.society.population.rows import Rows
 
+TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
+"""What people talk about."""
+NO_OPINION: Final = -32768
 GREETINGS: Final = (
     "Good to see you.",
     "How have you been?",
@@ -38,7 +46,7 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
 
 
 @functools.cache
-def message_words(topics: Sequence[str]) -> tuple[str, ...]:
+def message_words(topics: tuple[str, ...]) -> tuple[str, ...]:
     """Return all that is written by rule of these topics: each greeting alone, then with a view."""
     return tuple(
         message_text(greeting, topic, view)
@@ -48,46 +56,137 @@ def message_words(topics: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def text_numbers(rows: Rows, greeting: Any, topic: Any, opinion: Any, topics: Sequence[str]) -> Any:
-    """Return the numbers of `message_text` of rows, by the numbers of topics, −1 for none."""
-    np = numpy()
-    words = rows.once(
-        f"social.texts {topics}",
-        lambda: np.array([rows.population._word[text] for text in message_words(topics)]),
+@functools.cache
+def topic_columns(topics: int) -> dict[str, Column]:
+    """Return the columns of opinions (`NO_OPINION`: none) and of interests, in a profile's order.
+
+    `interest_topic` has the numbers of the topics, −1 for none.
+    """
+    return {
+        **ACT,
+        "opinions": Column("int16", NO_OPINION, width=topics, own=True),
+        "interest_topic": Column("int8", -1, width=topics, own=True),
+        "interest": Column("int16", width=topics, own=True),
+    }
+
+
+class TalkParams(CitizenBlockParams):
+    """The parameters of blocks that talk about topics."""
+
+    topics: tuple[str, ...] = Field(
+        default=TOPICS,
+        min_length=1,
+        max_length=100,
+        description="topics of a population's opinions",
     )
-    view = np.searchsorted([least for least, _ in VIEWS], opinion, side="right") - 1
-    return words[(greeting * (len(topics) + 1) + topic + 1) * len(VIEWS) + np.maximum(view, 0)]
 
 
-def main_topic(rows: Rows) -> tuple[Any, Any]:
-    """Return of each what interests it most, −1 for nothing, and what it thinks of it."""
-    np, arrays, at = numpy(), rows.population.arrays, rows.at
-    topics, interest = arrays["interest_topic"], arrays["interest"]
-    topic = topics[at, 0].astype(np.int64)
-    most = interest[at, 0]
-    for slot in range(1, topics.shape[1]):
-        other = topics[at, slot]
-        if not (other >= 0).any():
-            break
-        many = interest[at, slot]
-        more = (other >= 0) & (many > most)
-        np.copyto(topic, other, where=more)
-        np.copyto(most, many, where=more)
-    return topic, opinion_of(rows, topic)
+class TalkBlock(CitizenBlock):
+    """What the blocks share that talk about topics."""
 
+    params: TalkParams
+    enabled_by = "enable_social"
 
-def opinion_of(rows: Rows, topic: Any, at: Any = None) -> Any:
-    """Return what each, or those at some positions, thinks of a topic; 0 without an opinion."""
-    np = numpy()
-    index = rows.at if at is None else rows.at[at]
-    opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)
-    return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
+    @property
+    def interests(self) -> dict[str, int]:
+        """How much topics interest the citizen, 0 … 1000."""
+        return (self.status.get("profile") or {}).get("interests") or {}
 
+    def opinion(self, topic: str) -> int:
+        """What the citizen thinks of a topic; 0 without an opinion."""
+        return int(self.status.get("opinions", {}).get(topic, 0))
 
-def topics_of_words(rows: Rows, topics: Sequence[str]) -> Any:
-    """Return which of the topics each word of a population is; −1 for none, as for the last."""
-    words = rows.population.words
-    return rows.once(
-        f"talk.topics {topics}",
-        lambda: numpy().array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
-    )
+    # -- in columns --------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """What it keeps of each citizen."""
+        return topic_columns(len(self.params.topics))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it says."""
+        return (*self.params.topics, *message_words(self.params.topics))
+
+    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write opinions and interests of a row into a status."""
+        topics = self.params.topics
+        opinions, which, interest = (
+            population.arrays[name][row].tolist()
+            for name in ("opinions", "interest_topic", "interest")
+        )
+        status["opinions"] = {
+            topic: each for topic, each in zip(topics, opinions, strict=True) if each != NO_OPINION
+        }
+        status.setdefault("profile", {})["interests"] = {
+            topics[topic]: each for topic, each in zip(which, interest, strict=True) if topic >= 0
+        }
+
+    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+        """Write opinions and interests of a status into the columns.
+
+        Raises:
+            ConfigError: a topic is none of the block's
+        """
+        arrays, topics = population.arrays, self.params.topics
+        interests = (status.get("profile") or {}).get("interests")
+        opinions = status.get("opinions")
+        for topic in (*(interests or ()), *(opinions or ())):
+            if topic not in topics:
+                raise ConfigError(
+                    f"citizen {population.id_of(row)}: the topic {topic!r:.80} is none of the "
+                    f"block's topics: {', '.join(topics)}"
+                )
+        if opinions is not None:
+            arrays["opinions"][row] = [opinions.get(topic, NO_OPINION) for topic in topics]
+        if interests is not None:
+            arrays["interest_topic"][row] = -1
+            arrays["interest"][row] = 0
+            for at, (topic, interest) in enumerate(interests.items()):
+                arrays["interest_topic"][row, at] = topics.index(topic)
+                arrays["interest"][row, at] = interest
+
+    def main_topic_rows(self, rows: Rows) -> Any:
+        """What interests each of rows most, by the number of the topic; −1 for nothing."""
+        np, arrays, at = numpy(), rows.population.arrays, rows.at
+        topics, interest = arrays["interest_topic"], arrays["interest"]
+        topic, most = topics[at, 0].astype(np.int64), interest[at, 0]
+        for slot in range(1, topics.shape[1]):
+            other = topics[at, slot]
+            if not (other >= 0).any():
+                break
+            many = interest[at, slot]
+            more = (other >= 0) & (many > most)
+            np.copyto(topic, other, where=more)
+            np.copyto(most, many, where=more)
+        return topic
+
+    def opinion_rows(self, rows: Rows, topic: Any, at: Any = None) -> Any:
+        """`opinion` of rows, or of some, by the number of the topic of each, −1 for none."""
+        np = numpy()
+        index = rows.at if at is None else rows.at[at]
+        opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)
+        return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
+
+    def text_rows(self, rows: Rows, greeting: Any, topic: Any, opinion: Any) -> Any:
+        """The numbers of `message_text` of rows, by the numbers of topics, −1 for none."""
+        np, topics = numpy(), self.params.topics
+        words = rows.once(
+            f"talk.texts {topics}",
+            lambda: np.array([rows.population._word[text] for text in message_words(topics)]),
+        )
+        view = np.searchsorted([least for least, _ in VIEWS], opinion, side="right") - 1
+        return words[(greeting * (len(topics) + 1) + topic + 1) * len(VIEWS) + np.maximum(view, 0)]
+
+    def word_rows(self, rows: Rows, topic: Any) -> Any:
+        """The numbers of the words of topics, by their numbers; −1 gives that of no topic."""
+        words = rows.population._word
+        return numpy().array([words[each] for each in ("", *self.params.topics)])[topic + 1]
+
+    def topic_rows(self, rows: Rows) -> Any:
+        """Which of the topics each word of a population is; −1 for none, as for the last."""
+        words, topics = rows.population.words, self.params.topics
+        return rows.once(
+            f"talk.topics {topics}",
+            lambda: numpy().array([topics.index(w) if w in topics else -1 for w in [*words, ""]]),
+        )

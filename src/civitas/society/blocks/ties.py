@@ -1,42 +1,21 @@
-"""Relations, interests and opinions of a population as columns, and what is said of topics."""
+"""Relations of a population as columns."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.population.column import Column
-from civitas.society.population.wants import WHO, number_of
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
     from civitas.society.population.rows import Rows
 
-TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
-"""What people talk about."""
-NO_OPINION: Final = -32768
 _LITTLE: Final = 64
 """So few rows look at all their relations at once."""
 _HASHED: Final = 1 << 16
 """By so many last bits it is seen that two agents are not the same."""
-
-
-@functools.cache
-def topic_columns(topics: int) -> dict[str, Column]:
-    """The columns of opinions and interests, of so many topics.
-
-    opinions: of each topic, `NO_OPINION` for none
-    interest_topic: the numbers of the topics of interest, in the order of the profile; −1 for none
-    interest: how much each of these interests
-    """
-    return {
-        "opinions": Column("int16", NO_OPINION, width=topics, own=True),
-        "interest_topic": Column("int8", -1, width=topics, own=True),
-        "interest": Column("int16", width=topics, own=True),
-    }
 
 
 @functools.cache
@@ -50,81 +29,6 @@ def friend_columns(friends: int) -> dict[str, Column]:
         "friends": Column("int32", width=friends, own=True, slots=True),
         "friendship": Column("int16", width=friends, own=True, slots=True),
     }
-
-
-def topics_to_status(
-    population: Population, row: int, status: dict[str, Any], topics: Sequence[str]
-) -> None:
-    """Write opinions and interests of a row into a status."""
-    arrays = population.arrays
-    numbers = zip(topics, arrays["opinions"][row].tolist(), strict=True)
-    status["opinions"] = {topic: each for topic, each in numbers if each != NO_OPINION}
-    pairs = zip(
-        arrays["interest_topic"][row].tolist(), arrays["interest"][row].tolist(), strict=True
-    )
-    status.setdefault("profile", {})["interests"] = {
-        topics[topic]: interest for topic, interest in pairs if topic >= 0
-    }
-
-
-def topics_from_status(
-    population: Population, row: int, status: dict[str, Any], topics: Sequence[str]
-) -> None:
-    """Write opinions and interests of a status into the columns.
-
-    Raises:
-        ConfigError: a topic is none of the block's
-    """
-    arrays = population.arrays
-    interests = (status.get("profile") or {}).get("interests")
-    for given in (interests or {}, status.get("opinions") or {}):
-        for topic in given:
-            if topic not in topics:
-                raise ConfigError(
-                    f"citizen {population.id_of(row)}: the topic {topic!r:.80} is none of the "
-                    f"block's topics: {', '.join(topics)}"
-                )
-    if "opinions" in status:
-        given = status["opinions"]
-        arrays["opinions"][row] = [given.get(topic, NO_OPINION) for topic in topics]
-    if interests is not None:
-        arrays["interest_topic"][row] = -1
-        arrays["interest"][row] = 0
-        for at, (topic, interest) in enumerate(interests.items()):
-            arrays["interest_topic"][row, at] = topics.index(topic)
-            arrays["interest"][row, at] = interest
-
-
-def friends_to_status(population: Population, row: int, status: dict[str, Any]) -> None:
-    """Write the relations of a row into a status."""
-    arrays = population.arrays
-    codes, close = arrays["friends"][row].tolist(), arrays["friendship"][row].tolist()
-    status["relations"] = {
-        population.decoded(WHO, code - 1 if code > 0 else code): strength
-        for code, strength in zip(codes, close, strict=True)
-        if code
-    }
-
-
-def friends_from_status(population: Population, row: int, status: dict[str, Any]) -> None:
-    """Write the relations of a status into the columns.
-
-    Raises:
-        ConfigError: there are more than the columns hold
-    """
-    given = status.get("relations")
-    if given is None:
-        return
-    codes, close = population.arrays["friends"], population.arrays["friendship"]
-    if len(given) > codes.shape[1]:
-        raise ConfigError(
-            f"citizen {population.id_of(row)} has {len(given)} relations, and `friends` of its "
-            f"SocialBlockParams is {codes.shape[1]}"
-        )
-    codes[row], close[row] = 0, 0
-    for at, (id, strength) in enumerate(given.items()):
-        number = number_of(population, id)
-        codes[row, at], close[row, at] = number + 1 if number >= 0 else number, strength
 
 
 class Ties:

@@ -16,40 +16,28 @@ LOOKED_AT: Final = 10
 
 def kind_numbers(rows: Rows) -> dict[str, int]:
     """Return the number of each kind of place."""
-    city = rows.city
-    return {} if city is None else {kind: number for number, kind in enumerate(city.kinds())}
+    return {} if rows.city is None else {kind: n for n, kind in enumerate(rows.city.kinds())}
 
 
 def kinds_of(rows: Rows) -> Any:
     """Return the number of each place's kind."""
-    city, kept = rows.city, rows.moment.found
+    city, numbers = rows.city, kind_numbers(rows)
     if hasattr(city, "kind_rows"):
         return city.kind_rows()
-    if "kinds" not in kept:
-        numbers = kind_numbers(rows)
-        kinds = [numbers[city.kind(place)] for place in rows.population.places]
-        kept["kinds"] = numpy().array(kinds, "int16")
-    return kept["kinds"]
+    kinds = (numbers[city.kind(place)] for place in rows.population.places)
+    return rows.once("town.kinds", lambda: numpy().array([*kinds], "int16"))
 
 
 def open_now(rows: Rows, time: int) -> Any:
     """Return of each place whether it is open; None where places have no hours."""
-    kept = rows.moment.found
-    key = ("open", time)
-    if key not in kept:
-        kept[key] = None
-        if hasattr(rows.city, "is_open"):
-            kept[key] = open_at(rows, numpy().arange(len(rows.population.places)), time)
-    return kept[key]
+    if not hasattr(rows.city, "is_open"):
+        return None
+    every = numpy().arange(len(rows.population.places))
+    return rows.once("town.open", lambda: open_at(rows, every, time))
 
 
 def open_at(rows: Rows, places: Any, time: Any) -> Any:
-    """Return whether places are open.
-
-    Args:
-        places: their numbers
-        time: seconds after midnight, broadcast against the places
-    """
+    """Return whether places are open, by their numbers, at seconds after midnight; broadcast."""
     np, city = numpy(), rows.city
     places, time = np.asarray(places), np.asarray(time)
     if not hasattr(city, "is_open"):
@@ -81,33 +69,28 @@ def opens_at(rows: Rows, kind: str, time: Any) -> Any:
 
 def holds(rows: Rows) -> Any:
     """Return how many each place holds; 1 where there is no limit."""
-    city, kept = rows.city, rows.moment.found
+    city = rows.city
     if hasattr(city, "capacity_rows"):
         return city.capacity_rows()
-    if "holds" not in kept:
-        names = rows.population.places
-        many = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
-        kept["holds"] = numpy().array([1 if each is None else each for each in many], "int64")
-    return kept["holds"]
+    if not hasattr(city, "capacity"):
+        return numpy().ones(len(rows.population.places), "int64")
+    many = (city.capacity(each) for each in rows.population.places)
+    return rows.once(
+        "town.holds", lambda: numpy().array([1 if n is None else n for n in many], "int64")
+    )
 
 
 def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
-    """Return the nearest places of a kind and the seconds to them; −1 where there are no more.
-
-    Returns:
-        two int64 arrays, (n, limit)
-    """
-    np, city, kept = numpy(), rows.city, rows.moment.found
+    """Return the nearest places of a kind, −1 for none, and the seconds to them: (n, limit)."""
+    np, city = numpy(), rows.city
     if hasattr(city, "near_rows"):
         return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
     names, numbers = rows.population.places, rows.population._place
     found = np.full((len(place), limit), -1, np.int64)
     seconds = np.zeros((len(place), limit), np.int64)
-    for at, here in enumerate(np.asarray(place).tolist()):
-        key = ("near", here, kind, limit, mode)
-        if key not in kept:
-            kept[key] = city.near(names[here], kind, limit, mode)
-        for rank, each in enumerate(kept[key]):
+    for here in np.unique(place).tolist():
+        at = place == here
+        for rank, each in enumerate(city.near(names[here], kind, limit, mode)):
             found[at, rank], seconds[at, rank] = numbers[each.id], each.seconds
     return found, seconds
 
@@ -125,11 +108,9 @@ def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
                 metres = city.metres_rows(place, to, mode)
             made[:, number] = city.time_rows(metres, same, mode)
         return made
-    names, kept = rows.population.places, rows.moment.found
+    names = rows.population.places
     for at, (one, other) in enumerate(zip(place.tolist(), to.tolist(), strict=True)):
         for number, mode in enumerate(modes):
-            key = ("way", one, other, mode)
-            if key not in kept:
-                kept[key] = city.seconds(names[one], names[other], mode)
-            made[at, number] = -1 if kept[key] is None else kept[key]
+            seconds = city.seconds(names[one], names[other], mode)
+            made[at, number] = -1 if seconds is None else seconds
     return made

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.city.file import (
-    checked_modes,
     checked_nodes,
-    checked_places,
     checked_roads,
     read,
+    unique,
     written,
 )
 from civitas.society.city.generate import generated
@@ -23,9 +22,6 @@ from civitas.society.city.routes import Roads, Route
 from civitas.society.city.rows import CityRows
 from civitas.society.places import Near
 from civitas.text import excerpt
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class City(CityRows):
@@ -59,21 +55,21 @@ class City(CityRows):
         np = numpy()
         check_integer("cache_bytes", cache_bytes, 1, None)
         self._cache_bytes = cache_bytes
-        self._modes = checked_modes(modes)
-        self._places = checked_places(places)
+        self._modes = unique("modes", modes, Mode, "name")
+        if not self._modes:
+            raise ConfigError("modes must have at least one")
+        self._places = dict(sorted(unique("places", places, Place, "id").items()))
         self._nodes = checked_nodes(nodes or {}, self._places)
         self._roads = checked_roads(roads, self._modes, self._nodes, self._places)
         # Road nodes come first, then the places that are nodes themselves.
         own = [place.id for place in self._places.values() if place.node is None]
         self._node_ids = [*self._nodes, *own]
         index = {node: number for number, node in enumerate(self._node_ids)}
-        access = []
-        hangs = []
+        access, hangs = [], []
         for place in self._places.values():
-            node = place.id if place.node is None else place.node
-            x, y = (place.x, place.y) if place.node is None else self._nodes[node]
+            x, y = (place.x, place.y) if place.node is None else self._nodes[place.node]
             access.append(abs(place.x - x) + abs(place.y - y))
-            hangs.append(index[node])
+            hangs.append(index[place.node or place.id])
         self._ids = tuple(self._places)
         self._index = {place: number for number, place in enumerate(self._ids)}
         self._hangs, self._access = hangs, access
@@ -82,14 +78,13 @@ class City(CityRows):
         of_kind: dict[str, list[str]] = {}
         for place in self._places.values():
             of_kind.setdefault(place.kind, []).append(place.id)
-        self._by_kind = {kind: tuple(of_kind[kind]) for kind in sorted(of_kind)}
+        self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
         self._kind_rows = {
             kind: np.array([self._index[each] for each in ids], dtype=np.int64)
             for kind, ids in self._by_kind.items()
         }
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
-        self._none = self._hang_rows[:0]
         spots = [*self._nodes.values(), *((self._places[id].x, self._places[id].y) for id in own)]
         self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
         self._made = {}  # what is asked for rows; copies of a city share it
@@ -277,7 +272,9 @@ class City(CityRows):
     ) -> tuple[tuple[str, int], ...]:
         """Return `limit` + 1 places, as one may be where one is, and the metres from the node."""
         np = numpy()
-        targets = np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._none)
+        targets = (
+            np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._hang_rows[:0])
+        )
         metres = graph.table(node)[self._hang_rows[targets]].astype(np.int64)
         targets, metres = targets[metres >= 0], metres[metres >= 0]
         # Places are numbered in order of id, so this key has no ties.
@@ -285,27 +282,6 @@ class City(CityRows):
         keys = np.sort(np.partition(keys, limit)[: limit + 1] if limit < len(keys) else keys)
         far, found = np.divmod(keys, len(self))
         return tuple((self._ids[each], m) for each, m in zip(found, far.tolist(), strict=True))
-
-    def times(
-        self, sources: Sequence[str], targets: Sequence[str], mode: str | None = None
-    ) -> NDArray[Any]:
-        """Return the seconds from many places to many: int64, (n_sources, n_targets); −1: no way.
-
-        Where no road is one-way the searches start from the side of fewer places.
-        """
-        np = numpy()
-        chosen = self._mode(mode)
-        graph = self._graphs[chosen.name]
-        if graph.symmetric and len(set(targets)) < len(set(sources)):
-            return self.times(targets, sources, mode).T
-        start, end = (np.array([self._number(p) for p in side], int) for side in (sources, targets))
-        table = np.empty((len(start), len(end)), dtype=np.int64)
-        for row, number in zip(table, start.tolist(), strict=True):
-            metres = graph.table(self._hangs[number])[self._hang_rows[end]].astype(np.int64)
-            way = metres + self._access[number] + self._access_rows[end]
-            row[:] = np.where(metres < 0, -1, chosen.time(way))
-            row[end == number] = 0
-        return table
 
     # -- lookups -----------------------------------------------------------------------------------
 

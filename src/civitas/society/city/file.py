@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from civitas.errors import ConfigError
@@ -17,14 +16,17 @@ _FORMAT = "civitas.city/1"
 _FARTHEST = 10_000_000
 
 
-def checked_modes(modes: Iterable[Mode]) -> dict[str, Mode]:
-    """Return modes by name, in their order."""
-    return _unique("modes", modes, Mode, "name") or _none("modes")
-
-
-def checked_places(places: Iterable[Place]) -> dict[str, Place]:
-    """Return places by id, in order of id."""
-    return dict(sorted(_unique("places", places, Place, "id").items()))
+def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, T]:
+    """Return parts of a kind by their id or name, which is there once."""
+    found: dict[str, T] = {}
+    for number, part in enumerate(parts):
+        if not isinstance(part, kind):
+            raise ConfigError(f"{what}[{number}] must be a {kind.__name__}, got {excerpt(part)}")
+        name = getattr(part, key)
+        if name in found:
+            raise ConfigError(f"{what}[{number}]: {key} {excerpt(name)} is there twice")
+        found[name] = part
+    return found
 
 
 def checked_nodes(
@@ -93,7 +95,7 @@ def written(
     """Return a city's canonical JSON: the same text for the same city."""
     data = {
         "format": _FORMAT,
-        "modes": [asdict(mode) for mode in modes],
+        "modes": [_row(mode) for mode in modes],
         "nodes": nodes,
         "places": [_row(place) for place in places],
         "roads": [_row(road) for road in roads],
@@ -111,8 +113,7 @@ def read(
         raise ConfigError(f"the city is not JSON: {error_text(error)}") from None
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise ConfigError(f"format must be {excerpt(_FORMAT)}: this is not a city's JSON")
-    expected = {"format", "modes", "nodes", "places", "roads"}
-    _same_fields("", data, expected)
+    _same_fields("", data, {"format", "modes", "nodes", "places", "roads"})
     if not isinstance(data["nodes"], dict):
         raise ConfigError(f"nodes must be an object, got {excerpt(data['nodes'])}")
     return (
@@ -123,21 +124,20 @@ def read(
     )
 
 
-def _row(part: Place | Road) -> dict[str, Any]:
+def _row(part: Place | Road | Mode) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__slots__}
 
 
 def _read_rows(what: str, rows: object, kind: type[T]) -> list[T]:
     if not isinstance(rows, list):
         raise ConfigError(f"{what} must be an array, got {excerpt(rows)}")
-    expected = {field.name for field in fields(kind)}
+    expected = set(kind.__slots__)
     found = []
     for number, row in enumerate(rows):
         where = f"{what}[{number}]"
         if not isinstance(row, dict):
             raise ConfigError(f"{where} must be an object, got {excerpt(row)}")
-        if row.keys() != expected:
-            _same_fields(f"{where}.", row, expected)
+        _same_fields(f"{where}.", row, expected)
         try:
             found.append(kind(**row))
         except ConfigError as error:
@@ -146,23 +146,9 @@ def _read_rows(what: str, rows: object, kind: type[T]) -> list[T]:
 
 
 def _same_fields(where: str, row: dict[str, Any], expected: set[str]) -> None:
+    if row.keys() == expected:
+        return
     for name in sorted(row.keys() - expected):
         raise ConfigError(f"{where}{excerpt(name)} is not a field: remove it")
     for name in sorted(expected - row.keys()):
         raise ConfigError(f"{where}{name} is missing")
-
-
-def _unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, T]:
-    found: dict[str, T] = {}
-    for number, part in enumerate(parts):
-        if not isinstance(part, kind):
-            raise ConfigError(f"{what}[{number}] must be a {kind.__name__}, got {excerpt(part)}")
-        name = getattr(part, key)
-        if name in found:
-            raise ConfigError(f"{what}[{number}]: {key} {excerpt(name)} is there twice")
-        found[name] = part
-    return found
-
-
-def _none(what: str) -> Any:
-    raise ConfigError(f"{what} must have at least one")

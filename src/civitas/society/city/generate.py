@@ -170,22 +170,21 @@ class _Town:
         """Return the places of a kind, near crossings that are drawn by their density."""
         count = len(capacities)
         hours = _HOURS[kind]
-        where = choices(
-            self._density(decline), self._seed, self._rows(count), 0, f"city.{kind}.node"
-        ).tolist()
-        xs, ys = self._spread(kind, count, 40)
+        density = self._density(decline)
+        where = choices(density, self._seed, self._rows(count), 0, f"city.{kind}.node").tolist()
         drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
         places = []
-        for number in range(count):
-            node = where[number]
+        for number, (node, dx, dy) in enumerate(
+            zip(where, *self._spread(kind, count, 40), strict=True)
+        ):
             x, y = self.nodes[node]
             opens, closes = hours[drawn[number]]
             places.append(
                 Place(
                     id=f"{kind}-{number + 1}",
                     kind=kind,
-                    x=x + xs[number],
-                    y=y + ys[number],
+                    x=x + dx,
+                    y=y + dy,
                     capacity=capacities[number],
                     opens=opens * _HOUR,
                     closes=min(closes * _HOUR, DAY_S),

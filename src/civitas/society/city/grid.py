@@ -6,14 +6,13 @@ import functools
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import larger, numpy, smaller
 from civitas.society.city.map import check_integer
 from civitas.society.network import no_mode
 from civitas.society.places import Near
 from civitas.text import excerpt
 
-_CROSS = ((-1, 0), (0, -1), (0, 1), (1, 0))
-_AROUND = (*_CROSS, (-1, -1), (-1, 1), (1, -1), (1, 1))
+_AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 class Grid:
@@ -54,6 +53,7 @@ class Grid:
         self.height = height
         self.torus = torus
         self.around = around
+        self._around = _AROUND[:around]
         self._capacity = capacity
         self._cell_seconds = cell_seconds
 
@@ -97,7 +97,7 @@ class Grid:
         number = np.empty(len(self), np.int32)
         number[x * self.height + y] = np.arange(len(self), dtype=np.int32)
         made = []
-        for right, down in _CROSS if self.around == 4 else _AROUND:
+        for right, down in self._around:
             a, b = x + right, y + down
             if self.torus:
                 a, b = a % self.width, b % self.height
@@ -109,10 +109,7 @@ class Grid:
     def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
         """Return the seconds between cells, numbers in the order of `ids`, as `seconds` does."""
         np = numpy()
-        apart = np.abs(self.cells[a].astype(np.int64) - self.cells[b])
-        if self.torus:
-            apart = np.minimum(apart, np.array([self.width, self.height]) - apart)
-        steps = apart.sum(axis=1) if self.around == 4 else apart.max(axis=1)
+        steps = self._steps(*np.abs(self.cells[a].astype(np.int64) - self.cells[b]).T)
         return np.where(np.asarray(a) < 0, 0, steps * self._cell_seconds)
 
     def kinds(self) -> tuple[str, ...]:
@@ -147,7 +144,7 @@ class Grid:
         """Return the cells next to a cell, in order of id; never the cell itself."""
         x, y = self.position(place)
         found = set()
-        for dx, dy in _CROSS if self.around == 4 else _AROUND:
+        for dx, dy in self._around:
             column, row = x + dx, y + dy
             if self.torus:
                 column, row = column % self.width, row % self.height
@@ -158,7 +155,8 @@ class Grid:
     def seconds(self, a: str, b: str, mode: str | None = None) -> int:
         """Return the seconds over the fewest cells from `a` to `b`."""
         no_mode(mode)
-        return self._steps(self.position(a), self.position(b)) * self._cell_seconds
+        (x, y), (column, row) = self.position(a), self.position(b)
+        return int(self._steps(abs(x - column), abs(y - row))) * self._cell_seconds
 
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
@@ -166,22 +164,17 @@ class Grid:
         """Return the nearest other cells, with the seconds to each."""
         no_mode(mode)
         check_integer("limit", limit, 1, None)
-        here = self.position(place)
+        x, y = self.position(place)
         if kind not in (None, "cell"):
             return ()
-        found = {place: 0}
-        rim = [place]
-        # Outwards ring by ring: a ring is looked at whole, so that ties are in order of id.
-        while rim and len(found) <= limit:
-            rim = sorted({n for cell in rim for n in self.neighbours(cell)} - found.keys())
-            found |= {cell: self._steps(here, self.position(cell)) for cell in rim}
+        steps = self._steps(*abs(self.cells - (x, y)).T)
+        order = numpy().argsort(steps, kind="stable")[1 : limit + 1]
         return tuple(
-            Near(cell, steps * self._cell_seconds)
-            for cell, steps in [*found.items()][1 : limit + 1]
+            Near(self._ids[cell], int(steps[cell]) * self._cell_seconds) for cell in order.tolist()
         )
 
-    def _steps(self, a: tuple[int, int], b: tuple[int, int]) -> int:
-        dx, dy = abs(a[0] - b[0]), abs(a[1] - b[1])
+    def _steps(self, dx: Any, dy: Any) -> Any:
+        """The fewest steps over so many columns and rows; numbers or arrays."""
         if self.torus:
-            dx, dy = min(dx, self.width - dx), min(dy, self.height - dy)
-        return max(dx, dy) if self.around == 8 else dx + dy
+            dx, dy = smaller(dx, self.width - dx), smaller(dy, self.height - dy)
+        return larger(dx, dy) if self.around == 8 else dx + dy

@@ -12,17 +12,27 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from civitas.clock import seconds_of
-from civitas.errors import CivitasError, ConfigError, FileError
+from civitas.errors import CivitasError, ConfigError, FileError, StateError
 from civitas.society.experiments.functions import Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
-from civitas.society.experiments.table import file_name, write_part, write_whole
-from civitas.society.experiments.workflow import Item, Life, steps_of
+from civitas.society.experiments.survey import Respondent, Survey
+from civitas.society.experiments.table import Row, file_name, write_part, write_whole
+from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
+from civitas.society.wants import id_order
 from civitas.text import error_text
+
+KINDS: Final[dict[str, type[Exception]]] = {
+    "config": ConfigError,
+    "file": FileError,
+    "state": StateError,
+}
+"""What may be wrong with a cell, by the word that its process says."""
+_SUMMED = ("failures", "fallbacks", "model_calls")
 
 
 @dataclass(frozen=True)
@@ -69,25 +79,136 @@ class Cell:
     async def live(self, part: Path, name: str, folder: Path, lived: Callable[[int], None]) -> None:
         """Live it, and write the part that it leaves."""
         with importable(folder):  # also for what is imported only when it is needed
-            await self._live(part, name, folder, lived)
+            picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
+            life = _Life(self, folder, lived, picture)
+            await life.live(self.workflow, self.condition)
+            write_part(part, name, self.seed, self.values, life.rows, life.totals)
 
-    async def _live(
-        self, part: Path, name: str, folder: Path, lived: Callable[[int], None]
+
+class _Life:
+    """A cell that is lived: the rows that are measured, and totals of failures."""
+
+    def __init__(
+        self, cell: Cell, folder: Path, lived: Callable[[int], None], picture: Path
     ) -> None:
-        function = function_of(self.source, folder)
-        parameters = dict(self.parameters)
-        if "folder" in inspect.signature(function).parameters:
+        self._cell, self._folder, self._lived, self._picture = cell, folder, lived, picture
+        make = function_of(cell.source, folder)
+        parameters = dict(cell.parameters)
+        if "folder" in inspect.signature(make).parameters:
             parameters["folder"] = folder
-        make = functools.partial(function, self.seed, **parameters)
-        picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
+        self._make = functools.partial(make, cell.seed, **parameters)
+        self._metrics = [
+            (name, None if by is None else function_of(by, folder)) for name, by in cell.metrics
+        ]
+        self.rows: list[Row] = []
+        self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
 
-        def draw(society: Any) -> None:
-            write_whole(picture, functools.partial(draw_map, society))
+    async def live(
+        self,
+        workflow: list[Item],
+        condition: str,
+        saved: Mapping[str, Any] | None = None,
+        start: str = "",
+    ) -> None:
+        """Live a workflow in a new society, from a saved state or from the start."""
+        saved = dict(saved or {})
+        async with self._make() as society:
+            if start:
+                society.load_state_dict(saved[start])
+            self._measure(society, condition, {})
+            for item in workflow:
+                if item.run is not None or item.step is not None:
+                    count = item.step or (item.run or Run()).count(seconds_of(self._cell.step))
+                    await self._run(society, condition, count)
+                elif item.survey is not None:
+                    await self._survey(society, condition, item.survey)
+                elif item.interview is not None:
+                    who, question = item.interview.citizen, item.interview.question
+                    said = await society.interview(who, question)
+                    name = f"interview {who}: {question} (by {said.source})"
+                    self.rows.append(Row(condition, society.number, name, None, str(said)))
+                elif item.intervene is not None:
+                    everyone = society.books.where if item.intervene.pay else ()
+                    ids = sorted(everyone, key=id_order)
+                    made = item.intervene.intervention(society.number, society.city, ids)
+                    society.intervene(made)
+                elif item.save is not None:
+                    saved[item.save] = society.state_dict()
+                elif item.branch is not None:
+                    name = f"{condition}/{item.branch.name}"
+                    await self.live(item.branch.workflow, name, saved, item.branch.of)
+            if self._cell.has_map and not start:
+                write_whole(self._picture, functools.partial(draw_map, society))
+            told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
+            self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
 
-        at_end = draw if self.has_map else None
-        life = Life(make, self.metrics, self.every, self.step, folder, lived, at_end)
-        await life.live(self.workflow, self.condition)
-        write_part(part, name, self.seed, self.values, life.rows, life.totals)
+    async def _run(self, society: Any, condition: str, steps: int) -> None:
+        every = self._cell.every
+        while steps > 0:
+            chunk = min(steps, every - society.number % every)
+            society.metrics.clear()  # a run of years takes no more memory than one of a day
+            rows = await society.run(step=self._cell.step, steps=chunk)
+            for name in _SUMMED:
+                self.totals[name] += sum(row.get(name, 0) for row in rows)
+            self._measure(society, condition, rows[-1])
+            self._lived(chunk)
+            steps -= chunk
+
+    def _measure(self, society: Any, condition: str, row: Mapping[str, Any]) -> None:
+        """Take the metrics down; before the first step only those by functions."""
+        for name, by in self._metrics:
+            value = row.get(name) if by is None else by(society)
+            if by is None and row and name not in row and "." not in name:  # nor of a survey
+                raise ConfigError(
+                    f"metrics: there is no column {name!r}; there are: "
+                    f"{', '.join(key for key in row if key != 'time')}"
+                )
+            if value is None:
+                continue
+            if not isinstance(value, int | float) or not abs(value) < float("inf"):
+                raise ConfigError(
+                    f"metrics: {name} must be a finite number, got {value!r:.80} after step "
+                    f"{society.number}"
+                )
+            self.rows.append(Row(condition, society.number, name, float(value)))
+
+    async def _survey(self, society: Any, condition: str, surveyed: Surveyed) -> None:
+        """Ask, and take down the mean answer of each question."""
+        questions = [each.question(_rule(each.by, self._folder)) for each in surveyed.questions]
+        answers = await society.survey(Survey(surveyed.name, questions), surveyed.citizens)
+        means: dict[str, list[Any]] = {}
+        for question in questions:
+            given = [each for each in answers if each.question == question.id]
+            values = [each.value for each in given if each.source != "none"]
+            if not values:
+                why = given[0].reason if given else "there is no citizen"
+                raise ConfigError(f"survey {surveyed.name!r}: nobody answers: {why}")
+            if question.kind == "choice":
+                for choice in question.choices:
+                    means[f"{question.id}={choice}"] = [value == choice for value in values]
+            else:
+                means[question.id] = values
+        by_model = [each.source == "model" for each in answers]
+        if any(by_model):
+            means["by_model"] = by_model
+        for name, each in means.items():
+            mean = float(sum(each)) / len(each)
+            self.rows.append(Row(condition, society.number, f"{surveyed.name}.{name}", mean))
+
+
+def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
+    """The rule of a question: a value of the status, or a function."""
+    if by is None or not isinstance(by, str) or not by.startswith("status."):
+        return None if by is None else function_of(by, folder)
+    names = by.split(".")[1:]
+    return lambda respondent: functools.reduce(
+        lambda value, name: value[name], names, respondent.status
+    )
+
+
+def kind_of(error: Exception) -> str:
+    """Which of KINDS an error is; `state` for others."""
+    return next((kind for kind, of in KINDS.items() if isinstance(error, of)), "state")
 
 
 def main() -> None:
@@ -103,17 +224,12 @@ def main() -> None:
     def say(**what: Any) -> None:
         said.write(json.dumps(what) + "\n")
 
+    cell, folder = Cell.from_json(job["cell"]), Path(job["folder"])
     try:
-        asyncio.run(
-            Cell.from_json(job["cell"]).live(
-                Path(job["part"]), job["name"], Path(job["folder"]), lambda n: say(lived=n)
-            )
-        )
+        asyncio.run(cell.live(Path(job["part"]), job["name"], folder, lambda n: say(lived=n)))
     except Exception as error:  # told to who gave the job, who raises it
-        kinds = {"config": ConfigError, "file": FileError}
-        kind = next((name for name, each in kinds.items() if isinstance(error, each)), "other")
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
-        say(error=text, kind=kind)
+        say(error=text, kind=kind_of(error))
         sys.exit(1)
 
 

@@ -26,9 +26,8 @@ def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     explained = any(group in ("settings", "versions") for group, _ in keys)
     lines = []
     for group, name in keys:
-        note = " (although settings and versions agree)"
-        if explained or name not in manifest.get("deterministic", ()):
-            note = ""
+        strange = not explained and name in manifest.get("deterministic", ())
+        note = " (although settings and versions agree)" if strange else ""
         values = (one_line(str(each.get((group, name))), 100) for each in (one, two))
         lines.append(f"{_WORDS.get(group, '')}{name}: {' and '.join(values)}{note}")
     return lines

@@ -151,21 +151,10 @@ class Design(Part):
         for name in self.conditions:
             for values in self.grid():
                 parameters, workflow = self._resolved(name, values)
-                made += [
-                    Cell(
-                        condition=name,
-                        seed=seed,
-                        values=values,
-                        source=self.society.source,
-                        step=self.society.step,
-                        parameters=parameters,
-                        workflow=workflow,
-                        metrics=metrics,
-                        every=self.every,
-                        has_map=self.maps and seed == self.all_seeds[0],
-                    )
-                    for seed in self.all_seeds
-                ]
+                lived = (self.society.source, self.society.step, parameters, workflow, metrics)
+                for seed in self.all_seeds:
+                    has_map = self.maps and seed == self.all_seeds[0]
+                    made.append(Cell(name, seed, values, *lived, self.every, has_map))
         return made
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
@@ -193,9 +182,8 @@ class Design(Part):
             root, *path = key.split(".")
             if known is not None and root not in known:
                 if key not in used:
-                    raise FieldError(
-                        (at, f"{_NONE}, and no ${key} is in the workflow; {_there(known)}")
-                    )
+                    what = f"{_NONE}, and no ${key} is in the workflow; {_there(known)}"
+                    raise FieldError((at, what))
                 continue
             into = parameters
             for step, each in itertools.pairwise((root, *path)):
@@ -208,23 +196,17 @@ class Design(Part):
     def arguments(self) -> list[str] | None:
         """The names of the society's parameters; None where it takes any."""
         where = ("society", "model" if self.society.make is None else "make")
-        parameters = self._signature(where)
+        parameters = inspect.signature(self._function(where, self.society.source)).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             return None
         return [name for name in list(parameters)[1:] if name != "folder"]
-
-    def _signature(self, where: Where) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(self._function(where, self.society.source)).parameters
 
     # -- checks ------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         seeds = self.all_seeds
-        if (
-            not seeds
-            or len(set(seeds)) != len(seeds)
-            or not 0 <= min(seeds) <= max(seeds) < 1 << 64
-        ):
+        are_seeds = all(0 <= each < 1 << 64 for each in seeds)
+        if not seeds or len(set(seeds)) != len(seeds) or not are_seeds:
             what = "must be 1 or more, or a list of different seeds, 0 to 2**64 - 1"
             raise FieldError((("seeds",), what))
         if not self.conditions:
@@ -261,11 +243,11 @@ class Design(Part):
 
     def size(self) -> dict[str, int]:
         """How large it is: cells, agent_steps and, where a model is named, model_calls, about."""
-        signature = self._signature(("society",))
+        signature = inspect.signature(function_of(self.society.source, self.folder)).parameters
+        default = getattr(signature.get("citizens"), "default", None)
         cells = self.cells()
         agent_steps = calls = 0
         for cell in cells:
-            default = getattr(signature.get("citizens"), "default", None)
             many = cell.parameters.get("citizens", default)
             steps = cell.steps * (many if type(many) is int else 1)
             agent_steps += steps

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import ConfigError, ModelError, StateError
+from civitas.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
-from civitas.reasoning.record import recorded
+from civitas.reasoning.record import Record, recorded
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.checkpoint import SocietyState
 from civitas.society.experiments.intervention import Intervention
@@ -28,6 +29,7 @@ from civitas.society.population.life import answers_of
 from civitas.society.router import SocietySeat
 from civitas.society.steps import Steps
 from civitas.society.wants import id_order
+from civitas.spaces.loop import on_a_space
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
@@ -38,9 +40,44 @@ class Experiments(Steps):
 
     _journal: Journal | None
     _spots: Spots
-    _given: tuple[str, list[Intervention]]
-    _state: SocietyState | None
+    _state: SocietyState | None = None
     """The state of the run that is under way."""
+    _given: tuple[str, list[Intervention]] = ("", [])
+    """The id of the last run, and the interventions that were given while it was under way."""
+
+    async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Await something on the society's loop; cancelled, it first ends there."""
+        self._start()
+        if on_a_space():
+            raise DefinitionError("a society is run from outside: an agent awaits no step")
+        begun: list[Any] = []
+
+        async def there() -> Any:
+            begun.append(asyncio.current_task())
+            return await function(*args)
+
+        async def over() -> None:
+            if begun:
+                await asyncio.wait(begun)
+
+        try:
+            return await asyncio.wrap_future(self._thread.run(there))
+        except asyncio.CancelledError:
+            with suppress(SpaceClosed):  # a step is broken off on the society's own loop
+                await asyncio.wrap_future(self._thread.run(over))
+            raise
+
+    def _on_loop(self, function: Callable[..., Any], *args: Any) -> Any:
+        self._start()
+
+        def call() -> Any:
+            if self._in_step:
+                raise StateError(f"step {self.number} is under way: wait for it")
+            return function(*args)
+
+        return self._thread.call(call)
+
+    # -- what is asked and changed -----------------------------------------------------------------
 
     async def survey(
         self,
@@ -111,32 +148,24 @@ class Experiments(Steps):
             StateError: its state is no JSON data
         """
         self._start()
-        found: Respondent = self._thread.call(self._look_at, str(citizen))
-        return found
 
-    def _look_at(self, id: str) -> Respondent:
-        found = self._asked([id])
-        return self._respondent(id, found[id], self._view_now())
+        def look() -> Respondent:
+            ((id, seat),) = self._asked([citizen]).items()
+            return self._respondent(id, seat, self._view_now())
+
+        found: Respondent = self._thread.call(look)
+        return found
 
     def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietySeat | None]:
-        """The citizens who are asked, in id order, with their seats; rows have none.
-
-        Raises:
-            ConfigError: there is no such citizen
-        """
+        """The citizens who are asked, in id order, with their seats; rows have none."""
         _ = self.seats
-        seats: dict[str, SocietySeat | None] = {seat.id: seat for seat in self._citizens}
-        population = self.population
-        if citizens is None:
-            if population is None:
-                return seats
-            return {id: seats.get(id) for id in map(str, population.ids.tolist())}
-        found: dict[str, SocietySeat | None] = {}
-        for id in sorted({str(each) for each in citizens}, key=id_order):
-            if id not in seats and (population is None or population._row(id) is None):
+        seats = {seat.id: seat for seat in self._citizens}
+        known = seats if self.population is None else self.books.where
+        ids = known if citizens is None else sorted({str(id) for id in citizens}, key=id_order)
+        for id in ids:
+            if id not in known:
                 raise ConfigError(f"there is no citizen {id!r:.80} to ask")
-            found[id] = seats.get(id)
-        return found
+        return {id: seats.get(id) for id in ids}
 
     def intervene(self, intervention: Intervention) -> None:
         """Have the world changed at the start of a step to come.
@@ -170,57 +199,58 @@ class Experiments(Steps):
             self._asking.record.hear(intervention.as_json())
             self._asking.record.commit_now()  # before the step in which it is made
 
-    async def _survey(self, *asked: Any) -> list[SurveyAnswer]:
-        async with self._between:
-            return await self._survey_now(*asked)
-
-    async def _survey_now(
+    async def _survey(
         self, survey: Survey, citizens: Iterable[str | int] | None, run_id: str | None
     ) -> list[SurveyAnswer]:
         if not isinstance(survey, Survey):
             raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
-        seats = self._asked(citizens)
-        program = {
-            "seed": self.seed,
-            "step": self.number,
-            "survey": [survey.name, survey.schema],
-            "citizens": list(seats),
-            "model": getattr(self._model, "name", None),
-        }
-        async with recorded(
-            self._journal,
-            secrets.token_hex(8) if run_id is None else run_id,
-            "Survey",
-            "society",
-            SurveyState,
-            task=f"{survey.name}: {len(seats)} citizens",
-            program=program,
-        ) as record:
-            if self._journal is not None:
-                self._asking.recall(record, self._model)
-            if record.state is not None:
-                return [SurveyAnswer(*each) for each in record.state.answers]
-            asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
-            asking.begin(self.number)
-            asking.record = record
-            view, gate = (
-                self._view_now(),
-                asyncio.Semaphore(getattr(self._engine, "concurrency", 64)),
-            )
+        async with self._between:
+            seats = self._asked(citizens)
+            program = {
+                "seed": self.seed,
+                "step": self.number,
+                "survey": [survey.name, survey.schema],
+                "citizens": list(seats),
+                "model": getattr(self._model, "name", None),
+            }
+            async with recorded(
+                self._journal,
+                secrets.token_hex(8) if run_id is None else run_id,
+                "Survey",
+                "society",
+                SurveyState,
+                task=f"{survey.name}: {len(seats)} citizens",
+                program=program,
+            ) as record:
+                if self._journal is not None:
+                    self._asking.recall(record, self._model)
+                if record.state is not None:
+                    return [SurveyAnswer(*each) for each in record.state.answers]
+                answers = await self._answers(survey, seats, record)
+                record.save(SurveyState([list(each) for each in answers]))
+                await record.end("done")
+                return answers
 
-            async def ask(id: str, seat: SocietySeat | None) -> list[SurveyAnswer]:
-                async with gate:
-                    return await self._ask(id, seat, survey, asking, view)
+    async def _answers(
+        self, survey: Survey, seats: dict[str, SocietySeat | None], record: Record[Any]
+    ) -> list[SurveyAnswer]:
+        """Ask citizens side by side, as many at a time as turns may wait."""
+        asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
+        asking.begin(self.number)
+        asking.record = record
+        view = self._view_now()
+        gate = asyncio.Semaphore(getattr(self._engine, "concurrency", 64))
 
-            try:
-                async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(ask(*each)) for each in seats.items()]
-            except BaseExceptionGroup as failed:
-                raise failed.exceptions[0] from None
-            answers = [each for task in tasks for each in task.result()]
-            record.save(SurveyState([list(each) for each in answers]))
-            await record.end("done")
-            return answers
+        async def ask(id: str, seat: SocietySeat | None) -> list[SurveyAnswer]:
+            async with gate:
+                return await self._ask(id, seat, survey, asking, view)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(ask(*each)) for each in seats.items()]
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return [each for task in tasks for each in task.result()]
 
     async def _ask(
         self, id: str, seat: SocietySeat | None, survey: Survey, asking: Asking, view: View

@@ -39,11 +39,9 @@ def importable(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(root)
-        new = {name: sys.modules[name] for name in set(sys.modules) - before}
-        own = {name: each for name, each in new.items() if _is_in(each, root)}
-        _NEIGHBOURS[root] = own
-        for name in own:
-            del sys.modules[name]
+        new = set(sys.modules) - before
+        own = [name for name in new if _is_in(sys.modules[name], root)]
+        _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own}
 
 
 def _is_in(module: ModuleType, root: str) -> bool:

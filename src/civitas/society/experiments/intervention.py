@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -12,13 +12,14 @@ from civitas.clock import Clock
 from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.city.facts import Facts
+from civitas.society.city.map import check_integer
 from civitas.society.wants import id_order
 
 _SETTLED: Final = ("money", "place", "moving")
 """What the commit stage alone writes into a citizen's status."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Intervention:
     """A change to the world at the start of one step, before anybody perceives it.
 
@@ -45,59 +46,50 @@ class Intervention:
         ConfigError: an argument is wrong, or nothing is to change
     """
 
-    at_step: int | None
-    when: str | None
-    facts: dict[str, Any]
-    close: list[str]
-    open: list[str]
-    status: dict[str, Any]
-    citizens: list[str] | dict[str, Any] | None
-    pay: list[list[Any]]
-    news: list[Any]
+    at_step: int | None = None
+    _: KW_ONLY
+    when: str | datetime | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    close: Sequence[str] = ()
+    open: Sequence[str] = ()
+    status: Mapping[str, Any] = field(default_factory=dict)
+    citizens: Sequence[str | int] | Mapping[str, Any] | None = None
+    pay: Sequence[Sequence[Any]] = ()
+    news: Sequence[Any] = ()
 
-    def __init__(
-        self,
-        at_step: int | None = None,
-        *,
-        when: str | datetime | None = None,
-        facts: Mapping[str, Any] | None = None,
-        close: Iterable[str] = (),
-        open: Iterable[str] = (),
-        status: Mapping[str, Any] | None = None,
-        citizens: Iterable[str | int] | Mapping[str, Any] | None = None,
-        pay: Iterable[Any] = (),
-        news: Iterable[Any] = (),
-    ) -> None:
-        if (at_step is None) == (when is None):
+    def __post_init__(self) -> None:
+        if (self.at_step is None) == (self.when is None):
             raise ConfigError("an intervention must have at_step or when, and not both")
-        if at_step is not None and (type(at_step) is not int or at_step < 0):
-            raise ConfigError(f"at_step must be a whole number, 0 or more, got {at_step!r:.80}")
-        if isinstance(citizens, Mapping):
-            whose: Any = dict(citizens)
-        else:
-            whose = None if citizens is None else [str(id) for id in _several(citizens, "citizens")]
-        made = {
-            "at_step": at_step,
-            "when": None if when is None else _moment(when).isoformat(),
-            "facts": dict(facts or {}),
-            "close": _several(close, "close"),
-            "open": _several(open, "open"),
-            "status": dict(status or {}),
-            "citizens": whose,
-            "pay": [_payment(each) for each in _several(pay, "pay")],
-            "news": _several(news, "news"),
+        if self.at_step is not None:
+            check_integer("at_step", self.at_step, 0, None)
+        made: dict[str, Any] = {**vars(self), "facts": dict(self.facts or {})}
+        made |= {
+            "status": dict(self.status or {}),
+            "when": self._moment and self._moment.isoformat(),
         }
+        for name in ("close", "open", "pay", "news"):
+            made[name] = _several(made[name], name)
+        made["pay"] = [_payment(each) for each in made["pay"]]
+        if self.citizens is not None and not isinstance(self.citizens, Mapping):
+            made["citizens"] = [str(id) for id in _several(self.citizens, "citizens")]
         if not any(made[name] for name in ("facts", "close", "open", "status", "pay", "news")):
             raise ConfigError("an intervention must change something: facts, status, close, …")
-        settled = [name for name in _SETTLED if name in made["status"]]
-        if settled:
-            raise ConfigError(f"an intervention cannot set {settled[0]!r} of a status: use pay")
+        for name in _SETTLED:
+            if name in made["status"]:
+                raise ConfigError(f"an intervention cannot set {name!r} of a status: use pay")
+        Facts(made["facts"])  # the names are checked there
         try:
             for name, value in made.items():
                 object.__setattr__(self, name, copy_json(value, name))
         except NotJSON as error:
             raise ConfigError(f"an intervention must be JSON data: {error}") from None
-        Facts(self.facts)  # the names are checked there
+
+    @property
+    def _moment(self) -> datetime | None:
+        try:
+            return None if self.when is None else Clock(self.when).start
+        except ConfigError as error:
+            raise ConfigError(f"when: {error}") from None
 
     def as_json(self) -> dict[str, Any]:
         """The arguments that make it, as JSON data."""
@@ -105,15 +97,15 @@ class Intervention:
 
     def falls_in(self, step: int, clock: Clock) -> bool:
         """Whether it is made at the start of a step, which begins at that time."""
-        if self.when is None:
+        if self._moment is None:
             return self.at_step == step
-        return timedelta() <= _moment(self.when) - clock.moment < timedelta(seconds=clock.step_s)
+        return timedelta() <= self._moment - clock.moment < timedelta(seconds=clock.step_s)
 
     def is_past(self, step: int, clock: Clock) -> bool:
         """Whether its step is over when that one comes next."""
-        if self.when is None:
+        if self._moment is None:
             return self.at_step is not None and self.at_step < step
-        return _moment(self.when) < clock.moment
+        return self._moment < clock.moment
 
     def change(self, society: Any) -> list[str]:
         """Make the changes; gives why some could not be made."""
@@ -135,7 +127,7 @@ class Intervention:
         failed: list[str] = []
         if not self.status:
             return failed
-        if hasattr(society.books, "set_status"):
+        if society.population is not None:
             failed += society.books.set_status(copy_json(self.status), self.citizens)
             return failed
         where, whose = society.books.where, self.citizens
@@ -151,15 +143,7 @@ class Intervention:
 
 
 class Changed:
-    """What interventions have changed and what lasts: facts and closed places.
-
-    Args:
-        city: the places as they were made; they never change
-
-    Attributes:
-        facts: the facts
-        closed: the ids of the closed places
-    """
+    """What interventions have changed and what lasts: facts and closed places."""
 
     def __init__(self, city: Any) -> None:
         self._city = city
@@ -186,11 +170,7 @@ class Changed:
         return made
 
     def check(self, intervention: Intervention) -> None:
-        """Check that there are the places that it closes or opens.
-
-        Raises:
-            ConfigError: one is unknown
-        """
+        """Check that there are the places that it closes or opens. Raises ConfigError."""
         ids = set() if self._city is None else set(self._city.ids())
         for place in (*intervention.close, *intervention.open):
             if place not in ids:
@@ -203,13 +183,6 @@ class Changed:
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Be as another was."""
         self.facts, self.closed = dict(given["facts"]), set(given["closed"])
-
-
-def _moment(when: str | datetime) -> datetime:
-    try:
-        return Clock(when).start
-    except ConfigError as error:
-        raise ConfigError(f"when: {error}") from None
 
 
 def _several(given: Any, name: str) -> list[Any]:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from civitas.budget import Budget
 from civitas.errors import ConfigError
+from civitas.society import blocks as known
+from civitas.society.citizen import CitizenAgentParams
+from civitas.society.city.city import City
 from civitas.society.classic import epidemic, opinions, schelling, wealth
 from civitas.society.engine import LocalEngine
+from civitas.society.people import drawn
+from civitas.society.people.table import read_people
 from civitas.society.population.population import Population
+from civitas.society.services.economy import make_economy
+from civitas.society.services.feed import Feed
 from civitas.society.society import Society
 
 
@@ -58,16 +65,6 @@ def town(
         ConfigError: an argument is wrong
         ModelError: the model is missing or cannot be used
     """
-    from civitas.budget import Budget
-    from civitas.society import blocks as known
-    from civitas.society.citizen import CitizenAgentParams
-    from civitas.society.city.city import City
-    from civitas.society.people.drawn import citizens as agents_of
-    from civitas.society.people.drawn import completed, make_people
-    from civitas.society.people.table import read_people
-    from civitas.society.services.economy import make_economy
-    from civitas.society.services.feed import Feed
-
     given = {name: dict(each) for name, each in (blocks or {}).items()}
     strange = sorted(set(given) - {type(each).__name__ for each in known.all_blocks()})
     if strange:
@@ -77,15 +74,8 @@ def town(
     else:
         many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
         place = City.generate(seed=seed, citizens=max(10, many))
-    people: Any
-    if columns:
-        if not isinstance(citizens, int) or llm is not None or params:
-            raise ConfigError("columns: citizens must be a number, without a model and params")
-        people = None
-    elif isinstance(citizens, str):
-        people = completed(read_people(folder / citizens, place), place, seed=seed)
-    else:
-        people = make_people(place, citizens, seed=seed)
+    if columns and (not isinstance(citizens, int) or llm is not None or params):
+        raise ConfigError("columns: citizens must be a number, without a model and params")
     own = CitizenAgentParams(**dict(params or {}))
     made = {name: getattr(known, f"{name}Params")(**each) for name, each in given.items()}
 
@@ -97,10 +87,16 @@ def town(
     limits = {"usd": max_usd, "model_calls": max_calls}
     given_limits: dict[str, Any] = {key: each for key, each in limits.items() if each is not None}
     services = make_economy(place, seed=seed) if economy else []
+    people: Any
     if columns:
         people = Population(citizens, place, all_blocks(), seed)
     else:
-        people = agents_of(people, all_blocks, agent_params=own)
+        rows = (
+            drawn.make_people(place, citizens, seed=seed)
+            if isinstance(citizens, int)
+            else drawn.completed(read_people(folder / citizens, place), place, seed=seed)
+        )
+        people = drawn.citizens(rows, all_blocks, agent_params=own)
     return Society(
         people,
         place,
@@ -120,12 +116,12 @@ def model_of(name: str | None, answers: Path | None = None) -> Any:
     Raises:
         ModelError: it is missing or cannot be used
     """
+    from civitas.models.names import model
+    from civitas.models.wrappers.recorded import RecordedModel
+
     if name is None:
         return None
-    if answers is None:
-        return importlib.import_module("civitas.models.names").model(name)
-    recorded = importlib.import_module("civitas.models.wrappers.recorded").RecordedModel
-    return recorded(name, answers)
+    return model(name) if answers is None else RecordedModel(name, answers)
 
 
 def _classic(make: Callable[..., Population]) -> Callable[..., Society]:
@@ -134,14 +130,10 @@ def _classic(make: Callable[..., Population]) -> Callable[..., Society]:
     def made(seed: int, **parameters: Any) -> Society:
         return Society(make(seed=seed, **parameters))
 
-    own = inspect.signature(make).parameters
-    seed = inspect.Parameter("seed", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    given = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, each in own.items()
-        if name != "seed"
-    ]
-    made.__signature__ = inspect.Signature([seed, *given])  # type: ignore[attr-defined]
+    own = dict(inspect.signature(make).parameters)
+    own = {name: each.replace(kind=each.KEYWORD_ONLY) for name, each in own.items()}
+    seed = own.pop("seed").replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    made.__signature__ = inspect.Signature([seed, *own.values()])  # type: ignore[attr-defined]
     made.__doc__ = make.__doc__
     return made
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
+from civitas.errors import ConfigError
+from civitas.society.arrays import package
 
 if TYPE_CHECKING:
     from civitas.society.experiments.watch import Whereabouts
@@ -38,11 +38,25 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
     if seen is None:
         raise ConfigError("a map needs a city whose places have positions, such as a City")
     if len(seen.ids) > _DENSE:
-        _density(figure, axes, seen, society)
-        figure.savefig(path, dpi=DPI)
-        return
+        spots = [(x, y) for x, y in zip(seen.x, seen.y, strict=True) if x is not None]
+        scale: dict[str, Any] = {"bins": "log", "mincnt": 1, "cmap": "viridis", "linewidths": 0}
+        cells = axes.hexbin(*zip(*spots, strict=True), gridsize=70, **scale)
+        figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
+        axes.set_aspect("equal")
+    else:
+        _places(axes, seen, city)
+        axes.set_aspect("equal", "datalim")
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.09), "ncols": 4}
+        axes.legend(**below, frameon=False, fontsize=9)
+    axes.set(xlabel="metres to the east", ylabel="metres to the north")
+    axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
+    figure.savefig(path, dpi=DPI)
+
+
+def _places(axes: Any, seen: Whereabouts, city: Any) -> None:
+    """Draw the roads, the places by kind, and how many citizens are where."""
     roads = [[city.position(road.a), city.position(road.b)] for road in getattr(city, "roads", ())]
-    lines = importlib.import_module("matplotlib.collections").LineCollection
+    lines = package("matplotlib.collections").LineCollection
     axes.add_collection(lines(roads, colors="#d9d9d9", linewidths=0.8, zorder=1))
     others = [kind for kind in city.kinds() if kind != "home"]
     for number, kind in enumerate(others):
@@ -66,22 +80,6 @@ def draw_map(society: Society, path: str | PathLike[str]) -> None:
     if away:
         style = {"s": 8, "color": "#D4B106", "linewidths": 0.3, "edgecolors": "#333333"}
         axes.scatter(*zip(*away, strict=True), zorder=6, label="citizen on the way", **style)
-    axes.set_aspect("equal", "datalim")
-    axes.set(xlabel="metres to the east", ylabel="metres to the north")
-    axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=4, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=DPI)
-
-
-def _density(figure: Any, axes: Any, seen: Whereabouts, society: Society) -> None:
-    """Draw how many are where, in hexagons, by a logarithmic scale."""
-    spots = [(x, y) for x, y in zip(seen.x, seen.y, strict=True) if x is not None]
-    x, y = zip(*spots, strict=True)
-    cells = axes.hexbin(x, y, gridsize=70, bins="log", mincnt=1, cmap="viridis", linewidths=0)
-    figure.colorbar(cells, ax=axes, label="citizens in a hexagon", shrink=0.8)
-    axes.set_aspect("equal")
-    axes.set(xlabel="metres to the east", ylabel="metres to the north")
-    axes.set_title(f"{len(seen.ids):,} citizens, {society.clock}")
 
 
 def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
@@ -103,7 +101,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     people.legend(loc="upper center", bbox_to_anchor=(0.5, 1.14), ncols=3, frameon=False)
     money.plot(times, [row["owned"] / 1e6 for row in rows], color=COLOURS[3])
     money.set(ylabel="citizens' money\nand savings\n(million cents)", xlabel="simulated time")
-    dates = importlib.import_module("matplotlib.dates")
+    dates = package("matplotlib.dates")
     places = dates.AutoDateLocator(minticks=5, maxticks=9)
     money.xaxis.set(major_locator=places, major_formatter=dates.ConciseDateFormatter(places))
     people.yaxis.set_major_formatter("{x:,.0f}")
@@ -115,9 +113,6 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
 
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
     """A figure of its own, in inches, which no window and no other figure knows of."""
-    try:
-        module = importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        raise MissingExtra("a picture", "pictures") from error
+    module = package("matplotlib.figure", "a picture", "pictures")
     figure = module.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import package
 from civitas.society.experiments.table import arrow
 
 Key = tuple[str, str, str]
@@ -19,14 +19,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over seeds and its 95 % interval, by Student's t.
-
-    Attributes:
-        mean: the mean
-        low: the interval's lower end; the mean where there is one seed
-        high: its upper end
-        n: how many seeds
-    """
+    """A mean over `n` seeds and its 95 % interval by Student's t; of one seed, the mean alone."""
 
     mean: float
     low: float
@@ -35,11 +28,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: list[float]) -> Interval:
-        """The mean of values and its interval.
-
-        Raises:
-            ConfigError: there is no value
-        """
+        """The mean of values and its interval. Raises ConfigError: there is no value."""
         n = len(values)
         if n == 0:
             raise ConfigError("there is no value to take the mean of")
@@ -47,7 +36,7 @@ class Interval:
         if n == 1:
             return cls(mean, mean, mean, 1)
         variance = math.fsum((each - mean) ** 2 for each in values) / (n - 1)
-        t = float(importlib.import_module("scipy.special").stdtrit(n - 1, 0.975))
+        t = float(package("scipy.special").stdtrit(n - 1, 0.975))
         half = t * math.sqrt(variance / n)
         return cls(mean, mean - half, mean + half, n)
 
@@ -69,6 +58,9 @@ class Results:
 
     Attributes:
         path: the file
+        conditions: the conditions and branches, in their order
+        grid: the combinations of swept parameters, as JSON
+        metrics: what was measured
         texts: what was said in interviews, as (condition, parameters, seed, step, question, text)
 
     Raises:
@@ -79,13 +71,10 @@ class Results:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         _, parquet = arrow()
+        names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
         try:
             columns = parquet.read_table(self.path).to_pydict()
-            rows = zip(
-                *(columns[each] for each in ("condition", "parameters", "metric", "step")),
-                *(columns[each] for each in ("seed", "value", "text")),
-                strict=True,
-            )
+            rows = zip(*(columns[each] for each in names), strict=True)
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"{self.path} has no results of an experiment: {error}") from error
         self._values: dict[Key, dict[int, dict[int, float]]] = {}
@@ -96,24 +85,8 @@ class Results:
                 continue
             of_key = self._values.setdefault((condition, values, metric), {})
             of_key.setdefault(step, {})[seed] = value
-
-    def _names(self, index: int) -> list[str]:
-        return list(dict.fromkeys(key[index] for key in self._values))
-
-    @property
-    def conditions(self) -> list[str]:
-        """The conditions and branches, in their order."""
-        return self._names(0)
-
-    @property
-    def grid(self) -> list[str]:
-        """The combinations of swept parameters, as JSON."""
-        return self._names(1)
-
-    @property
-    def metrics(self) -> list[str]:
-        """What was measured."""
-        return self._names(2)
+        parts = list(zip(*self._values, strict=True)) or [(), (), ()]
+        self.conditions, self.grid, self.metrics = (list(dict.fromkeys(each)) for each in parts)
 
     def has(self, metric: str, condition: str, parameters: str) -> bool:
         """Whether it was measured there."""
@@ -193,6 +166,6 @@ def _short(value: float) -> str:
     size = abs(value)
     if size >= 1000 or size == int(size) == value:
         return f"{value:,.0f}"
-    return (
-        f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}" if size >= 1e-4 else f"{value:.1e}"
-    )
+    if size < 1e-4:
+        return f"{value:.1e}"
+    return f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -75,28 +75,26 @@ class Question:
         where = f"question {self.id!r}"
         if self.kind not in KINDS:
             raise ConfigError(f"{where}: kind must be one of {KINDS}, got {self.kind!r:.80}")
-        if isinstance(self.choices, str):
-            raise ConfigError(f"{where}: choices must be a list of texts, got {self.choices!r:.80}")
-        choices = tuple(self.choices)
+        choices = () if isinstance(self.choices, str) else tuple(self.choices)
         if not all(isinstance(each, str) for each in choices):
             raise ConfigError(f"{where}: choices must be texts, got {choices!r:.80}")
         if (self.kind == "choice") != bool(choices) or len(set(choices)) != len(choices):
             raise ConfigError(f"{where}: a choice, and nothing else, has choices, each once")
-        low, high = self.low, self.high
+        object.__setattr__(self, "choices", choices)
         if self.kind == "scale":
-            low, high = 1 if low is None else low, 5 if high is None else high
-            if type(low) is not int or type(high) is not int:
-                raise ConfigError(f"{where}: low and high must be whole numbers")
-        elif self.kind != "number" and (low, high) != (None, None):
+            object.__setattr__(self, "low", 1 if self.low is None else self.low)
+            object.__setattr__(self, "high", 5 if self.high is None else self.high)
+        bounds = [each for each in (self.low, self.high) if each is not None]
+        if bounds and self.kind not in ("scale", "number"):
             raise ConfigError(f"{where}: low and high are of a scale or number, not {self.kind}")
-        if not all(each is None or _is_number(each) for each in (low, high)):
+        if self.kind == "scale" and not all(type(each) is int for each in bounds):
+            raise ConfigError(f"{where}: low and high must be whole numbers")
+        if not all(map(_is_number, bounds)):
             raise ConfigError(f"{where}: low and high must be numbers")
-        if low is not None and high is not None and low >= high:
-            raise ConfigError(f"{where}: low must be below high, got {low} and {high}")
+        if len(bounds) == 2 and bounds[0] >= bounds[1]:
+            raise ConfigError(f"{where}: low must be below high, got {bounds[0]} and {bounds[1]}")
         if self.by is not None and (not callable(self.by) or is_async(self.by)):
             raise ConfigError(f"{where}: by must be a plain function, got {self.by!r:.80}")
-        for name, value in (("choices", choices), ("low", low), ("high", high)):
-            object.__setattr__(self, name, value)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -159,14 +157,7 @@ class SurveyAnswer(NamedTuple):
 
 
 class Interview(str):
-    """What a citizen said in an interview: a text that knows its source.
-
-    Attributes:
-        source: as of `SurveyAnswer`
-        reason: as of `SurveyAnswer`
-    """
-
-    __slots__ = ("reason", "source")
+    """What a citizen said in an interview: a text with `source` and `reason` of `SurveyAnswer`."""
 
     source: str
     reason: str
@@ -191,18 +182,17 @@ class Survey:
     """
 
     name: str
-    questions: tuple[Question, ...]
+    questions: Sequence[Question]
 
-    def __init__(self, name: str, questions: Iterable[Question]) -> None:
-        asked = tuple(questions)
-        if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"a survey's name must be a text, got {name!r:.80}")
-        if not asked or not all(isinstance(each, Question) for each in asked):
-            raise ConfigError(f"survey {name!r}: questions must be one Question or more")
-        if len({each.id for each in asked}) != len(asked):
-            raise ConfigError(f"survey {name!r}: two questions have the same id")
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "questions", asked)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "questions", tuple(self.questions))
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ConfigError(f"a survey's name must be a text, got {self.name!r:.80}")
+        where = f"survey {self.name!r}"
+        if not self.questions or not all(isinstance(each, Question) for each in self.questions):
+            raise ConfigError(f"{where}: questions must be one Question or more")
+        if len({each.id for each in self.questions}) != len(self.questions):
+            raise ConfigError(f"{where}: two questions have the same id")
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -239,11 +229,7 @@ class Survey:
 
 @dataclass
 class SurveyState:
-    """The answers of a survey, as a journal has them.
-
-    Attributes:
-        answers: each as a list in the order of `SurveyAnswer`
-    """
+    """The answers of a survey as a journal has them: each a list in the order of `SurveyAnswer`."""
 
     answers: list[list[Any]] = field(default_factory=list)
 

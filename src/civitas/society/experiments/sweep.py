@@ -1,7 +1,7 @@
 """A sweep: the cells of an experiment, each in a process of its own, and what they have measured.
 
-A cell that has ended leaves one file, a part, under the hash of all that determines it. So the same
-call goes on after Ctrl-C, a crash or a full disk, and more seeds or values go on from fewer.
+A cell that has ended leaves a part under the hash of all that determines it, so that the same call
+goes on after Ctrl-C, a crash or a full disk, and more seeds go on from fewer.
 """
 
 from __future__ import annotations
@@ -22,26 +22,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from civitas.errors import ConfigError, FileError, StateError
-from civitas.society.experiments.cell import Cell
+from civitas.society.city.map import check_integer
+from civitas.society.experiments.cell import KINDS, Cell, kind_of
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.functions import code_of, in_words
 from civitas.society.experiments.table import arrow, join, write_whole
 
 _MANIFEST: Final = "experiment.json"
-_KINDS: Final[dict[str, type[Exception]]] = {"config": ConfigError, "file": FileError}
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
 
 
 @dataclass
 class Progress:
-    """How far a sweep is.
+    """How far a sweep is: how many cells have ended, those of earlier calls too.
 
-    Attributes:
-        cells: how many cells there are
-        ended: how many have ended, those of earlier calls too
-        steps: how many steps this call lives
-        lived: how many of them it has lived
-        seconds: for how long
+    `steps` is how many steps this call lives, `lived` how many of them it has, in `seconds`.
     """
 
     cells: int
@@ -64,8 +59,7 @@ async def sweep(
     progress: Callable[[Progress], Any] | None = None,
 ) -> Path:
     """Live all cells that have not ended, and join their parts; gives the file of the results."""
-    if type(jobs) is not int or jobs < 0:
-        raise ConfigError(f"jobs must be 0 or more, got {jobs!r:.40}")
+    check_integer("jobs", jobs, 0, None)
     arrow()
     cells = design.cells()
     if jobs:
@@ -96,9 +90,7 @@ async def sweep(
                 else:
                     await cell.live(part, design.name, design.folder, lived)
             except (ConfigError, FileError, StateError) as error:
-                kinds = (ConfigError, FileError, StateError)
-                kind = next(each for each in kinds if isinstance(error, each))
-                raise kind(f"{cell}: {error}") from error
+                raise KINDS[kind_of(error)](f"{cell}: {error}") from error
             lived(0, ended=1)
 
     try:
@@ -122,9 +114,7 @@ def _determined_by(design: Design) -> dict[str, str]:
         "workflow": design.workflow,
         "society": design.society.model_dump(),
         "metrics": [[each.name, each.by] for each in design.metrics],
-        "conditions": [
-            [name, each.parameters, each.workflow] for name, each in design.conditions.items()
-        ],
+        "conditions": [[n, c.parameters, c.workflow] for n, c in design.conditions.items()],
         "code": [hashlib.sha256(code_of(each, design.folder)).hexdigest() for each in sources],
     }
     return {name: _hash(in_words(each)) for name, each in said.items()}
@@ -138,57 +128,46 @@ def _key(fingerprint: str, cell: Cell) -> str:
     return _hash([fingerprint, cell.condition, cell.seed, cell.values])[:24]
 
 
-def versions() -> dict[str, str]:
-    """The versions that results depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-
-
 def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     """See that a folder has nothing, or what an earlier call of this experiment has left."""
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        has_results = any((folder / "parts").glob("*.parquet")) or any(folder.glob("*.parquet"))
+        has_results = any(folder.rglob("*.parquet"))
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise FileError(f"{folder} cannot be used: {error.strerror}") from error
-    if not data:
+    if data:
+        try:
+            before = json.loads(data)
+            other, has = dict(before["determined_by"]), before["versions"]["civitas"]
+            name = before["experiment"]["name"]
+        except (ValueError, KeyError, TypeError):
+            what = f"{path} is no manifest of an experiment: give another folder"
+            raise ConfigError(what) from None
+    if not data or not has_results:  # nothing, or an attempt in which no cell has ended
         _write_manifest(design, folder, shared, None)
         return
-    try:
-        before = json.loads(data)
-        other, has = dict(before["determined_by"]), before["versions"]["civitas"]
-        name = before["experiment"]["name"]
-    except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"{path} is no manifest of an experiment: give another folder") from None
-    if not has_results:  # of an attempt in which no cell has ended
-        _write_manifest(design, folder, shared, None)
-        return
-    if has != version("civitas"):
-        raise ConfigError(
-            f"{folder} has results of civitas {has}, and this is "
-            f"{version('civitas')}: give another folder, or delete it"
-        )
-    if name != design.name:
-        raise ConfigError(
-            f"{folder} has results of experiment {name!r}: give another folder, or delete it"
-        )
     differs = [each for each in shared if other.get(each) != shared[each]]
-    if differs:
-        raise ConfigError(
-            f"{folder} has results of another version of this one, which differs in "
-            f"{', '.join(differs)}: give another folder, or delete it"
-        )
+    if has != version("civitas"):
+        whose = f"civitas {has}, and this is {version('civitas')}"
+    elif name != design.name:
+        whose = f"experiment {name!r}"
+    else:
+        whose = f"another version of this one, which differs in {', '.join(differs)}"
+    if differs or has != version("civitas"):
+        raise ConfigError(f"{folder} has results of {whose}: give another folder, or delete it")
 
 
 def _write_manifest(
     design: Design, folder: Path, shared: dict[str, str], totals: dict[str, Any] | None
 ) -> None:
+    versions = {name: version(name) for name in _PACKAGES}
     made = {
         "experiment": design.as_json(),
         "complete": totals is not None,
         "totals": totals,
-        "versions": versions(),
+        "versions": {"python": platform.python_version()} | versions,
         "determined_by": shared,
     }
     text = json.dumps(in_words(made), indent=2, ensure_ascii=False) + "\n"
@@ -209,7 +188,7 @@ async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[i
                     steps += said["lived"]
                     lived(said["lived"])
                 elif "error" in said:
-                    raise _KINDS.get(said["kind"], StateError)(said["error"])
+                    raise KINDS[said["kind"]](said["error"])
                 else:
                     code = said["code"]
         if code == 0:

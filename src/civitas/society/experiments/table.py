@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from civitas.errors import ConfigError, FileError, MissingExtra
-from civitas.society.experiments.workflow import Row
+from civitas.errors import ConfigError, FileError
+from civitas.society.arrays import package
 
-_COLUMNS: Final = (
-    "experiment",
-    "condition",
-    "parameters",
-    "seed",
-    "step",
-    "metric",
-    "value",
-    "text",
-)
 _TOTALS: Final = b"civitas totals"
+
+
+class Row(NamedTuple):
+    """What was measured: the condition and branch, after how many steps, what, a number or text."""
+
+    condition: str
+    step: int
+    metric: str
+    value: float | None
+    text: str | None = None
 
 
 def arrow() -> tuple[Any, Any]:
     """The packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtra("a table of results", "tables") from error
+    parquet = package("pyarrow.parquet", "a table of results", "tables")
+    return package("pyarrow"), parquet
 
 
 def _schema() -> Any:
     pa, _ = arrow()
     name = pa.dictionary(pa.int32(), pa.string())
-    types = (name, name, name, pa.uint64(), pa.int64(), name, pa.float64(), pa.string())
-    return pa.schema(list(zip(_COLUMNS, types, strict=True)))
+    texts = {"experiment": name, "condition": name, "parameters": name}
+    numbers = {"seed": pa.uint64(), "step": pa.int64()}
+    measured = {"metric": name, "value": pa.float64(), "text": pa.string()}
+    return pa.schema(list((texts | numbers | measured).items()))
 
 
 def write_part(
@@ -53,10 +52,9 @@ def write_part(
     """Write what one cell has measured: the whole file or none. Raises FileError."""
     pa, parquet = arrow()
     told = json.dumps(values, sort_keys=True)
-    cells = [(name, row.condition, told, seed, *row[1:]) for row in rows]
-    table = pa.Table.from_pylist(
-        [dict(zip(_COLUMNS, each, strict=True)) for each in cells], schema=_schema()
-    ).replace_schema_metadata({_TOTALS: json.dumps(totals).encode()})
+    same = {"experiment": name, "parameters": told, "seed": seed}
+    table = pa.Table.from_pylist([{**same, **row._asdict()} for row in rows], schema=_schema())
+    table = table.replace_schema_metadata({_TOTALS: json.dumps(totals).encode()})
     write_whole(path, lambda to: parquet.write_table(table, to))
 
 

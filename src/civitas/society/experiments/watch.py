@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ACTS: Final = (*sorted(RATES), "other")
 """What a citizen does, in the order of the codes; `other` is what blocks of your own name."""
+_CODES: Final = {act: code for code, act in enumerate(ACTS)}
 
 
 class Whereabouts(NamedTuple):
@@ -55,23 +56,20 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
         return None
     if society.population is not None:
         return _of_rows(society.population, society.number, spots)
-    codes = {act: code for code, act in enumerate(ACTS)}
-    other, travel = codes["other"], codes["travel"]
     made = Whereabouts(society.number, [], [], [], [], [])
     number, where, moving = society.number, society.books.where, society.books.moving
     _ = society.seats  # puts the citizens in order
     for seat in society._citizens:
-        id = seat.id
-        status = seat.agent.memory.status
+        id, status = seat.id, seat.agent.memory.status
         x = y = place = None
         if id in moving:
-            code = travel
+            code = _CODES["travel"]
             to, arrives, start, left = moving[id]
             (x0, y0), (x1, y1) = spots[start], spots[to]
             part = (number - left) / max(1, arrives - left)
             x, y = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
         else:
-            code = codes.get(status.get("act", "idle"), other)
+            code = _CODES.get(status.get("act", "idle"), _CODES["other"])
             place = where.get(id)
             if place is not None:
                 x, y = spots[place]
@@ -96,18 +94,15 @@ def _of_rows(population: Any, step: int, spots: Spots) -> Whereabouts:
         begin = spot[np.where(start[way] < 0, to[way], start[way])]
         at[way] = begin + part * (spot[to[way]] - begin)
     nowhere = (place < 0) & ~way
-    act = np.full(len(population), ACTS.index("idle"))
+    act = np.full(len(population), _CODES["idle"])
     if "act" in columns:
         words = population.declared["act"].words
-        codes = {name: code for code, name in enumerate(ACTS)}
-        meant = [codes.get(word or "idle", codes["other"]) for word in words]
+        meant = [_CODES.get(word or "idle", _CODES["other"]) for word in words]
         act = np.array(meant)[columns["act"]]
-    act = np.where(way, ACTS.index("travel"), act)
+    act = np.where(way, _CODES["travel"], act)
     names = [*population.places, None]
-    ids = population.ids.tolist()
     x, y = (at[:, axis].tolist() for axis in (0, 1))
     for row in np.flatnonzero(nowhere).tolist():
         x[row] = y[row] = None
-    return Whereabouts(
-        step, list(map(str, ids)), x, y, [names[each] for each in place.tolist()], act.tolist()
-    )
+    ids = list(map(str, population.ids.tolist()))
+    return Whereabouts(step, ids, x, y, [names[at] for at in place.tolist()], act.tolist())

@@ -1,22 +1,20 @@
-"""The workflow of an experiment: its items, and a society that lives them."""
+"""The workflow of an experiment: its items, and how many steps they live."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
-from civitas.society.experiments.functions import Source, function_of
+from civitas.society.experiments.functions import Source
 from civitas.society.experiments.intervention import Intervention
-from civitas.society.experiments.survey import Question, Respondent, Survey
-from civitas.society.wants import id_order
+from civitas.society.experiments.survey import Question, Respondent
+from civitas.text import render_path
 
 Where = tuple[str | int, ...]
-_KINDS: Final = ("run", "step", "interview", "survey", "intervene", "save", "branch")
 _SHOWN: Final = 5
 """So many faults are told at once."""
 
@@ -31,18 +29,7 @@ class FieldError(ConfigError):
 
 def field_path(where: Where) -> str:
     """A path as a person writes it, such as `workflow[2].run.days`."""
-    text = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in where)
-    return text.removeprefix(".") or "it"
-
-
-class Row(NamedTuple):
-    """What was measured: the condition and branch, after how many steps, what, a number or text."""
-
-    condition: str
-    step: int
-    metric: str
-    value: float | None
-    text: str | None = None
+    return render_path(list(where)) or "it"
 
 
 class Part(BaseModel):
@@ -179,8 +166,9 @@ class Item(Part):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if [getattr(self, kind) is None for kind in _KINDS].count(False) != 1:
-            raise ValueError(f"an item has one of {', '.join(_KINDS)}")
+        kinds = type(self).model_fields
+        if [getattr(self, kind) is None for kind in kinds].count(False) != 1:
+            raise ValueError(f"an item has one of {', '.join(kinds)}")
         return self
 
 
@@ -209,129 +197,3 @@ def steps_of(
     if steps == 0:
         raise FieldError((where, "the workflow lives no step: it needs a run"))
     return steps
-
-
-class Life:
-    """A society that lives a workflow: the rows that are measured, and totals of failures."""
-
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        metrics: Iterable[tuple[str, Source | None]],
-        every: int,
-        step: str | int,
-        folder: Path,
-        lived: Callable[[int], None],
-        at_end: Callable[[Any], None] | None = None,
-    ) -> None:
-        self._at_end = at_end
-        self._make, self._every, self._step = make, every, step
-        self._metrics = [(n, None if by is None else function_of(by, folder)) for n, by in metrics]
-        self._folder, self._lived = folder, lived
-        self.rows: list[Row] = []
-        self.totals: dict[str, Any] = dict.fromkeys(("failures", "fallbacks", "model_calls"), 0)
-        self.totals["first_failures"] = []
-
-    async def live(
-        self,
-        workflow: Iterable[Item],
-        condition: str,
-        saved: Mapping[str, Any] | None = None,
-        start: str = "",
-    ) -> None:
-        """Live a workflow in a new society, from a saved state or from the start."""
-        saved = dict(saved or {})
-        async with self._make() as society:
-            if start:
-                society.load_state_dict(saved[start])
-            self._measure(society, condition, {})
-            for item in workflow:
-                if item.run is not None or item.step is not None:
-                    count = item.step or (item.run or Run()).count(seconds_of(self._step))
-                    await self._run(society, condition, count)
-                elif item.survey is not None:
-                    await self._survey(society, condition, item.survey)
-                elif item.interview is not None:
-                    who, question = item.interview.citizen, item.interview.question
-                    said = await society.interview(who, question)
-                    name = f"interview {who}: {question} (by {said.source})"
-                    self.rows.append(Row(condition, society.number, name, None, str(said)))
-                elif item.intervene is not None:
-                    everyone = society.books.where if item.intervene.pay else ()
-                    ids = sorted(everyone, key=id_order)
-                    made = item.intervene.intervention(society.number, society.city, ids)
-                    society.intervene(made)
-                elif item.save is not None:
-                    saved[item.save] = society.state_dict()
-                elif item.branch is not None:
-                    name = f"{condition}/{item.branch.name}"
-                    await self.live(item.branch.workflow, name, saved, item.branch.of)
-            if self._at_end is not None and not start:
-                self._at_end(society)
-            told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
-            self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
-
-    async def _run(self, society: Any, condition: str, steps: int) -> None:
-        while steps > 0:
-            chunk = min(steps, self._every - society.number % self._every)
-            rows = await society.run(step=self._step, steps=chunk)
-            for name in ("failures", "fallbacks", "model_calls"):
-                self.totals[name] += sum(row.get(name, 0) for row in rows)
-            self._measure(society, condition, rows[-1])
-            self._lived(chunk)
-            steps -= chunk
-
-    def _measure(self, society: Any, condition: str, row: Mapping[str, Any]) -> None:
-        """Take the metrics down; before the first step only those by functions."""
-        for name, by in self._metrics:
-            value = row.get(name) if by is None else by(society)
-            if by is None and row and name not in row and "." not in name:  # nor of a survey
-                raise ConfigError(
-                    f"metrics: there is no column {name!r}; there are: "
-                    f"{', '.join(key for key in row if key != 'time')}"
-                )
-            if value is None:
-                continue
-            if not isinstance(value, int | float) or not abs(value) < float("inf"):
-                raise ConfigError(
-                    f"metrics: {name} must be a finite number, got {value!r:.80} after step "
-                    f"{society.number}"
-                )
-            self.rows.append(Row(condition, society.number, name, float(value)))
-
-    async def _survey(self, society: Any, condition: str, surveyed: Surveyed) -> None:
-        """Ask, and take down the mean answer of each question."""
-        questions = [each.question(_rule(each.by, self._folder)) for each in surveyed.questions]
-        answers = await society.survey(Survey(surveyed.name, questions), surveyed.citizens)
-        means: dict[str, list[Any]] = {}
-        for question in questions:
-            given = [each for each in answers if each.question == question.id]
-            values = [each.value for each in given if each.source != "none"]
-            if not values:
-                why = given[0].reason if given else "there is no citizen"
-                raise ConfigError(f"survey {surveyed.name!r}: nobody answers: {why}")
-            if question.kind == "choice":
-                for choice in question.choices:
-                    means[f"{question.id}={choice}"] = [value == choice for value in values]
-            else:
-                means[question.id] = values
-        by_model = [each.source == "model" for each in answers]
-        if any(by_model):
-            means["by_model"] = by_model
-        for name, each in means.items():
-            mean = float(sum(each)) / len(each)
-            self.rows.append(Row(condition, society.number, f"{surveyed.name}.{name}", mean))
-
-
-def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
-    """The rule of a question: a value of the status, or a function."""
-    if by is None or not isinstance(by, str) or not by.startswith("status."):
-        return None if by is None else function_of(by, folder)
-
-    def rule(respondent: Respondent) -> Any:
-        value: Any = respondent.status
-        for name in by.split(".")[1:]:
-            value = value[name]
-        return value
-
-    return rule

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
+from civitas.errors import ConfigError
+from civitas.society.arrays import package
 from civitas.society.experiments.workflow import Where
 from civitas.text import excerpt
 
@@ -24,10 +24,7 @@ def read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
     Dates become texts. Duplicate keys, keys that are no texts, merge keys and tags of classes are
     refused, and so is a file that is too large or whose aliases make it so.
     """
-    try:
-        yaml = importlib.import_module("yaml")
-    except ImportError as error:
-        raise MissingExtra("YAML", "society") from error
+    yaml = package("yaml", "YAML")
     lines: dict[Where, int] = {}
     count = 0
 

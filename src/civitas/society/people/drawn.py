@@ -24,21 +24,25 @@ arguments give the same citizens. What is drawn, and after whom:
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society import math
 from civitas.society.blocks import all_blocks
-from civitas.society.blocks.ties import TOPICS as TOPICS
+from civitas.society.blocks.columns import EDUCATION as EDUCATION
+from civitas.society.blocks.needs import NEEDS as NEEDS
+from civitas.society.blocks.talk import TOPICS as TOPICS
 from civitas.society.citizen import CitizenAgent, CitizenMemory
+from civitas.society.city.map import check_integer
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF
 
-NEEDS: Final = ("hunger", "energy", "safety", "social")
-EDUCATION: Final = ("none", "secondary", "vocational", "bachelor", "master")
 SKILL: Final = (592, 765, 880, 1262, 1550)
+_ANY: Final = float("inf")
+"""What a place without a capacity holds."""
 _AGES = (18, 25, 35, 45, 55, 65, 75, 85)
 _AGE_WEIGHTS = (12, 18, 16, 16, 17, 13, 6, 2)
 _EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
@@ -64,8 +68,7 @@ def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]
     Raises:
         ConfigError: the city has no homes, or not room for all
     """
-    if type(count) is not int or count < 1:
-        raise ConfigError(f"count must be 1 or more, got {count!r:.80}")
+    check_integer("count", count, 1, None)
     return completed([{"id": number} for number in range(1, count + 1)], city, seed=seed)
 
 
@@ -113,11 +116,9 @@ def citizens(
     make = all_blocks if blocks is None else blocks
     made = []
     for row in rows:
-        status = {key: value for key, value in row.items() if key not in ("id", "name")}
-        memory = CitizenMemory(status)
-        made.append(
-            CitizenAgent(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
-        )
+        memory = CitizenMemory({k: each for k, each in row.items() if k not in ("id", "name")})
+        one = CitizenAgent(row["id"], row.get("name"), memory=memory, blocks=make(), **options)
+        made.append(one)
     return made
 
 
@@ -181,44 +182,43 @@ def money_of(u: Any, v: Any) -> Any:
 
 def _house(made: list[dict[str, Any]], city: Any) -> None:
     """Give a home to each who has none, in order of id of the homes."""
-    room: dict[str, int | None] = {}
-    for home in city.by_kind("home"):
-        room[home] = city.capacity(home) if hasattr(city, "capacity") else None
+    room = {home: _holds(city, home) for home in city.by_kind("home")}
     for person in made:
         home = person.get("home")
-        if home is not None:
-            left = room.get(home, 1)
-            if left == 0:
+        if home in room:
+            if not room[home]:
                 raise ConfigError(f"citizen {person['id']}: home {home!r} is full")
-            if left is not None and home in room:
-                room[home] = left - 1
-    homes = list(room)
-    at = 0
+            room[home] -= 1
+    homes, at = list(room), 0
     for person in made:
         if person.get("home") is not None:
             continue
-        while at < len(homes) and room[homes[at]] == 0:
+        while at < len(homes) and not room[homes[at]]:
             at += 1
         if at == len(homes):
             raise ConfigError(f"citizen {person['id']} finds no home: the city's homes are full")
-        person["home"] = homes[at]
-        left = room[homes[at]]
-        if left is not None:
-            room[homes[at]] = left - 1
-        else:
+        home = person["home"] = homes[at]
+        room[home] -= 1
+        if room[home] == _ANY:
             at = (at + 1) % len(homes)  # homes without a capacity are filled in turn
+
+
+def _holds(city: Any, place: str) -> float:
+    """How many citizens a place holds."""
+    holds = city.capacity(place) if hasattr(city, "capacity") else None
+    return _ANY if holds is None else holds
 
 
 def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
     """Find work for adults and a school for children, in order."""
     jobs: dict[str, int] = {}
-    seats: dict[str, int] = {}
+    seats: dict[str, float] = {}
     for kind, staff in STAFF.items():
         for place in city.by_kind(kind):
-            holds = city.capacity(place) if hasattr(city, "capacity") else None
-            jobs[place] = 10 if holds is None else max(1, holds * staff // 1000)
+            holds = _holds(city, place)
+            jobs[place] = 10 if holds == _ANY else max(1, int(holds) * staff // 1000)
             if kind == "school":
-                seats[place] = len(made) if holds is None else holds - jobs[place]
+                seats[place] = min(len(made), holds - jobs[place])
     kinds = [kind for kind in STAFF if city.by_kind(kind)]
     near = city.near if hasattr(city, "near") else None
     for person in made:
@@ -228,10 +228,10 @@ def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
     for person in made:
         age, draws = person["profile"]["age"], Draws(seed, person["id"], 0)
         if 5 <= age < 18 and near and seats and "school" not in person:
-            found = [each.id for each in near(person["home"], "school", 20) if seats[each.id] > 0]
-            person["school"] = found[0] if found else None
-            if found:
-                seats[found[0]] -= 1
+            found = (each.id for each in near(person["home"], "school", 20) if seats[each.id] > 0)
+            person["school"] = next(found, None)
+            if person["school"] is not None:
+                seats[person["school"]] -= 1
         if not 18 <= age < 67 or person["work"] is not None or not near:
             continue
         if draws.below(100, "people.employed") >= 75:
@@ -256,20 +256,19 @@ def _befriend(
     made: list[dict[str, Any]], households: dict[str, list[dict[str, Any]]], seed: int
 ) -> None:
     """Draw relations for those who have none given."""
-    open_to = [person for person in made if "relations" not in person]
-    for person in open_to:
-        person["relations"] = {}
-    takes = {id(person) for person in open_to}
+    drawn: dict[Any, dict[str, int]] = {}
+    for person in made:
+        if "relations" not in person:
+            drawn[person["id"]] = person["relations"] = {}
 
     def link(one: dict[str, Any], other: dict[str, Any], strength: int) -> None:
         for person, friend in ((one, other), (other, one)):
-            if id(person) in takes:
-                person["relations"].setdefault(str(friend["id"]), strength)
+            if person["id"] in drawn:
+                drawn[person["id"]].setdefault(str(friend["id"]), strength)
 
     for household in households.values():
-        for rank, person in enumerate(household):
-            for other in household[rank + 1 :]:
-                link(person, other, 800)
+        for one, other in itertools.combinations(household, 2):
+            link(one, other, 800)
     count = len(made)
     for number, person in enumerate(made):
         draws = Draws(seed, person["id"], 0)

@@ -13,13 +13,13 @@ then drawn (`people.completed`). The columns:
 from __future__ import annotations
 
 import csv
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
+from civitas.errors import CivitasError, ConfigError
 from civitas.message import address
+from civitas.society.arrays import package
 from civitas.society.people.drawn import NEEDS
 from civitas.text import error_text, excerpt
 
@@ -49,31 +49,30 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
         MissingExtra: it is Parquet, and pyarrow is not installed
     """
     file = Path(path)
-    if file.suffix.lower() == ".parquet":
-        columns, rows = _parquet(file)
-    elif file.suffix.lower() == ".csv":
-        columns, rows = _csv(file)
-    else:
+    read = {".parquet": _parquet, ".csv": _csv}.get(file.suffix.lower())
+    if read is None:
         raise ConfigError(f"{file.name}: a table must be .csv or .parquet")
+    try:
+        columns, rows = read(file)
+    except CivitasError:
+        raise
+    except Exception as error:  # pyarrow has its own kinds
+        raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
     return checked_people(rows, columns, city, file.name)
 
 
 def checked_people(
     rows: Iterable[Mapping[str, Any]],
-    columns: Iterable[str] | None = None,
+    columns: Iterable[str] = COLUMNS,
     city: Any = None,
     source: str = "table",
 ) -> list[dict[str, Any]]:
     """Return the citizens that rows of columns are; see `read_people`."""
-    known = list(columns) if columns is not None else None
-    if known is not None:
-        _check_columns(known, source)
+    _check_columns(list(columns), source)
     found: list[dict[str, Any]] = []
     at: dict[str, int] = {}
     for number, row in enumerate(rows, 1):
         where = f"{source}, row {number}"
-        if known is None:
-            _check_columns(list(row), source)
         person = _person(row, where, city)
         before = at.setdefault(str(person["id"]), number)
         if before != number:
@@ -100,8 +99,7 @@ def _check_columns(columns: list[str], source: str) -> None:
 
 def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
     person: dict[str, Any] = {}
-    profile: dict[str, Any] = {}
-    needs: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {"profile": {}, "needs": {}}
     for column in COLUMNS:
         value = row.get(column)
         if value is None or value == "":
@@ -121,13 +119,9 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
             )
         elif column in ("home", "work", "school") and city is not None and value not in city.ids():
             raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
-        into = needs if column in NEEDS else profile if column in _IN_PROFILE else person
-        into[column] = value
-    if profile:
-        person["profile"] = profile
-    if needs:
-        person["needs"] = needs
-    return person
+        part = "needs" if column in NEEDS else "profile" if column in _IN_PROFILE else ""
+        parts.get(part, person)[column] = value
+    return person | {name: part for name, part in parts.items() if part}
 
 
 def _id(value: Any, at: str) -> int | str:
@@ -164,31 +158,20 @@ def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, in
 
 
 def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as opened:
-            lines = csv.reader(opened, strict=True)
-            columns = [column.strip() for column in next(lines, [])]
-            rows: list[dict[str, Any]] = []
-            for cells in filter(None, lines):
-                if len(cells) != len(columns):
-                    raise ConfigError(
-                        f"{file.name}, row {len(rows) + 1} (line {lines.line_num}) must have "
-                        f"{len(columns)} cells, got {len(cells)}"
-                    )
-                rows.append(dict(zip(columns, map(str.strip, cells), strict=True)))
-            # With a column twice, the rows are refused before they are looked at.
-            return columns, rows
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        lines = csv.reader(opened, strict=True)
+        columns = [column.strip() for column in next(lines, [])]
+        rows: list[dict[str, Any]] = []
+        for cells in filter(None, lines):
+            if len(cells) != len(columns):
+                raise ConfigError(
+                    f"{file.name}, row {len(rows) + 1} (line {lines.line_num}) must have "
+                    f"{len(columns)} cells, got {len(cells)}"
+                )
+            rows.append(dict(zip(columns, map(str.strip, cells), strict=True)))
+    return columns, rows
 
 
 def _parquet(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtra("Parquet", "tables") from error
-    try:
-        table = parquet.read_table(file)
-    except Exception as error:  # pyarrow has its own kinds
-        raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
+    table = package("pyarrow.parquet", "Parquet", "tables").read_table(file)
     return list(table.column_names), table.to_pylist()

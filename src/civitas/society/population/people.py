@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.blocks.mobility_rows import KINDS
-from civitas.society.blocks.ties import TOPICS
+from civitas.society.blocks.talk import TOPICS
 from civitas.society.draw import belows, choices, uniforms
 from civitas.society.people import drawn
 from civitas.society.services.firm import STAFF

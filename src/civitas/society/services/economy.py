@@ -1,31 +1,9 @@
-"""Firms, a bank and a government: services that settle work, purchases, savings and taxes.
+"""The bank and the government, and what ends each day.
 
 Money only moves, in whole cents, and no account is ever below 0: who cannot pay in full pays
-nothing. Who is paid first, within a step (the order of kinds is that of `society/commit.py`):
-
-=========  =========================================================================================
-`Work`     the firm pays the wage: first the income tax to the government, the rest to the worker.
-           A public employer (a school, a hospital) pays from the government's account.
-`Pay`      payments between citizens and services.
-`Save`     to the bank, or back.
-`Buy`      the firm at the place sells whole units of its good at its price, as many as it has.
-=========  =========================================================================================
-
-and at the end of each day, in this order (`close_day`):
-
-============  ======================================================================================
-inputs        what sellers have above their buffers, the money that each began with, goes to the
-              firms that only produce, in proportion to the wages paid there; the day's product is
-              shared out among the sellers in proportion to what they were asked for.
-profits       what a producer has above its buffer goes to the citizens, in equal parts.
-interest      the bank credits interest, as far as its own capital goes.
-transfers     the government shares out what it has above its reserve, equally among the citizens.
-adaptation    every 30 days sellers change their price, private firms their wage (`adapted`).
-============  ======================================================================================
-
-Who works where is what the citizens' states say: hiring and dismissal are not simulated, and nor
-are loans. One good, wages before purchases, firms that keep a buffer and pay out what is above it,
-and that adapt to excess demand, are the baseline of agent-based economics: Lengnick 2013,
+nothing. Who works where is what the citizens' states say: hiring and dismissal are not simulated,
+and nor are loans. One good, wages before purchases, firms that keep a buffer and pay out what is
+above it, and that adapt to excess demand, are the baseline of agent-based economics: Lengnick 2013,
 "Agent-based macroeconomics: a baseline model", JEBO 86; Delli Gatti et al. 2011, "Macroeconomics
 from the Bottom-up". The rule of adaptation and equal redistribution are those of EconAgent (Li et
 al. 2024, ACL, arXiv:2310.10436) and AgentSociety (Piao et al. 2025, arXiv:2502.08691). Suppliers
@@ -35,13 +13,12 @@ relations", Review of Economics and Statistics 18).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, MutableMapping
-from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError
+from civitas.society.city.map import check_integer
 from civitas.society.commit import Books, Service
 from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
@@ -52,16 +29,12 @@ from civitas.society.services.ledger import (
     credited,
     shares,
     small,
-    tax_on,
     withheld,
 )
 from civitas.society.wants import Answer, Save, Want, id_order
 
 SELLS: Final = ("restaurant", "shop")
 PUBLIC: Final = ("hospital", "school")
-
-
-# -- the rules, as functions of whole numbers ------------------------------------------------------
 
 
 def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
@@ -75,9 +48,6 @@ def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
         return value
     change = value * abs(demand - supply) * most * share // (larger * 1_000_000)
     return max(1, value + change if demand > supply else value - change)
-
-
-# -- the services ----------------------------------------------------------------------------------
 
 
 class Bank(Service):
@@ -95,8 +65,7 @@ class Bank(Service):
 
     def __init__(self, id: str = "bank", money: int = 0, interest: int = 27) -> None:
         super().__init__(id, None, money)
-        if type(interest) is not int or not 0 <= interest <= 1_000_000:
-            raise ConfigError(f"interest must be from 0 to 1,000,000, got {interest!r:.40}")
+        check_integer(f"{id}: interest", interest, 0, 1_000_000)
         self.interest = interest
         self.deposits: MutableMapping[str, int] = {}
 
@@ -156,7 +125,7 @@ class Bank(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """The deposits."""
-        return {"deposits": _plain(self.deposits)}
+        return {"deposits": dict(self.deposits.items())}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
@@ -197,18 +166,12 @@ class Government(Service):
         month: int = 30,
     ) -> None:
         super().__init__(id, None, money)
-        for name, value, least in (
-            ("reserve", money if reserve is None else reserve, 0),
-            ("most_price", most_price, 0),
-            ("most_wage", most_wage, 0),
-            ("month", month, 1),
-        ):
-            most = 1000 if name in ("most_price", "most_wage") else None
-            if type(value) is not int or value < least or (most is not None and value > most):
-                bounds = f"{least} or more" if most is None else f"from {least} to {most}"
-                raise ConfigError(f"{id}: {name} must be {bounds}, got {value!r:.40}")
-        self.brackets = _checked(brackets)
         self.reserve = money if reserve is None else reserve
+        check_integer(f"{id}: reserve", self.reserve, 0, None)
+        check_integer(f"{id}: most_price", most_price, 0, 1000)
+        check_integer(f"{id}: most_wage", most_wage, 0, 1000)
+        check_integer(f"{id}: month", month, 1, None)
+        self.brackets = _checked(brackets)
         self.seed = seed
         self.most_price, self.most_wage = most_price, most_wage
         self.taxed: MutableMapping[str, list[int]] = {}
@@ -221,7 +184,7 @@ class Government(Service):
     def due(self, id: str, gross: int) -> int:
         """Return the tax to withhold from a wage; never more than the wage."""
         income, paid = self.taxed.get(id, (0, 0))
-        return min(gross, max(0, tax_on(income + gross, self.brackets) - paid))
+        return int(withheld(gross, income, paid, self.brackets))
 
     def collected(self, id: str, gross: int, tax: int) -> None:
         """Note a wage and the tax that was withheld from it."""
@@ -246,7 +209,7 @@ class Government(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """How many days were closed, and what was taxed today."""
-        return {"days": self.days, "taxed": _plain(self.taxed)}
+        return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
@@ -256,7 +219,14 @@ class Government(Service):
 
 
 def close_day(books: Books, government: Government) -> None:
-    """Do what ends each day, in the order of the module's second table."""
+    """Do what ends each day.
+
+    First what sellers have above their buffers, the money that each began with, goes to the firms
+    that only produce, in proportion to the wages paid there, and the day's product to the sellers,
+    in proportion to what they were asked for. What a producer has above its buffer goes to the
+    citizens, in equal parts; then the bank credits interest, and the government shares out what it
+    has above its reserve. Every month sellers change their price, private firms their wage.
+    """
     firms = [each for each in books.services.values() if isinstance(each, Firm)]
     firms.sort(key=lambda each: id_order(each.id))
     sellers = [firm for firm in firms if firm.sells]
@@ -296,11 +266,6 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
     for payer, cents in each.items():
         for id in citizens:
             books.pay(payer, id, cents)
-
-
-def _plain(kept: Any) -> dict[str, Any]:
-    """What is kept of each citizen, as plain data of its own."""
-    return kept.as_dict() if isinstance(kept, ByRow) else copy.deepcopy(kept)
 
 
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:
@@ -362,14 +327,10 @@ def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) 
 def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Brackets, if they begin at 0, rise, and take between nothing and all."""
     given = tuple((start, rate) for start, rate in brackets)
+    starts = [start for start, _ in given]
     whole = all(type(number) is int for each in given for number in each)
-    if (
-        not whole
-        or not given
-        or given[0][0] != 0
-        or any(one[0] >= other[0] for one, other in pairwise(given))
-        or any(not 0 <= rate <= 1000 for _, rate in given)
-    ):
+    rises = whole and starts[:1] == [0] and starts == sorted(set(starts))
+    if not rises or any(not 0 <= rate <= 1000 for _, rate in given):
         raise ConfigError(
             "brackets must be (cents, thousandths), from (0, …) up, each thousandths 0 … 1000, got "
             f"{given!r:.200}"

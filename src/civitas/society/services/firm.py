@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
+from civitas.society.city.map import check_integer
 from civitas.society.commit import Books, Service
 from civitas.society.services.ledger import LARGE, Kept, Ledger, afforded, in_rows, small
 from civitas.society.wants import Answer, Buy, Want, Work
@@ -67,14 +67,9 @@ class Firm(Service):
         output: int = 25,
     ) -> None:
         super().__init__(id, place, money)
-        for name, value, least in (
-            ("wage", wage, 0),
-            ("price", price, 1),
-            ("stock", stock, 0),
-            ("output", output, 0),
-        ):
-            if type(value) is not int or value < least:
-                raise ConfigError(f"{id}: {name} must be {least} or more, got {value!r:.40}")
+        for name, value in (("wage", wage), ("stock", stock), ("output", output)):
+            check_integer(f"{id}: {name}", value, 0, None)
+        check_integer(f"{id}: price", price, 1, None)
         self.wage, self.price, self.stock = wage, price, stock
         self.sells, self.public, self.output = sells, public, output
         self.asked = self.sold = self.paid = self.worked = 0
@@ -82,36 +77,35 @@ class Firm(Service):
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Pay for work, or sell."""
-        if type(want) is Work:
+        if isinstance(want, Work):
             return self._work(books, sender, want)
-        if type(want) is Buy:
-            return self._sell(books, sender, want)
-        return Answer(want, False, f"{self.id} does not take {type(want).__name__}")
+        assert isinstance(want, Buy)
+        return self._sell(books, sender, want)
 
     def _work(self, books: Books, sender: str, want: Work) -> Answer:
         status = books.status_of(sender)
         seconds = want.seconds
         if status.get("work") != self.place:
             return Answer(want, False, f"{sender} is not employed at {self.place}")
-        reason = self._away(books, sender) or self._closed(books)
+        reason = self._barred(books, sender)
         if reason:
             return Answer(want, False, reason)
         if type(seconds) is not int or not 1 <= seconds <= books.seconds:
-            return Answer(
-                want, False, f"seconds must be from 1 to {books.seconds}, got {seconds!r:.40}"
-            )
+            reason = f"seconds must be from 1 to {books.seconds}, got {seconds!r:.40}"
+            return Answer(want, False, reason)
         skill = (status.get("profile") or {}).get("skill", 1000)
         gross = wage_for(self.wage, skill if type(skill) is int and skill >= 0 else 1000, seconds)
         government: Any = books.services.get("government")
+        taxes = hasattr(government, "due")
         payer = "government" if self.public and government is not None else self.id
         if books.balances[payer] < gross:
             return Answer(want, False, f"{payer} has {books.balances[payer]} cents, not {gross}")
-        tax = government.due(sender, gross) if hasattr(government, "due") else 0
+        tax = government.due(sender, gross) if taxes else 0
         if tax and payer != "government":
             books.pay(payer, "government", tax)
         if gross > tax:
             books.pay(payer, sender, gross - tax)
-        if hasattr(government, "due"):
+        if taxes:
             government.collected(sender, gross, tax)
         self.worked += seconds
         self.paid += gross
@@ -120,7 +114,7 @@ class Firm(Service):
     def _sell(self, books: Books, sender: str, want: Buy) -> Answer:
         if not self.sells:
             return Answer(want, False, f"{self.id} sells nothing")
-        reason = self._away(books, sender) or self._closed(books)
+        reason = self._barred(books, sender)
         if reason:
             return Answer(want, False, reason)
         if type(want.cents) is not int or want.cents < 1:
@@ -169,16 +163,16 @@ class Firm(Service):
             firms = [ledger.services[number] for number in of.tolist()]
             books.one_by_one(firms, table, entries)
 
-    def _away(self, books: Books, sender: str) -> str:
-        """Why a citizen cannot act here; empty if it is here, or there are no places."""
-        if books.city is None or books.where.get(sender) == self.place:
-            return ""
-        return f"{sender} is not at {self.place}"
+    def _barred(self, books: Books, sender: str) -> str:
+        """Why a citizen cannot act here; empty if it can."""
+        if books.city is not None and books.where.get(sender) != self.place:
+            return f"{sender} is not at {self.place}"
+        return f"{self.place} is closed" if self._closed(books) else ""
 
-    def _closed(self, books: Books) -> str:
+    def _closed(self, books: Books) -> bool:
         if not hasattr(books.city, "is_open") or books.clock is None:
-            return ""
-        return "" if books.city.is_open(self.place, books.clock.time) else f"{self.place} is closed"
+            return False
+        return not books.city.is_open(self.place, books.clock.time)
 
     def end_day(self) -> None:
         """Begin to count anew what a day brings."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.society.arrays import numpy
+from civitas.society.arrays import larger, numpy, smaller
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -69,9 +70,9 @@ class ByRow(MutableMapping[str, Any]):
         """Keep nothing of anybody."""
         self.array[...] = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """It as plain data."""
-        return dict(zip(self, self.array[self._some].tolist(), strict=True))
+    def items(self) -> Any:
+        """The ids and the numbers of all who have any."""
+        return zip(self, self.array[self._some].tolist(), strict=True)
 
 
 class Kept:
@@ -81,9 +82,9 @@ class Kept:
         self._name = name
 
     def __get__(self, service: Any, owner: type) -> Any:
-        ledger = service.ledger
-        kept = vars(service) if ledger is None else None
-        return int(ledger.arrays[self._name][service.at]) if kept is None else kept[self._name]
+        if service.ledger is None:
+            return vars(service)[self._name]
+        return int(service.ledger.arrays[self._name][service.at])
 
     def __set__(self, service: Any, value: int) -> None:
         if service.ledger is None:
@@ -95,13 +96,9 @@ class Kept:
 class Ledger:
     """What services of one kind keep, in arrays; a service finds its own by its place in them.
 
-    Args:
-        services: which
-        names: of what they keep as `Kept`
-
     Attributes:
         services: the services
-        arrays: what they keep, by name; int64
+        arrays: what they keep as `Kept`, by name; int64
         purse: which of the services' balances is whose
         place: the number of the place of each
 
@@ -138,10 +135,7 @@ def small(*values: Any) -> bool:
 def afforded(cents: Any, payer: Any, has: Any) -> Any:
     """Return which payments are made, in their order, each in full, as the payer's money lasts.
 
-    Args:
-        cents: how much, 0 or more
-        payer: who pays, 0 … len(has) − 1
-        has: what each payer has
+    `payer` numbers those who pay, and `has` is what each of these has.
     """
     np = numpy()
     due = np.bincount(payer, cents, len(has))
@@ -151,60 +145,39 @@ def afforded(cents: Any, payer: Any, has: Any) -> Any:
     at = np.flatnonzero(poor[payer])
     if len(at):
         left = dict(zip(np.flatnonzero(poor).tolist(), has[poor].tolist(), strict=True))
-        able[at] = [
-            _pays(left, one, cost)
-            for one, cost in zip(payer[at].tolist(), cents[at].tolist(), strict=True)
-        ]
+        for entry in at.tolist():
+            one, cost = int(payer[entry]), int(cents[entry])
+            able[entry] = left[one] >= cost
+            left[one] -= cost * bool(able[entry])
     return able
 
 
-def _pays(left: dict[int, int], payer: int, cents: int) -> bool:
-    if left[payer] < cents:
-        return False
-    left[payer] -= cents
-    return True
+def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
+    """Return the tax in cents on a day's income, a number or an array of them.
 
-
-def tax_on(income: int, brackets: Sequence[tuple[int, int]] = BRACKETS) -> int:
-    """Return the tax in cents on a day's income in cents, each bracket's part rounded down."""
-    tax = 0
-    ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
-    for (start, rate), end in zip(brackets, ends, strict=True):
-        if income <= start:
-            break
-        tax += ((income if end is None else min(income, end)) - start) * rate // 1000
-    return tax
-
-
-def taxes_on(incomes: Any, brackets: Sequence[tuple[int, int]]) -> Any:
-    """Return `tax_on` of incomes, int64."""
-    np = numpy()
-    tax = np.zeros(len(incomes), np.int64)
-    ends: list[int | None] = [*(start for start, _ in brackets[1:]), None]
-    most = incomes.max(initial=0)
-    for (start, rate), end in zip(brackets, ends, strict=True):
+    Each bracket's part is rounded down.
+    """
+    tax = income * 0
+    every: list[tuple[Any, int]] = [*brackets, (None, 0)]
+    most = income if type(income) is int else income.max(initial=0)
+    for (start, rate), (end, _) in pairwise(every):
         if most <= start:
             break
-        part = np.maximum(incomes - start, 0)
-        if end is not None:
-            np.minimum(part, end - start, out=part)
-        tax += part * rate // 1000
+        part = larger(income - start, 0)
+        tax = tax + (part if end is None else smaller(part, end - start)) * rate // 1000
     return tax
 
 
 def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]]) -> Any:
     """Return the tax to withhold from wages, by the day's income before and its tax so far."""
-    np = numpy()
-    return np.minimum(gross, np.maximum(0, taxes_on(income + gross, brackets) - paid))
+    return smaller(gross, larger(0, tax_on(income + gross, brackets) - paid))
 
 
 def credited(kept: Any, interest: int, own: int) -> Any:
     """Return a day's interest on deposits, in millionths, while it can be paid from `own` cents."""
     np = numpy()
-    if float(kept.max()) * interest < LARGE:
-        earned = kept * interest // 1_000_000
-    else:
-        earned = np.array([each * interest // 1_000_000 for each in kept.tolist()])
+    # As kept * interest // 1_000_000, whose product may be too large.
+    earned = kept // 1_000_000 * interest + kept % 1_000_000 * interest // 1_000_000
     return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))
 
 
