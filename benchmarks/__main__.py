@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 NAMES = (
-    *("imports", "messages", "turn", "conversation", "society", "population"),
+    *("imports", "messages", "turn", "conversation", "society", "population", "agreement"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "studio"),
 )

@@ -63,7 +63,7 @@ def measure(quick: bool, misses: bool) -> Iterator[dict[str, Any]]:
                 of_kind = [each for each in rows if each[0]["kind"] == kind]
                 yield line(metric, f"{split}, {kind}", of_kind)
             yield line(metric, split, rows)
-        for row, why in judged if misses else ():
+        for row, why in judged if misses and split == "tune" else ():
             if (why is None) != row["right"]:
                 yield {"split": split, "kind": row["kind"], "sentence": row["sentence"], "why": why}
     yield speed(data, 200 if quick else 2000)
@@ -93,7 +93,9 @@ def speed(data: list[dict[str, Any]], count: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer sentences for the speed")
-    parser.add_argument("--misses", action="store_true", help="name what was judged wrongly")
+    parser.add_argument(
+        "--misses", action="store_true", help="name what was judged wrongly of tune"
+    )
     args = parser.parse_args()
     for figure in measure(args.quick, args.misses):
         print(json.dumps(figure, ensure_ascii=False), flush=True)

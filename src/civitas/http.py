@@ -107,7 +107,7 @@ class Response:
         except TimeoutError:
             raise TooLate(f"the answer did not end within {self._client.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise HTTPError(f"the answer broke off: {_reason(error)}") from None
+            raise HTTPError(f"the answer broke off: {error_reason(error)}") from None
         finally:
             self._left_s -= loop.time() - begun
 
@@ -309,7 +309,7 @@ class Client:
             where = self._where or request.url.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise TooLate(f"{where} gave no answer within {self.timeout_s:g} s") from None
-            raise HTTPError(f"no answer from {where}: {_reason(error)}") from None
+            raise HTTPError(f"no answer from {where}: {error_reason(error)}") from None
         finally:
             if not left_open:
                 if response is not None:
@@ -377,7 +377,7 @@ def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> sock
     return socket.socket(*address[:3])
 
 
-def _reason(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """What failed, in one line."""
     # aiohttp's own text says the address once more, and the number instead of its meaning.
     number = getattr(error, "errno", None) or 0

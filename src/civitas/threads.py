@@ -201,6 +201,18 @@ def _report(job: _Job, value: Any, raised: BaseException | None) -> None:
         logger.exception("what %r calls when done failed", job.function)
 
 
+def settle(future: asyncio.Future[None], *, cancel: bool = False) -> bool:
+    """Let who waits for a future go on, in any thread; False if its loop is closed."""
+    try:
+        if cancel:
+            future.get_loop().call_soon_threadsafe(future.cancel)
+        else:
+            future.get_loop().call_soon_threadsafe(_settle, future, None, None)
+    except RuntimeError:
+        return False
+    return True
+
+
 def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | None) -> None:
     if future.done():
         return

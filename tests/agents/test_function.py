@@ -317,12 +317,19 @@ def test_two_that_hear_a_broadcast_answer_once_each(space: NativeSpace) -> None:
 
 
 def test_one_that_speaks_to_another_of_its_own_accord_ends_too(space: NativeSpace) -> None:
-    models = {id: ScriptedModel([f"{id} says so."] * 5) for id in "AB"}
+    heard = threading.Event()
+
+    def answer(prompt: list[dict[str, Any]]) -> Any:
+        heard.set()
+        return say("A says so.")
+
+    models = {"A": Answers(answer), "B": Answers(say("B says so."))}
     agents = {id: space.add(OpenAIFunctionAgent(id, model)) for id, model in models.items()}
     agents["A"].send({"to": "*", "action": {"name": "say", "args": {"content": "Hello?"}}})
-    settle(space, "B", "A", "B", "A")
     # B answers, and A hears that: what it makes of it is for nobody.
-    assert [len(model.received) for model in models.values()] == [1, 1]
+    assert heard.wait(WAIT)
+    settle(space, "A", "B", "A", "B")
+    assert [len(model.prompts) for model in models.values()] == [1, 1]
 
 
 # -- what it is given ------------------------------------------------------------------------------

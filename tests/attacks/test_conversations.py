@@ -7,7 +7,6 @@ import copy
 import gc
 import json
 import tracemalloc
-from collections import deque
 from typing import Any
 
 import pytest
@@ -412,7 +411,7 @@ def test_a_conversation_that_was_made_to_lie_in_itself_says_so() -> None:
     inner = Conversation([Talker("Ann")], id="inner")
     outer = Conversation([inner], id="outer")
     inner.agents["outer"] = outer
-    inner.state.pending["outer"] = deque()
+    inner.state.pending["outer"] = []
     talk = Conversation([outer], lambda state: "outer", id="top", max_turns=3)
     inner_order = Conversation([outer], id="inner", max_turns=2)
     outer.agents["inner"] = inner_order
@@ -439,7 +438,7 @@ def test_ten_thousand_turns_take_no_more_memory_than_two_thousand() -> None:
         assert talk.state.turns == turns
         assert len(reply.steps) == 1000
         assert len(talk.state.transcript) == 1000
-        assert talk.state.transcript.count == turns + 1
+        assert talk.state.count == turns + 1
         assert not any(talk.state.pending.values())
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
@@ -535,7 +534,7 @@ def test_a_state_that_lies_is_refused_or_harmless(field: str, wrong: Any) -> Non
     try:
         talk.load_state_dict(state)
     except StateError:
-        assert talk.state.transcript.count == 0
+        assert talk.state.count == 0
         assert talk.agents["Ann"].heard == []
     assert talk.reply_sync("go").stop_reason == "done"
 

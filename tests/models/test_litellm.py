@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,16 @@ from typing import Any
 import pytest
 
 from civitas.errors import ContextOverflow, DefinitionError, ModelError, RemoteForbidden
-from civitas.models import Call, LiteLLMModel, Model, ModelReply, RateLimit, Usage, model
+from civitas.models import (
+    Call,
+    LiteLLMModel,
+    Model,
+    ModelReply,
+    OpenAIModel,
+    RateLimit,
+    Usage,
+    model,
+)
 from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
 from conformance.model import ACTIONS, PERSON, ModelConformance, run, user
 from models import messages_format
@@ -403,17 +413,36 @@ def test_what_may_pass_is_tried_again_and_nothing_else(make: Callable[..., LiteL
             status(429, "slow down", retry_after="9999"),
             "the server answered 429: slow down; it asks to wait 9999 s",
         ),
-        (RESET, "no answer from URL: "),
-        (http(b"{}"), ""),
-        (http(b"<html>"), ""),
+        (status(500, "boom"), "the server answered 500: boom"),
+        (http(b"<p>Bad gateway</p>", 502), "the server answered 502: <p>Bad gateway</p>"),
+        (RESET, "no answer from URL: Server disconnected"),
+        (http(b"{}"), "what URL answered cannot be read"),
+        (http(b"<html>"), "what URL answered cannot be read"),
     ),
-    ids=("400", "401", "404", "429", "reset", "empty", "no-json"),
+    ids=("400", "401", "404", "429", "500", "502", "reset", "empty", "no-json"),
 )
 def test_failures_are_one_line(make: Callable[..., LiteLLMModel], given: Answer, said: str) -> None:
     told = error(given, make=make, api_key=KEY, max_retries=0)
     assert told.startswith(said)
     assert KEY not in told
     assert len(told) < 500
+
+
+@pytest.mark.parametrize("provider", ("openai", "anthropic", "ollama_chat"))
+def test_a_server_that_does_not_run_is_told_of_as_by_openai_model(provider: str) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        for asked in (
+            LiteLLMModel(f"{provider}/m", base_url=url, max_retries=0),
+            OpenAIModel("m", url, max_retries=0),
+        ):
+            with pytest.raises(ModelError) as caught:
+                run(asked.complete(user("Hi")))
+            assert str(caught.value) == (
+                f"{asked.name}: no answer from {url}: Connection refused; "
+                "is the server running there?"
+            )
 
 
 def test_a_server_that_is_silent_is_given_up() -> None:
@@ -444,7 +473,7 @@ def test_what_a_provider_has_not_is_said_and_nothing_is_sent() -> None:
 
 def test_a_provider_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CIVITAS_OFFLINE")
-    with pytest.raises(ModelError, match=r"^litellm:nobody/m: .*LLM Provider"):
+    with pytest.raises(ModelError, match=r"^litellm:nobody/m: litellm knows no provider 'nobody'$"):
         run(LiteLLMModel("nobody/m", base_url="http://127.0.0.1:9").complete(user("Hi")))
 
 

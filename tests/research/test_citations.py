@@ -38,6 +38,8 @@ NEW = (
 )
 PARC = "Le parc n'ouvre pas le lundi. Il compte trois entrées et 1 200 arbres près de Nantes."
 
+BANQUE = "Toute annulation par écrit donne lieu au remboursement de l'abonnement sous trente jours."
+
 
 @pytest.mark.parametrize(
     ("sentence", "passage"),
@@ -60,6 +62,7 @@ PARC = "Le parc n'ouvre pas le lundi. Il compte trois entrées et 1 200 arbres p
         ("Anna Berg baute 1925 3 Häuser.", BAHN),
         ("Le lundi, le parc n’ouvre pas.", PARC),
         ("Le parc compte 1200 arbres près de Nantes.", PARC),
+        ("Les abonnés reçoivent leur remboursement après une annulation écrite.", BANQUE),
     ),
 )
 def test_a_sentence_in_the_words_of_its_passage_is_borne_out(sentence: str, passage: str) -> None:

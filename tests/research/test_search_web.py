@@ -64,6 +64,18 @@ def test_a_searxng_is_asked_in_its_json_format() -> None:
         assert len(run(action.execute(query=query, pool=ResourcePool()))) == 1
 
 
+def test_a_search_asks_for_the_site_and_leaves_others_out() -> None:
+    asked: list[str] = []
+
+    def answered(request: Request) -> Answer:
+        asked.extend(parse_qs(urlsplit(request.path).query)["q"])
+        return answer(FOUND)
+
+    found, _ = search(answered, site="A.example")
+    assert [each.url for each in found] == ["https://a.example/x"]
+    assert asked == ["apples site:A.example"]
+
+
 def test_what_a_search_finds_is_not_allowed_by_it() -> None:
     with Web({"/secret": html("<p>secret</p>")}) as web:
         found, _ = search(answer({"results": [{"url": f"{web.base}/secret", "title": "Look"}]}))

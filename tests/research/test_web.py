@@ -165,6 +165,19 @@ def test_what_cannot_be_read_is_no_source(page: Answer, why: str) -> None:
 # -- redirects -------------------------------------------------------------------------------------
 
 
+def test_of_a_site_only_its_pages_and_links_are_taken() -> None:
+    links = "".join(
+        f"<a href=https://{host}/>x</a>" for host in ("a.127.0.0.1.", "evil127.0.0.1", "away.test")
+    )
+    pages = {"/a": html(f"<p>Apples are round. {links}</p>"), "/b": redirect("//localhost/a")}
+    pool = ResourcePool()
+    with Web(pages) as web:
+        page = web.visit("/a", pool, site="127.0.0.1")
+        assert [each.url for each in pool.get_all()] == ["https://a.127.0.0.1/", page.url]
+        assert "http://localhost/a is not on 127.0.0.1" in refused(web, "/b", site="127.0.0.1")
+        assert "BASE/a is not on example.org" in refused(web, "/a", site="example.org")
+
+
 def test_a_redirect_leads_to_the_resource_that_was_read() -> None:
     pool = ResourcePool()
     with Web({"/a": redirect("/b"), "/b": redirect("c"), "/c": html(PAGE)}) as web:

@@ -15,8 +15,7 @@ from civitas import Person
 from civitas.errors import StateError
 from civitas.orders.order import Order, ResearchOrder
 from civitas.studio import Studio
-from civitas.studio.decisions import decide
-from civitas.studio.person import PageDesk
+from civitas.studio.cards import PageDesk
 from cli.journal_programs import at_terminal
 from models.openai_server import Answer, OpenAIServer, text
 
@@ -81,7 +80,7 @@ def test_a_review_goes_from_the_page_to_the_terminal_and_back(
         assert studio.jobs.resume(run) == run
         card = told.until("card", kind="decision")
         assert card["conclusion"]["summary"] == "Two."
-        decide(studio.cards, card["number"], {"choice": "accept"})
+        studio.cards.decide(card["number"], {"choice": "accept"})
         assert told.until("job", run=run, state="ended")["reason"] == "terminated"
         assert len(server.requests) == 2
     with pytest.raises(StateError, match="is over"):
@@ -97,10 +96,10 @@ def test_a_question_with_a_schema_is_asked_until_its_answer_follows(
         reply = thread.submit(person.reply_sync, "How many?", schema=int)
         card = told.until("card", kind="question")
         assert '"integer"' in card["text"]
-        decide(studio.cards, card["number"], {"text": "many"})
+        studio.cards.decide(card["number"], {"text": "many"})
         card = told.until("card", kind="question")
         assert "Your answer is not JSON" in card["text"]
-        decide(studio.cards, card["number"], {"text": "3"})
+        studio.cards.decide(card["number"], {"text": "3"})
         assert reply.result(30).value == 3
 
 

@@ -28,17 +28,7 @@ _HOME = {
     "file_actions": "civitas.agents.files",
 }
 
-__all__ = [
-    "ChattyAI",
-    "Folder",
-    "Host",
-    "OpenAIFunctionAgent",
-    "Person",
-    "RemoteAgent",
-    "User",
-    "changing_actions",
-    "file_actions",
-]
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:

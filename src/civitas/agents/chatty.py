@@ -70,9 +70,7 @@ class ChattyAI(Watched, Threaded):
             raise DefinitionError(
                 f"agent {id!r}: system_prompt= must be a text, got {system_prompt!r:.80}"
             )
-        if system_prompt is None:
-            system_prompt = _PROMPT
-        self.system_prompt = system_prompt
+        self.system_prompt = _PROMPT if system_prompt is None else system_prompt
         if isinstance(model, str) and _OF_THE_HUB.fullmatch(model):
             model = f"hf:{model}"
         check_model(model, id)
@@ -105,9 +103,13 @@ class ChattyAI(Watched, Threaded):
             self._kept.release(kept)
 
     async def _say(self, content: str, thread: Thread) -> str:
-        if thread.memory is None:
-            thread.memory = self._conversation()
         conversation = thread.memory
+        if conversation is None:
+            room = self.model.context_tokens
+            conversation = thread.memory = TokenBoundedMemory(
+                DEFAULT_TOKENS if room is None else max(room // 2, 1),
+                getattr(self.model, "count_tokens", None),
+            )
         said = {"role": "user", "content": content}
         before = conversation.get_memories()
         try:
@@ -133,11 +135,3 @@ class ChattyAI(Watched, Threaded):
                 else:
                     self._tell(replace(part, agent=str(self.id)))
         return text.strip()
-
-    def _conversation(self) -> TokenBoundedMemory:
-        """The memory of a new conversation."""
-        room = self.model.context_tokens
-        return TokenBoundedMemory(
-            DEFAULT_TOKENS if room is None else max(room // 2, 1),
-            getattr(self.model, "count_tokens", None),
-        )

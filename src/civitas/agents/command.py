@@ -270,11 +270,8 @@ class _Output:
 
     async def ended(self, timeout: float) -> None:
         """Wait for the end of the output, but not longer than this."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._end.wait()
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._end.wait(), timeout)
 
     def text(self) -> str:
         """What was kept; it says how much is left out between the two parts."""

@@ -94,10 +94,10 @@ class Person(ConversationalAgent):
             line = await self._desk.ask(asked, told, fault)
             if line is None:
                 error = NobodyToAsk(f"{self.id!r} was asked at the terminal, which is closed")
-                return self._reply(asked, "", "", error)
+                return self._reply(asked, "", "", "error", str(error), error)
             if decides:
                 if isinstance(line, str) and line.strip().lower() in ("s", "stop"):
-                    return self._reply(asked, "", "", reason="cancelled")
+                    return self._reply(asked, "", "", "cancelled", f"stopped by {self.id}")
                 decision = line if isinstance(line, HumanDecision) else _decision(line)
                 if decision is not None:
                     value: Any = decision.to_json()
@@ -105,30 +105,22 @@ class Person(ConversationalAgent):
                 fault = f"{line!r} is no choice, or lacks its remark.\n{_CHOICES}"
                 continue
             text = str(line)
-            if schema is None:
-                return self._reply(asked, text, text)
             try:
-                return self._reply(asked, text, schema.read(text))
-            except Unreadable as error:
-                fault = str(error)
+                return self._reply(asked, text, text if schema is None else schema.read(text))
+            except Unreadable as unreadable:
+                fault = str(unreadable)
 
     def _reply(
         self,
         asked: Asked,
         text: str,
         value: Any,
-        error: BaseException | None = None,
         reason: StopReason = "done",
+        detail: str = "",
+        error: BaseException | None = None,
     ) -> Reply:
-        messages: list[dict[str, Any]] = [
-            {"role": "user", "content": asked.content},
-            {"role": "assistant", "content": text},
-        ]
-        detail = "" if error is None else str(error)
-        if error is not None:
-            reason = "error"
-        elif reason == "cancelled":
-            detail = f"stopped by {self.id}"
+        said = [("user", asked.content), ("assistant", text)]
+        messages = [{"role": role, "content": content} for role, content in said]
         return Reply(text, value, messages, [], Usage(), reason, detail, error, asked.run_id)
 
 

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from contextlib import suppress
+from typing import Any, Final
 
 from civitas.action import action
 from civitas.agent import Agent
+from civitas.errors import RequestError
+from civitas.message import BROADCAST
+from civitas.spaces.complete import Help
+from civitas.spaces.native import NativeSpace
+
+_QUIET_S: Final = 0.5
+_ALONE_S: Final = 2.0
+_HELP_S: Final = 2.0
 
 
 class You(Agent):
-    """A person in a space. What is sent to them is shown by what observes the space."""
+    """A person in a space. What is sent to them is shown by what observes the space.
+
+    No list of the agents of other processes is kept anywhere: all are asked for their help.
+    """
+
+    asking: Final = ("who-is-there", "what-is-offered")
+    """The ids of messages that a chat or a page itself asks with, and that answers are to."""
 
     def __init__(self, id: str = "You") -> None:
         super().__init__(id, receive_own_broadcasts=False)
+        self.elsewhere: dict[str, None] = {}  # ids of other processes
+        self._news = asyncio.Event()
+        self._offers: dict[str, Help] = {}
 
     @action
     async def say(self, content: str) -> None:
@@ -29,3 +48,55 @@ class You(Agent):
     @action
     async def error(self, error: str, original_message_id: str | None = None) -> None:
         """Receive what went wrong with a message."""
+
+    # -- who else is there -------------------------------------------------------------------------
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the space is one of several processes."""
+        return not isinstance(self.space, NativeSpace | None)
+
+    def others(self) -> list[str]:
+        """The ids of those who are known to be there, in the order in which they were heard of."""
+        here = [] if self.space is None else self.space.ids()
+        return [id for id in dict.fromkeys((*here, *self.elsewhere)) if id != str(self.id)]
+
+    def heard(self, message: dict[str, Any]) -> None:
+        """Whoever sends something is there."""
+        sender, me = str(message["from"]), str(self.id)
+        if not self.is_shared or sender == me or message["to"] not in (me, BROADCAST):
+            return
+        if sender not in self.elsewhere:
+            self.elsewhere[sender] = None
+            self._news.set()
+
+    def gone(self, id: str) -> None:
+        """It is there no longer."""
+        self.elsewhere.pop(id, None)
+
+    async def look(self) -> None:
+        """Ask all, until nobody new has answered for a moment; who is busy is heard of later."""
+        if not self.is_shared:
+            return
+        self.send({"id": self.asking[0], "to": BROADCAST, "action": {"name": "help"}})
+        with suppress(TimeoutError):
+            while True:
+                self._news.clear()
+                # Nothing tells how many there are, and so that they all have answered.
+                quiet = _QUIET_S if self.elsewhere else _ALONE_S
+                await asyncio.wait_for(self._news.wait(), quiet)
+
+    async def offers_of(self, id: str) -> Help:
+        """What an agent offers; empty if it does not answer in time."""
+        if id not in self._offers:
+            help = {"id": self.asking[1], "to": id, "action": {"name": "help"}}
+            try:
+                told = await self.request(help, timeout=_HELP_S)
+            except RequestError:  # it is busy, or has left
+                return {}
+            self._offers[id] = told if isinstance(told, dict) else {}
+        return self._offers[id]
+
+    def forget_offers(self) -> None:
+        """Ask anew what is offered."""
+        self._offers.clear()

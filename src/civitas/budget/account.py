@@ -6,9 +6,9 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from types import TracebackType
 from typing import NoReturn, TypeAlias, TypeVar
 
 from civitas.budget.amounts import (
@@ -32,34 +32,29 @@ logger = logging.getLogger("civitas.budget")
 T = TypeVar("T")
 
 
+def _zeros() -> list[int]:
+    return [0, 0, 0, 0]
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Account:
-    """What one budget allows and what went out of it. Only its ledger changes it."""
+    """What one budget allows and what went out of it. Only its ledger changes it.
 
-    __slots__ = (
-        "__weakref__",
-        "before",
-        "begun",
-        "fault",
-        "limits",
-        "over",
-        "seconds",
-        "spent",
-        "taken",
-        "title",
-    )
+    Attributes:
+        taken: what is spent or reserved; `over`: what was spent beyond what had been reserved
+        fault: the first kind of which more was spent than reserved
+        before: seconds that were spent elsewhere
+    """
 
-    def __init__(
-        self, title: str, limits: tuple[int | None, ...], seconds: float | None = None
-    ) -> None:
-        self.title = title
-        self.limits = limits
-        self.seconds = seconds
-        self.taken = [0, 0, 0, 0]  # spent or reserved
-        self.spent = [0, 0, 0, 0]
-        self.over = [0, 0, 0, 0]
-        self.fault: int | None = None  # the first kind of which more was spent than reserved
-        self.begun: float | None = None
-        self.before = 0.0  # seconds that were spent elsewhere
+    title: str
+    limits: tuple[int | None, ...]
+    seconds: float | None = None
+    taken: list[int] = field(default_factory=_zeros)
+    spent: list[int] = field(default_factory=_zeros)
+    over: list[int] = field(default_factory=_zeros)
+    fault: int | None = None
+    begun: float | None = None
+    before: float = 0.0
 
     def elapsed(self, now: float) -> float:
         """Seconds that have passed."""
@@ -261,12 +256,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.open:
             self.settle()
 

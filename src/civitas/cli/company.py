@@ -49,15 +49,6 @@ def company_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def brought_by(ctx: click.Context, amqp: bool) -> set[str]:
-    """By which parameters agents are brought; to those of others, only by what was typed."""
-    bringing = {"model_name", "root", "agents"}
-    if not amqp:
-        return bringing
-    typed = click.core.ParameterSource.COMMANDLINE
-    return {each for each in bringing if ctx.get_parameter_source(each) is typed}
-
-
 class _Forgetful(ChattyAI):
     """Answers each text by itself: a small model repeats what it has said before."""
 
@@ -67,31 +58,29 @@ class _Forgetful(ChattyAI):
 
 @dataclass
 class Company:
-    """Chatty and FunctionAI by the model, Host by the folder, and the user's own agents.
-
-    Attributes:
-        members: the agents
-        small: whether the model is the small one, which is not up to calling anything
-        notes: what the person is told about them
-        model: the model that they share, or None
-    """
+    """Chatty and FunctionAI by the model, Host by the folder, and the user's own agents."""
 
     members: list[Agent]
-    small: bool
-    notes: list[str] = field(default_factory=list)
+    small: bool  # whether the model is the small one, which is not up to calling anything
+    notes: list[str] = field(default_factory=list)  # what the person is told about them
     model: Any = None
 
     @classmethod
     def of(
         cls,
-        brought: set[str],
+        me: str,
+        amqp: bool,
+        *,
         model_name: str | None,
         root: str | None,
         agents: Sequence[str],
         network: bool,
-        me: str,
     ) -> Company:
         """Those whom a command line, the environment and civitas.toml name together."""
+        brought = {"model_name", "root", "agents"}
+        if amqp:  # to those of others are brought whom the command line names
+            typed, ctx = click.core.ParameterSource.COMMANDLINE, click.get_current_context()
+            brought = {each for each in brought if ctx.get_parameter_source(each) is typed}
         said = settings("chat")
         chosen, key = chosen_model(said, model_name, os.environ.get("CIVITAS_KEY"))
         listed: Sequence[str] = ()
@@ -127,10 +116,8 @@ class Company:
 
 
 def permitted_agents(names: list[str]) -> list[str]:
-    """Those that civitas.toml names, if the person says so: none of them, or all.
-
-    The file may have come with a folder that somebody else made, and to import is to run.
-    """
+    """Those that civitas.toml names, if the person says so: none of them, or all."""
+    # The file may have come with a folder that somebody else made, and to import is to run.
     if not names:
         return []
     lines = keyboard()
@@ -145,11 +132,7 @@ def permitted_agents(names: list[str]) -> list[str]:
 
 
 def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Agent:
-    """The agent that MODULE:NAME is or makes.
-
-    NAME is an agent, a class of agents, which gets its own name as the id, or a function without
-    arguments that gives an agent. Modules are looked for in the current folder first.
-    """
+    """The agent that MODULE:NAME is or makes; a class of agents gets its own name as the id."""
     module_name, colon, attribute = name.partition(":")
     parts = module_name.split(".")
     if not colon or not attribute.isidentifier() or not all(p.isidentifier() for p in parts):

@@ -25,10 +25,7 @@ _INSTALL = "pip install 'civitas[local]'"
 
 @dataclass(frozen=True)
 class _Row:
-    """What is told of a model, or of a kind of them that is not kept here.
-
-    `why_not` is empty for one that can be used, and `license` and `bytes` are None for a kind.
-    """
+    """What is told of a model, or of a kind of them, which has no license and no bytes."""
 
     name: str
     title: str

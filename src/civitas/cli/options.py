@@ -33,10 +33,8 @@ _MAX_ID: Final = 255
 
 
 def settings(command: str) -> dict[str, Any]:
-    """What the file says for a command: its own table goes before the top level.
-
-    The whole file is looked at: a key that nobody reads would be a setting that does nothing.
-    """
+    """What the file says for a command: its own table goes before the top level."""
+    # The whole file is looked at: a key that nobody reads would be a setting that does nothing.
     try:
         text = Path(FILE).read_text(encoding="utf-8-sig")
     except FileNotFoundError:

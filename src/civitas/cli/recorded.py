@@ -7,7 +7,7 @@ import logging
 import secrets
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,7 +20,7 @@ from civitas.orders.order import AnyOrder, ResearchOrder, without_keys
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
-    from civitas.journal import Journal
+    from civitas.journal import Entry, Journal, Outline
     from civitas.journal.doubt import Doubt
 
 NOBODY: Final = "MODULE:AGENT"
@@ -30,27 +30,34 @@ _OPTIONS: Final = {"allow_hosts": "allow_host"}
 
 @dataclass(frozen=True)
 class Recorded:
-    """A run in a journal.
+    """A run in a journal."""
 
-    Attributes:
-        run_id: its id
-        path: the journal, as it was named
-        named: whether it was named on the command line, so that commands name it too
-        order: what a command was ordered to do in it; None if it is an agent's of the user's own
-        agent: MODULE:AGENT, where it is no command's run
-        about: what is to be known of one that goes on, in words
-    """
-
+    journal: Journal
     run_id: str
-    path: str
-    named: bool
-    order: AnyOrder | None = None
-    agent: str | None = None
-    about: str = ""
+    order: AnyOrder | None = None  # None if it is a run of an agent of the user's own,
+    agent: str | None = None  # which is named here as MODULE:AGENT
+    about: str = ""  # what is to be known of one that goes on, in words
+    # Where the command line names the journal, commands name it too.
+    named: bool = field(default_factory=is_named)
+
+    @property
+    def outline(self) -> Outline:
+        """How the run stands."""
+        return self.journal.run(self.run_id)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What is recorded of it."""
+        return self.journal.entries(self.run_id)
+
+    @property
+    def copies(self) -> list[str]:
+        """The ids of its copies, with which somebody has gone on."""
+        return [each.id for each in self.journal.runs() if each.forked_from == self.run_id]
 
     def command(self, name: str, *options: str) -> str:
         """A command about the run, as it is typed."""
-        journal = ("--journal", self.path) if self.named else ()
+        journal = ("--journal", self.journal.path) if self.named else ()
         agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
         return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
 
@@ -92,7 +99,7 @@ class Recorded:
 
     def _again(self, order: ResearchOrder, other: dict[str, Any]) -> str:
         """The command of an order as it is typed for this run, with other options."""
-        journal = self.path if self.named else None
+        journal = self.journal.path if self.named else None
         given = {**asdict(order), **other, "run_id": self.run_id, "journal": journal}
         objectives = given.pop("objectives")
         options: list[str] = []
@@ -119,24 +126,18 @@ def carried_out(
         without_keys(order)
     from civitas.journal import Journal
 
-    recorded = Recorded(run_id or secrets.token_hex(8), journal, is_named(), order)
     with Journal(journal) as found:
+        recorded = Recorded(found, run_id or secrets.token_hex(8), order)
         if run_id is not None:
-            not_copied(found, recorded)
-            if refused_in_doubt(found, recorded, as_json):
+            not_copied(recorded)
+            if refused_in_doubt(recorded, as_json):
                 return 1
-        return by(order, as_json, found, recorded)
+        return by(order, as_json, recorded)
 
 
-def copies(journal: Journal, run_id: str) -> list[str]:
-    """The ids of the copies of a run, with which somebody has gone on."""
-    return [each.id for each in journal.runs() if each.forked_from == run_id]
-
-
-def not_copied(journal: Journal, recorded: Recorded) -> None:
+def not_copied(recorded: Recorded) -> None:
     """Refuse a run that has a copy: what was to be executed again, the copy may have executed."""
-    found = copies(journal, recorded.run_id)
-    if found:
+    if found := recorded.copies:
         copy = replace(recorded, run_id=found[-1])
         raise StateError(
             f"run {recorded.run_id!r} has gone on as a copy, {found[-1]!r}: "
@@ -145,12 +146,12 @@ def not_copied(journal: Journal, recorded: Recorded) -> None:
         )
 
 
-def refused_in_doubt(journal: Journal, recorded: Recorded, as_json: bool) -> bool:
+def refused_in_doubt(recorded: Recorded, as_json: bool) -> bool:
     """Whether a run cannot go on before a person has decided; then that is said."""
     try:
-        if journal.run(recorded.run_id).state == "running":
+        if recorded.outline.state == "running":
             return False  # what is under way in another process is not in doubt
-        doubts = journal.in_doubt(recorded.run_id)
+        doubts = recorded.journal.in_doubt(recorded.run_id)
     except NoSuchRun:
         return False
     if not doubts:

@@ -17,7 +17,6 @@ import click
 from civitas.approval import escaped
 from civitas.cli.options import (
     Above0,
-    is_named,
     journal_option,
     json_option,
     opened,
@@ -26,6 +25,7 @@ from civitas.cli.options import (
 )
 from civitas.cli.recorded import NOBODY, Recorded, not_copied, refused_in_doubt
 from civitas.cli.run.act import screen_of
+from civitas.cli.run.ended import exit_code
 from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
@@ -36,7 +36,6 @@ from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.resume import ENDED
 
 if TYPE_CHECKING:
-    from civitas.journal import Journal
     from civitas.journal.doubt import Decision
 
 _ALL: Final = "all"
@@ -45,12 +44,10 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 
 
 class _Command(click.Command):
-    """The command, whose --repeat and --skip may stand alone or before a number.
-
-    click would take whatever stands behind such an option for its value, the run's id too.
-    """
+    """The command, whose --repeat and --skip may stand alone or before a number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # click would take whatever stands behind such an option for its value, the run's id too.
         end = args.index("--") if "--" in args else len(args)
         made = list(args)
         for n in reversed(range(end)):
@@ -153,7 +150,7 @@ def command(
             # Whose files it works on now, and who is sent them.
             about = f"{order.task} ({order.in_words})"
         asks = None if order else agent or NOBODY
-        recorded = Recorded(run_id, str(journal), is_named(), order, asks, about)
+        recorded = Recorded(found, run_id, order, asks, about)
         if not outline.entries and outline.state != "running":
             raise StateError(
                 f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
@@ -163,20 +160,20 @@ def command(
         named = None if agent is None else _named(agent, outline.kind)
         # What came of a simulation is made again from its last state.
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
-            return _over(found, recorded, as_json)
+            return _over(recorded, as_json)
         if isinstance(order, Order):
             with usage():
-                apart(order, str(journal))
+                apart(order, found.path)
         if not force:
-            not_copied(found, recorded)
-        decided = bool(decisions) and _decide(found, recorded, decisions)
-        if refused_in_doubt(found, recorded, as_json):
+            not_copied(recorded)
+        decided = bool(decisions) and _decide(recorded, decisions)
+        if refused_in_doubt(recorded, as_json):
             return 1
         if order is None and named is None:
             return _with_nobody(recorded, outline.agent, as_json=as_json, decided=decided)
         go_on = partial(_with, named) if order is None else partial(_as_ordered, order)
         try:
-            return go_on(as_json, found, recorded)
+            return go_on(as_json, recorded)
         except RunMismatch as error:
             why = _may_be_copied(error, order, force)
             if not why:
@@ -184,7 +181,7 @@ def command(
             copy = found.fork(run_id)
         id = escaped(copy)
         print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
-        return go_on(as_json, found, replace(recorded, run_id=copy))
+        return go_on(as_json, replace(recorded, run_id=copy))
 
 
 def _named(name: str, kind: str) -> Any:
@@ -210,7 +207,7 @@ def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool
     return 0 if decided else 1
 
 
-def _as_ordered(order: AnyOrder, as_json: bool, journal: Journal, recorded: Recorded) -> int:
+def _as_ordered(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
     """Go on with a run as its order says."""
     by: Callable[..., int]
     if isinstance(order, ResearchOrder):
@@ -219,21 +216,21 @@ def _as_ordered(order: AnyOrder, as_json: bool, journal: Journal, recorded: Reco
         from civitas.cli.run.town import simulated as by
     else:
         from civitas.cli.run.act import acted as by
-    return by(order, as_json, journal, recorded)
+    return by(order, as_json, recorded)
 
 
-def _with(agent: Any, as_json: bool, journal: Journal, recorded: Recorded) -> int:
+def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
     """Go on with a run by an agent of the user's own."""
-    outline = journal.run(recorded.run_id)
-    root = [each for each in journal.entries(outline.id) if not each.path]
+    outline = recorded.outline
+    root = [each for each in recorded.entries if not each.path]
     begun = next((entry.data for entry in root if entry.kind == "begun"), None)
     if begun is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another")
-    agent.journal = journal
+    agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
     task = begun["task"] if begun.get("given") is None else begun["given"]
     options = {"schema": begun["schema"], "thread": begun["thread"]}
-    return asyncio.run(watched(agent, permission, task, outline.id, **options))
+    return exit_code(asyncio.run(watched(agent, permission, task, outline.id, **options)))
 
 
 def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:
@@ -276,15 +273,15 @@ def _decisions(
     return made
 
 
-def _decide(journal: Journal, recorded: Recorded, decisions: dict[int, Decision]) -> bool:
+def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     """Write down what a person decides; False if there was nothing to decide."""
     rest = decisions.pop(0, None)
     wanted: dict[int, Decision] | Decision = decisions
     if rest is not None:
-        left = [each.number for each in journal.in_doubt(recorded.run_id)]
+        left = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
         # Where all are decided, and none has a number now, all of them are decided anew.
         wanted = dict.fromkeys(left, rest) | decisions if left or decisions else rest
-    doubts = journal.decide(recorded.run_id, wanted)
+    doubts = recorded.journal.decide(recorded.run_id, wanted)
     for doubt in doubts:
         decision = decisions.get(doubt.number, rest)
         words = _WORDS[decision] if isinstance(decision, str) else "took effect"
@@ -294,9 +291,9 @@ def _decide(journal: Journal, recorded: Recorded, decisions: dict[int, Decision]
     return bool(doubts)
 
 
-def _over(journal: Journal, recorded: Recorded, as_json: bool) -> int:
+def _over(recorded: Recorded, as_json: bool) -> int:
     from civitas.cli.runs import retold
 
     id = escaped(recorded.run_id)
     click.echo(f"civitas: run {id} is over; this is what was recorded of it", err=True)
-    return retold(journal, recorded, as_json)
+    return retold(recorded, as_json)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from civitas.approval import escaped
-from civitas.cli.options import is_named, journal_option, json_option, opened, run_id_argument
-from civitas.cli.recorded import NOBODY, Recorded, copies, tell_of
+from civitas.cli.options import journal_option, json_option, opened, run_id_argument
+from civitas.cli.recorded import NOBODY, Recorded, tell_of
 from civitas.cli.run.act import screen_of
 from civitas.cli.run.ended import exit_code
 from civitas.errors import StateError
-from civitas.journal.describe import doubt_line, entry_line
+from civitas.journal.describe import doubt_line
 from civitas.models.protocol import ReasoningPiece, TextPiece
-from civitas.orders.order import of_entry, order_of
+from civitas.orders.order import line_of, order_of
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from civitas.reasoning.events import (
     BlockEnded,
@@ -94,7 +94,7 @@ def command(run_id: str | None, journal: str | None, citizen: str | None, as_jso
                 headed(outline)
                 _tell_calls(calls)
         else:
-            _show(found, Recorded(run_id, str(journal), is_named()), as_json)
+            _show(Recorded(found, run_id), as_json)
     return 0
 
 
@@ -122,10 +122,9 @@ def _list(journal: Journal, as_json: bool) -> None:
         click.echo("There are no runs.")
 
 
-def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
-    outline = journal.run(recorded.run_id)
-    entries = journal.entries(recorded.run_id)
-    doubts = journal.in_doubt(recorded.run_id)
+def _show(recorded: Recorded, as_json: bool) -> None:
+    outline, entries = recorded.outline, recorded.entries
+    doubts = recorded.journal.in_doubt(recorded.run_id)
     order = order_of(entries)
     recorded = replace(recorded, order=order, agent=None if order else NOBODY)
     if as_json:
@@ -142,13 +141,13 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
             click.echo(f"  {at:%Y-%m-%d}")
         day = f"{at:%Y-%m-%d}"
         path = f"{escaped(entry.path)}: " if entry.path else ""
-        line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{_told(entry)}"
+        line = f"  {entry.sequence:>4}  {at:%H:%M:%S}  {path}{line_of(entry)}"
         click.echo(_fitting(line, 2))
     if outline.state == "running":
         for doubt in doubts:
             click.echo(f"running: {doubt_line(doubt)}")
         return
-    if made := copies(journal, outline.id):
+    if made := recorded.copies:
         click.echo(f"it has gone on as a copy: {escaped(', '.join(made))}")
         return
     if doubts:
@@ -158,12 +157,6 @@ def _show(journal: Journal, recorded: Recorded, as_json: bool) -> None:
         click.echo(f"{words}: {escaped(line)}")
 
 
-def _told(entry: Entry) -> str:
-    """What happened, with nothing in it that a terminal obeys."""
-    order = of_entry(entry)
-    return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
-
-
 def _fitting(line: str, rest: int) -> str:
     """A line cut to what is legible: as wide as the terminal, or a little more elsewhere."""
     width = max(40, shutil.get_terminal_size((120, 24)).columns - rest)
@@ -171,14 +164,7 @@ def _fitting(line: str, rest: int) -> str:
 
 
 def _calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any]]:
-    """What a citizen asked in a run, in its order, as JSON data.
-
-    Each call has `step`, `time` (None where the state after the step is not recorded), `model`,
-    `messages`, `answer`, `failed` (why there is no answer) and `unused` (why it decided nothing).
-
-    Raises:
-        UsageError: it is no society's run, or the citizen asked nothing
-    """
+    """What a citizen asked in a run, in its order; `time` is None where it is not recorded."""
     kind = journal.run(run_id).kind
     if kind not in ("Society", "Survey"):
         raise click.UsageError(f"--citizen is for a society's run, and {run_id!r} is of a {kind}")
@@ -261,20 +247,19 @@ def replay(run_id: str, journal: str | None, as_json: bool) -> int:
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with opened(journal) as found:
-        return retold(found, Recorded(run_id, str(journal), is_named()), as_json)
+        return retold(Recorded(found, run_id), as_json)
 
 
-def retold(journal: Journal, recorded: Recorded, as_json: bool) -> int:
+def retold(recorded: Recorded, as_json: bool) -> int:
     """Show a run from its record; give the exit code that it had."""
-    run_id = recorded.run_id
-    outline, entries = journal.run(run_id), journal.entries(run_id)
+    run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
     own = [entry for entry in entries if not entry.path]
     if not own or own[-1].kind != "over":
         raise StateError(
             f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows what there "
             f"is, and `{escaped(recorded.command('resume'))}` goes on with it"
         )
-    reply: Reply | dict[str, Any] = journal.replay(run_id)
+    reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
     if isinstance(reply, dict):  # of an orchestrator of the user's own
         click.echo(json.dumps(reply, indent=2))
         return 0 if reply["over"]["reason"] in ANSWERED else 1

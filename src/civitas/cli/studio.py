@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from typing import Any
 
 import click
 
-from civitas.agent import Agent
 from civitas.cli.broker import broker_space, exchange_option
-from civitas.cli.company import Company, brought_by, company_options
+from civitas.cli.company import Company, company_options
 from civitas.cli.options import journal_option, usage
 from civitas.spaces.native import NativeSpace
-from civitas.spaces.space import Space
 from civitas.studio import Studio
 from civitas.studio.studio import PORT
 
@@ -32,19 +31,14 @@ _PASSWORD = "CIVITAS_STUDIO_PASSWORD"
 @click.option("--amqp", is_flag=True, help="Join the agents of other processes, over a broker.")
 @exchange_option
 @click.option("--name", metavar="ID", default="User", show_default=True, help="Who you are there.")
-@click.pass_context
 def command(
-    ctx: click.Context,
     port: int,
     host: str,
-    model_name: str | None,
-    root: str | None,
-    agents: tuple[str, ...],
     journal: str | None,
-    network: bool,
     amqp: bool,
     exchange: str | None,
     name: str,
+    **given: Any,
 ) -> int:
     """Serve one page to chat, watch, decide and look.
 
@@ -70,36 +64,23 @@ def command(
     if exchange is not None and not amqp:
         raise click.UsageError("--exchange is for --amqp")
     logging.getLogger("civitas").addHandler(logging.NullHandler())
-    company = Company.of(brought_by(ctx, amqp), model_name, root, agents, network, name)
+    company = Company.of(name, amqp, **given)
     members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]
     studio = Studio(name)
     try:
-        with _space(amqp, exchange) as space:
-            return _served(studio, space, members, port, host, journal)
+        with broker_space(exchange) if amqp else NativeSpace() as space:
+            with usage():
+                password = os.environ.get(_PASSWORD)
+                studio.launch(
+                    port, host, journal=journal, password=password, prevent_thread_lock=True
+                )
+            space.add(studio.user)
+            for each in members:
+                if getattr(each, "journal", studio) is None:  # it records its replies, and has none
+                    each.journal = studio.journal  # type: ignore[attr-defined]
+                space.add(each)
+            studio.wait()
     finally:
         studio.close()
         company.close()
-
-
-def _space(amqp: bool, exchange: str | None) -> Space:
-    return broker_space(exchange) if amqp else NativeSpace()
-
-
-def _served(
-    studio: Studio, space: Space, members: list[Agent], port: int, host: str, journal: str | None
-) -> int:
-    with usage():
-        studio.launch(
-            port,
-            host,
-            journal=journal,
-            password=os.environ.get(_PASSWORD),
-            prevent_thread_lock=True,
-        )
-    space.add(studio.user)
-    for each in members:
-        if getattr(each, "journal", studio) is None:  # it records its replies, and has none yet
-            each.journal = studio.journal  # type: ignore[attr-defined]
-        space.add(each)
-    studio.wait()
     return 0

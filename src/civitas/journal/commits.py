@@ -1,22 +1,24 @@
-"""Commits: what runs note is written in transactions, several of them together where they wait."""
+"""Runs that this process works on, and the commits that write what was noted of them.
+
+What runs note is written in transactions, several of them together where they wait.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, NamedTuple
 
 from civitas.errors import TooManyThreads
+from civitas.journal.entry import Entry
 from civitas.journal.file import JournalFile, Place
-from civitas.journal.follow import Watched
 from civitas.threads import WORKERS
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(NamedTuple):
     """What one commit of a run writes.
 
     Attributes:
@@ -25,29 +27,111 @@ class Batch:
         state: how the run stands then
     """
 
-    entries: list[tuple[str, str, str]] = field(default_factory=list)
-    kept: dict[str, bytes] = field(default_factory=dict)
-    state: str | None = None
+    entries: list[tuple[str, str, str]]
+    kept: dict[str, bytes]
+    state: str | None
 
 
-class Run(Protocol):
-    """A run that has something to write."""
+@dataclass(slots=True, eq=False)
+class OpenRun:
+    """A run that this process works on.
 
+    Attributes:
+        give_back: gives its lease back
+        number: its number in the file
+        id: its id
+        key: what memories know it by
+        place: where it ends
+        past: what was recorded before it was opened, by part
+        state: how it stands, to be written with the next commit; None while it is worked on
+        stored_state: what the file has; not known at first, so the first commit writes it
+        broken: why something could not be written; then nothing more is
+        noted: how many entries were noted since it was opened
+        written: how many of these are in the file
+    """
+
+    _commits: Commits
+    give_back: Callable[[int], None]
     number: int
+    id: str
+    key: str
     place: Place
-    stored_state: str | None
+    past: dict[str, list[Entry]]
+    state: str | None = None
+    stored_state: str | None = ""
+    broken: BaseException | None = None
+    noted: int = 0
+    written: int = 0
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _batch: Batch = field(default_factory=lambda: Batch([], {}, None))
+    _closed: bool = False
+
+    @property
+    def file(self) -> JournalFile:
+        """The journal's file."""
+        return self._commits.file
+
+    def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
+        """Add an entry to the next commit."""
+        text, kept = self.file.encoded(data)
+        with self._guard:
+            self._batch.entries.append((path, kind, text))
+            self._batch.kept.update(kept)
+            self.noted += 1
+
+    def keep(self, data: bytes) -> str:
+        """Store a value with the next commit; gives its hash."""
+        hash, kept = self.file.keep(data)
+        with self._guard:
+            self._batch.kept.update(kept)
+        return hash
+
+    def kept(self, hash: str) -> bytes:
+        """A value that was stored."""
+        with self._guard:
+            found = self._batch.kept.get(hash)
+        return self.file.kept(hash) if found is None else found
+
+    async def commit(self, upto: int | None = None) -> None:
+        """Write what was noted, at least the first `upto`; see `Part.commit`."""
+        if self._has_to_write(upto):
+            await self._commits.commit(self)
+
+    def commit_now(self) -> None:
+        """The same, for where nothing can be awaited: the thread waits."""
+        if self._has_to_write(None):
+            self._commits.commit_now(self)
+
+    def _has_to_write(self, upto: int | None) -> bool:
+        with self._guard:
+            if self.broken is not None:
+                raise self.broken
+            return self.written < (self.noted if upto is None else upto)
 
     def take(self) -> Batch:
-        """All that was noted and is not written; called while nobody else writes."""
-        ...
+        """All that was noted and is not written."""
+        with self._guard:
+            if self.broken is not None:
+                raise self.broken
+            batch, self._batch = self._batch, Batch([], {}, None)
+            return batch._replace(state=self.state)
 
     def wrote(self, entries: int) -> None:
-        """So many entries are in the file."""
-        ...
+        """So many more entries are in the file."""
+        with self._guard:
+            self.written += entries
 
     def failed(self, failure: BaseException) -> None:
-        """They could not be written, and nothing that comes after them must be."""
-        ...
+        """Write nothing more: what comes after what could not be written must not stand alone."""
+        with self._guard:
+            self.broken = failure
+
+    def close(self) -> None:
+        """Give the lease back, once."""
+        with self._guard:
+            closed, self._closed = self._closed, True
+        if not closed:
+            self.give_back(self.number)
 
 
 class Commits:
@@ -58,19 +142,19 @@ class Commits:
 
     Attributes:
         file: the same
-        watched: is told after each commit
+        watching: called after each commit, in the thread that writes
     """
 
     def __init__(self, file: JournalFile, waits: bool) -> None:
         self.file = file
-        self.watched = Watched()
+        self.watching: set[Callable[[], None]] = set()
         self._waits = waits
         self._writing = threading.Lock()
         self._guard = threading.Lock()  # of what follows
-        self._waiting: list[tuple[Run, concurrent.futures.Future[None]]] = []
+        self._waiting: list[tuple[OpenRun, concurrent.futures.Future[None]]] = []
         self._draining = False
 
-    async def commit(self, run: Run) -> None:
+    async def commit(self, run: OpenRun) -> None:
         """Write what a run has noted. Cancelled, it still waits until it is written."""
         if not self._waits:
             try:
@@ -89,8 +173,8 @@ class Commits:
                 self._drain()  # or nobody would, ever
         await until(written)
 
-    def commit_now(self, run: Run) -> None:
-        """The same, for where nothing can be awaited: the thread waits."""
+    def commit_now(self, run: OpenRun) -> None:
+        """Write what a run has noted; the thread waits."""
         self._write([run], wait=True)
 
     def _drain(self) -> None:
@@ -110,13 +194,13 @@ class Commits:
                 for _, written in taken:
                     written.set_result(None)
 
-    def _write(self, runs: Sequence[Run], wait: bool) -> None:
+    def _write(self, runs: Sequence[OpenRun], wait: bool) -> None:
         """Write what runs have noted, in one transaction."""
         # Held until the places are known: what comes next is written after them.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.file.name} is being written")
         failure: BaseException | None = None
-        taken: list[tuple[Run, Batch]] = []
+        taken: list[tuple[OpenRun, Batch]] = []
         try:
             places: list[Place] = []
             with self.file.writing(wait) as db:
@@ -149,7 +233,8 @@ class Commits:
                 for run, batch in taken:
                     run.wrote(len(batch.entries))
             self._writing.release()
-        self.watched.call()
+        for call in list(self.watching):
+            call()
 
 
 async def until(written: concurrent.futures.Future[None]) -> None:

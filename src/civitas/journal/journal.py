@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from civitas.errors import DefinitionError
@@ -15,13 +15,13 @@ from civitas.journal.commits import Commits
 from civitas.journal.doubt import Decision, Doubt, decisions_for, in_doubt, to_decide
 from civitas.journal.entry import Entry, Outline, copied
 from civitas.journal.file import JournalFile, as_text
-from civitas.journal.follow import follow
 from civitas.journal.opening import Runs, check_id
 from civitas.journal.replay import reply_of
 from civitas.journal.run import Part, ReadPart
 
 _TASK_CHARS = 500
-_MAX_ID = 255
+_OTHERS_S = 0.25
+"""How long to wait before looking for what another process has written: SQLite tells nobody."""
 
 
 class Journal:
@@ -74,12 +74,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- looking -----------------------------------------------------------------------------------
@@ -122,7 +117,7 @@ class Journal:
             number = self._file.number(db, run_id)
             return [entry for entry, _ in self._file.read(db, number, run_id, max(after, 0))]
 
-    def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """The entries of a run, those that are there and then each as it is written.
 
         It ends when nobody works on the run any more. What this process writes comes at once, what
@@ -136,7 +131,35 @@ class Journal:
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read, or is damaged
         """
-        return follow(self, self._commits, run_id, after)
+        loop = asyncio.get_running_loop()
+        written = asyncio.Event()
+
+        def tell() -> None:
+            try:
+                loop.call_soon_threadsafe(written.set)
+            except RuntimeError:
+                pass  # the loop has ended, and with it whoever looked on
+
+        self._commits.watching.add(tell)
+        try:
+            while True:
+                written.clear()
+                # Before the entries: what is written between the two is seen the next time.
+                now = self.run(run_id)
+                if now.entries > after:
+                    for entry in self.entries(run_id, after):
+                        after = entry.sequence
+                        yield entry
+                elif now.state != "running":
+                    return
+                else:
+                    try:
+                        async with asyncio.timeout(_OTHERS_S):
+                            await written.wait()
+                    except TimeoutError:
+                        pass
+        finally:
+            self._commits.watching.discard(tell)
 
     def kept(self, hash: str) -> bytes:
         """A large value that an entry names by its sha256.

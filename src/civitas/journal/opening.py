@@ -13,11 +13,10 @@ import time
 from contextlib import suppress
 
 from civitas.errors import DefinitionError, RunHeld
-from civitas.journal.commits import Commits
+from civitas.journal.commits import Commits, OpenRun
 from civitas.journal.entry import Entry
 from civitas.journal.file import JournalFile, Place
 from civitas.journal.lease import Leases
-from civitas.journal.run import OpenRun
 from civitas.threads import WORKERS
 
 _MAX_ID = 255

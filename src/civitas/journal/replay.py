@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, TypeAlias
 
 from civitas.errors import StateError
-from civitas.journal.entry import Entry
+from civitas.journal.run import Part, ReadPart
 
 # By whom the runs of each class of agents are told: the module has `replayed(part)`. These modules
 # build on the journal and come after it, so they are only named.
 _TOLD_BY: Final = {
     "ReActAgent": "civitas.reasoning.loop.recording",
-    "DualActAgent": "civitas.reasoning.dualact.recording",
+    "DualActAgent": "civitas.reasoning.dualact.progress",
     "Conversation": "civitas.reasoning.conversation.record",
     "Researcher": "civitas.research.recording",
 }
 
 
-class RecordedPart(Protocol):
-    """A part of a run, as far as it is read."""
-
-    path: str
-    past: list[Entry]
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        ...
-
-    def part(self, name: str) -> Self:
-        """The part of an agent that works on this one's behalf."""
-        ...
+RecordedPart: TypeAlias = Part | ReadPart
+"""A part of a run, as far as it is read."""
 
 
 def reply_of(part: RecordedPart) -> Any:

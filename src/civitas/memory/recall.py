@@ -6,7 +6,6 @@ import heapq
 import json
 import math
 import sqlite3
-import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from operator import itemgetter, mul
@@ -104,7 +103,7 @@ class Recall:
                 "INSERT OR IGNORE INTO vectors (embedder, thread, memory, vector) "
                 "SELECT ?, thread, number, ? FROM memories WHERE number = ?",
                 (
-                    (place, _stored(vector), number)
+                    (place, array("f", vector).tobytes(), number)
                     for (number, _), vector in zip(rows, vectors, strict=True)
                     if any(vector)
                 ),
@@ -180,8 +179,6 @@ class Recall:
             if not isinstance(blob, bytes) or len(blob) != size:
                 raise self._file.damaged(f"the vector of memory {number} is none")
             vector = array("f", blob)
-            if sys.byteorder == "big":
-                vector.byteswap()
             yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
 
 
@@ -229,13 +226,6 @@ def _text(item: dict[str, Any], chars: int) -> str:
             parts.append(str(call.get("name", "")))
             parts.append(json.dumps(call.get("args", ""), ensure_ascii=False))
     return sendable(" ".join(parts)[:chars])
-
-
-def _stored(vector: list[float]) -> bytes:
-    numbers = array("f", vector)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
 
 
 def _embedder(db: sqlite3.Connection, embedder: Embedder) -> int | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from codecs import getincrementaldecoder, register_error
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from civitas.errors import ModelError
 from civitas.models.protocol import Model, ModelReply, ReasoningPiece, StreamPart, TextPiece
@@ -15,9 +17,30 @@ if TYPE_CHECKING:
     from civitas.action import Action
 
 _WORD = re.compile(r"\s*\S+|\s+")
-
-
 _NOTHING: Any = object()
+_HALVES = "civitas.halves"  # what a decoder does with half a character
+register_error(_HALVES, lambda error: ("?", error.end))  # type: ignore[attr-defined]
+
+
+class Request(NamedTuple):
+    """What a model is asked, and whether the answer is to come in pieces."""
+
+    messages: list[dict[str, Any]]
+    actions: list[Action] | None = None
+    schema: dict[str, Any] | None = None
+    stream: bool = False
+
+    def asked_of(self, model: Model) -> AsyncGenerator[StreamPart, None]:
+        """What a model answers; whoever reads it closes it."""
+        return streamed(model, *self[:3], whole=not self.stream)
+
+    def as_json(self, name: str, **how: Any) -> str:
+        """Its content as JSON text; an error names whom it was given to."""
+        offered = [[each.name, each.description, each.parameters] for each in self.actions or ()]
+        try:
+            return json.dumps([self.messages, offered, self.schema], **how)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{name}: what it was given is not JSON: {error}") from error
 
 
 class Answering:
@@ -29,13 +52,7 @@ class Answering:
 
     name: str
 
-    def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
+    def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         """The pieces of an answer, if they are to be streamed, and at last the whole."""
         raise NotImplementedError
 
@@ -56,7 +73,7 @@ class Answering:
         self._check(messages)
         reply: Any = _NOTHING
         # Read to its end: what it settles comes after the answer.
-        async for part in self._answer(messages, actions, schema, False):
+        async for part in self._answer(Request(messages, actions, schema)):
             reply = part
         if reply is _NOTHING:
             raise ModelError(f"{self.name}: its stream ended without an answer")
@@ -77,7 +94,7 @@ class Answering:
             ModelError: as `complete`, or the answer broke off
         """
         self._check(messages)
-        async with aclosing(self._answer(messages, actions, schema, True)) as parts:
+        async with aclosing(self._answer(Request(messages, actions, schema, True))) as parts:
             async for part in parts:
                 yield part
 
@@ -100,60 +117,40 @@ class Closing:
         self.close()
 
 
-def answer_of(
-    model: Model,
-    messages: list[dict[str, Any]],
-    actions: list[Action] | None,
-    schema: dict[str, Any] | None,
-    stream: bool,
-) -> AsyncGenerator[StreamPart, None]:
-    """What a model that is inside another gives: its pieces and its answer, or its answer alone."""
-    if stream:
-        return streamed(model, messages, actions, schema)
-    return _completed(model, messages, actions, schema)
-
-
-async def _completed(model: Model, *request: Any) -> AsyncGenerator[StreamPart, None]:
-    reply: Any = model.complete(*request)
-    yield await reply if inspect.isawaitable(reply) else reply
-
-
-def streamed(
+async def streamed(
     model: Model,
     messages: list[dict[str, Any]],
     actions: list[Action] | None = None,
     schema: dict[str, Any] | None = None,
+    *,
+    whole: bool = False,
 ) -> AsyncGenerator[StreamPart, None]:
-    """What a model streams; of one that cannot, its answer whole.
+    """What a model streams; of one that cannot, or if it is wanted `whole`, only its answer.
 
     Whoever reads it closes it (`contextlib.aclosing`): left to the collector, a connection would
     stay open for as long as that likes.
     """
     # A schema is named only where there is one: models of users' own may not know of it.
     more = {} if schema is None else {"schema": schema}
-    stream = getattr(model, "stream", None)
-    if stream is None:
-        return _in_one_piece(model, messages, actions, more)
-    parts: Any = stream(messages, actions=actions, **more)
-    return parts if hasattr(parts, "aclose") else _closable(parts)
-
-
-async def _in_one_piece(
-    model: Model, messages: list[dict[str, Any]], actions: Any, more: dict[str, Any]
-) -> AsyncGenerator[StreamPart, None]:
+    stream = None if whole else getattr(model, "stream", None)
+    if stream is not None:
+        parts: Any = stream(messages, actions=actions, **more)
+        try:
+            async for part in parts:
+                yield part
+        finally:
+            if hasattr(parts, "aclose"):
+                await parts.aclose()
+        return
     reply: Any = model.complete(messages, actions=actions, **more)
     if inspect.isawaitable(reply):
         reply = await reply
-    if not isinstance(reply, ModelReply):
-        yield reply  # of a user's own model, which whoever reads it checks
-        return
-    for part in in_pieces(reply, by_word=False):
-        yield part
-
-
-async def _closable(parts: AsyncIterator[StreamPart]) -> AsyncGenerator[StreamPart, None]:
-    async for part in parts:
-        yield part
+    # Of a user's own model it may be anything, which whoever reads it checks.
+    if isinstance(reply, ModelReply) and not whole:
+        for part in in_pieces(reply, by_word=False):
+            yield part
+    else:
+        yield reply
 
 
 def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:
@@ -167,7 +164,7 @@ def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:
 
 def whole(text: str) -> str:
     """The text, with `?` for each half of a character, which JSON can write and nothing encode."""
-    return text.encode("utf-8", "replace").decode()
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", _HALVES)
 
 
 class Characters:
@@ -177,27 +174,13 @@ class Characters:
     is `whole` of what went in, joined.
     """
 
-    __slots__ = ("_half",)
-
     def __init__(self) -> None:
-        self._half = ""
+        self._decoder = getincrementaldecoder("utf-16-le")(_HALVES)
 
     def add(self, piece: str) -> str:
         """The piece, without a first half at its end, which is kept for the next."""
-        if not piece or (not self._half and piece.isascii()):
-            return piece
-        if self._half:
-            piece = self._half + piece
-            self._half = ""
-            if "\udc00" <= piece[1] <= "\udfff":
-                pair = piece[:2].encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-                piece = pair + piece[2:]
-        if "\ud800" <= piece[-1] <= "\udbff":
-            self._half = piece[-1]
-            piece = piece[:-1]
-        return whole(piece)
+        return self._decoder.decode(piece.encode("utf-16-le", "surrogatepass")) if piece else ""
 
     def end(self) -> str:
         """What is left when nothing more comes."""
-        left, self._half = self._half, ""
-        return whole(left)
+        return self._decoder.decode(b"", True)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from civitas.models.base import Characters, whole
+from civitas.models.protocol import Call, ModelReply, calls_in
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -140,6 +142,16 @@ def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
             text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
             return whole(text)
     raise ValueError("neither an action with its arguments nor an answer")
+
+
+def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelReply:
+    """The reply as the call or the answer that its text is; a `ValueError` if it is neither."""
+    found = read_choice(reply.text)
+    if isinstance(found, str):
+        return replace(reply, text=found)
+    # A number, not a random id: the same conversation gives the same calls.
+    call = Call(f"call_{calls_in(messages) + 1}", *found)
+    return replace(reply, text="", calls=(call,), finish_reason="calls")
 
 
 _ANSWER_STARTS = re.compile(r'\s*\{\s*"answer"\s*:\s*"')

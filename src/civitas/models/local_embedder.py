@@ -8,11 +8,13 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
-from civitas.models import llama, weights
-from civitas.models.base import Closing
+from civitas.models import weights
+from civitas.models.base import Closing, whole
+from civitas.models.engine import EXIT_S
+from civitas.models.llama import Llama
+from civitas.models.settings import check_count
 from civitas.text import one_line
 
 _POOLINGS = ("mean", "cls", "last")
@@ -63,30 +65,45 @@ class LocalEmbedder(Closing):
     ) -> None:
         if pooling is not None and pooling not in _POOLINGS:
             raise DefinitionError(
-                f"LocalEmbedder: pooling= is {', '.join(_POOLINGS)} or None, not {pooling!r}"
+                f"LocalEmbedder: pooling= must be {', '.join(_POOLINGS)} or None, got {pooling!r}"
             )
         if not isinstance(prefix, str):
-            raise DefinitionError(f"LocalEmbedder: prefix= is a text, not {prefix!r}")
-        for what, value, least in (("context_tokens", context_tokens, 32), ("threads", threads, 1)):
-            if what == "threads" and value is None:
-                continue
-            if type(value) is not int or value < least:
-                raise DefinitionError(
-                    f"LocalEmbedder: {what}= is an integer from {least} on, not {value!r}"
-                )
+            raise DefinitionError(f"LocalEmbedder: prefix= must be text, got {prefix!r}")
+        check_count("LocalEmbedder", "context_tokens", context_tokens, least=32)
+        check_count("LocalEmbedder", "threads", threads, optional=True)
         if path is None:
             pooling = pooling or "mean"
             self.path = weights.DEFAULT.require()
         else:
             self.path = Path(path).expanduser()
         MissingExtra.unless("LocalEmbedder", "local", "xllamacpp")
-        self._engine = _Engine(self.path, pooling, context_tokens, threads)
+        # One slot: beside another, a text would be rounded otherwise.
+        self._llama = Llama(
+            self.path,
+            slots=1,
+            context_tokens=context_tokens,
+            batch_tokens=context_tokens,
+            cores=threads,
+            pooling=pooling or "unspecified",
+        )
+        self._lock = threading.Lock()
+        self._process = os.getpid()
         self._prefix = prefix
-        self._finalizer = weakref.finalize(self, self._engine.close)
-        digest = self._engine.start()
-        self.dimensions = len(self._engine.embed(["a"])[0])
+        self._finalizer = weakref.finalize(self, _unload, self._llama, self._lock, self._process)
+        digest = hashlib.sha256()
+        self._llama.server(digest.update)
+        try:
+            self.dimensions = len(self._ask(["a"])[0])
+        except ModelError as error:
+            self._llama.unload(safe=False)
+            reason = str(error)
+            if "ooling" in reason:
+                reason = (
+                    f"{self.path}: does not say how vectors of tokens become one: pass pooling="
+                )
+            raise WeightsError(reason) from None
         settings = f"{pooling or 'own'}-{context_tokens}-{prefix!r}"
-        self.name = f"llama.cpp-1-{self.path.stem}-{digest[:16]}-{settings}"
+        self.name = f"llama.cpp-1-{self.path.stem}-{digest.hexdigest()[:16]}-{settings}"
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """A vector of length 1 for each text, in their order; one without a word has the length 0.
@@ -98,8 +115,8 @@ class LocalEmbedder(Closing):
         places = [place for place, text in enumerate(texts) if text.strip()]
         for begin in range(0, len(places), _BATCH):
             some = places[begin : begin + _BATCH]
-            prefixed = [self._prefix + _sendable(texts[place]) for place in some]
-            for place, vector in zip(some, self._engine.embed(prefixed), strict=True):
+            prefixed = [self._prefix + whole(texts[place]) for place in some]
+            for place, vector in zip(some, self._vectors(prefixed), strict=True):
                 found[place] = vector
         return found
 
@@ -107,42 +124,12 @@ class LocalEmbedder(Closing):
         """Give the memory back; then it embeds no more."""
         self._finalizer()
 
-
-class _TooLong(Exception):
-    """A text of a batch has more tokens than the context holds."""
-
-
-class _Engine:
-    """The runtime, with one slot: beside another, a text would be rounded otherwise."""
-
-    def __init__(
-        self, path: Path, pooling: str | None, context_tokens: int, threads: int | None
-    ) -> None:
-        self._path = path
-        self._pooling = pooling
-        self._context_tokens = context_tokens
-        self._threads = threads
-        self._lock = threading.Lock()
-        self._server: Any = None
-        self._process = os.getpid()
-        self._closed = False
-
-    def start(self) -> str:
-        """Load the weights; their hash."""
-        digest = hashlib.sha256()
-        llama.read_through(self._path, digest.update)
-        self._server = self._load()
-        return digest.hexdigest()
-
-    def embed(self, texts: list[str]) -> list[list[float]]:
+    def _vectors(self, texts: list[str]) -> list[list[float]]:
+        if self._process != os.getpid():  # the threads of the runtime have stayed with the parent
+            raise ModelError(f"LocalEmbedder({self.path.name!r}) was made in another process")
         with self._lock:
-            if self._closed:
-                raise ModelError(f"LocalEmbedder({self._path.name!r}) is closed")
-            if self._process != os.getpid():
-                # The threads of the runtime have stayed with the parent.
-                llama.abandon(self._server)
-                self._process = os.getpid()
-                self._server = self._load()
+            if not self._finalizer.alive:
+                raise ModelError(f"LocalEmbedder({self.path.name!r}) is closed")
             try:
                 return self._ask(texts)
             except _TooLong:
@@ -154,7 +141,7 @@ class _Engine:
         except _TooLong:
             pass
         if len(text) < 2:
-            raise ModelError(f"{self._path.name}: a character has more tokens than the context")
+            raise ModelError(f"{self.path.name}: a character has more tokens than the context")
         middle = text.rfind(" ", len(text) // 4, len(text) // 2 + 1) + 1 or len(text) // 2
         halves = [half for half in (text[:middle], text[middle:]) if half.strip()]
         vectors = [self._vector(half) for half in halves]
@@ -166,56 +153,26 @@ class _Engine:
         return [value / length for value in mean] if length else mean
 
     def _ask(self, texts: list[str]) -> list[list[float]]:
-        answer = self._server.handle_embeddings({"input": texts})
+        answer = self._llama.server().handle_embeddings({"input": texts})
         error = answer.get("error")
         if error is not None:
-            said = _message(error)
-            if "too large" in said or error.get("type") == "exceed_context_size_error":
+            reason = one_line(str(error.get("message", error)), 300)
+            if "too large" in reason or error.get("type") == "exceed_context_size_error":
                 raise _TooLong
-            raise ModelError(f"{self._path.name}: {said}")
+            raise ModelError(f"{self.path.name}: {reason}")
         return [
             each["embedding"] for each in sorted(answer["data"], key=lambda each: each["index"])
         ]
 
-    def _load(self) -> Any:
-        size = self._context_tokens
-        server = llama.started(
-            self._path,
-            slots=1,
-            context_tokens=size,
-            batch_tokens=size,
-            cores=self._threads,
-            pooling=self._pooling or "unspecified",
-        )
-        answer = server.handle_embeddings({"input": ["a"]})
-        if "error" in answer:
-            llama.abandon(server)
-            said = _message(answer["error"])
-            if "ooling" in said:
-                said = (
-                    "says nothing of how the vectors of a text's tokens become one: pass pooling="
-                )
-            raise WeightsError(f"{self._path}: {said}")
-        return server
 
-    def close(self) -> None:
-        if not self._lock.acquire(timeout=llama.EXIT_S):
-            # Taken apart under a thread that is inside it, it would take the process along.
-            llama.abandon(self._server)
-            return
-        try:
-            self._closed = True
-            if self._process != os.getpid():
-                llama.abandon(self._server)
-            self._server = None
-        finally:
-            self._lock.release()
+class _TooLong(Exception):
+    """A text of a batch has more tokens than the context holds."""
 
 
-def _message(error: dict[str, Any]) -> str:
-    return one_line(str(error.get("message", error)), 300)
-
-
-def _sendable(text: str) -> str:
-    # Half a character, which JSON can write, is no text to the runtime.
-    return text.encode("utf-8", "replace").decode()
+def _unload(llama: Llama, lock: threading.Lock, process: int) -> None:
+    # Taken apart under a thread that is inside it, or in a child of a fork, it would take the
+    # process along.
+    safe = process == os.getpid() and lock.acquire(timeout=EXIT_S)
+    llama.unload(safe)
+    if safe:
+        lock.release()

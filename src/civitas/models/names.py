@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
-from civitas.models.remote.options import check_base_url
+from civitas.models.settings import check_base_url
 from civitas.text import nearest
 
 if TYPE_CHECKING:
@@ -67,14 +67,10 @@ def model(name: str | Model) -> Model:
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
     kind, rest = check_name(name)
-    if kind == "local":
-        default = rest in ("", weights.DEFAULT.name)
-        known = f"local:{weights.DEFAULT.name}" if default else name
-        return _loaded(known, None if default else weights.named(rest).path)
-    if kind == "gguf":
-        return _loaded(name, rest)
-    if kind == "openai":
-        return _connected(rest, None)
+    if kind == "local" and rest in ("", weights.DEFAULT.name):
+        return _loaded(f"local:{weights.DEFAULT.name}", None)
+    if kind in ("local", "gguf"):
+        return _loaded(name, weights.named(rest).path if kind == "local" else rest)
     if kind == "litellm":
         from civitas.models.remote.litellm import LiteLLMModel
 
@@ -83,8 +79,14 @@ def model(name: str | Model) -> Model:
         from civitas.models.transformers import TransformersModel
 
         return _kept((name,), lambda: TransformersModel(rest))
+    from civitas.models.remote.openai import OpenAIModel
+
+    if kind == "openai":
+        # What the environment says is part of what a name means.
+        setting = [os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY")]
+        return _kept((name, *setting), lambda: OpenAIModel(rest))
     url, _, listed = name.partition("#")
-    return _connected(listed, url)
+    return _kept((name,), lambda: OpenAIModel(listed, url))
 
 
 def check_name(name: str) -> tuple[str, str]:
@@ -134,15 +136,6 @@ def _loaded(name: str, path: Any) -> Model:
     from civitas.models.local import LocalModel
 
     return _kept((name,), lambda: LocalModel(path, name=name))
-
-
-def _connected(listed: str, url: str | None) -> Model:
-    from civitas.models.remote.openai import OpenAIModel
-
-    # What the environment says is part of what a name means.
-    setting = [os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY")]
-    key = (listed, url) if url else (listed, "", *setting)
-    return _kept(key, lambda: OpenAIModel(listed, url))
 
 
 def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:

@@ -56,11 +56,6 @@ def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
     return result
 
 
-def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
-    """How many calls a conversation has."""
-    return sum(len(message.get("tool_calls") or ()) for message in messages)
-
-
 def _text(content: Any, where: str) -> str:
     if content is None:
         return ""

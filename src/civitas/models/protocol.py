@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
@@ -84,6 +84,11 @@ class ModelReply:
     usage: Usage = field(default_factory=Usage)
     finish_reason: str = "stop"
     reasoning: str = ""
+
+
+def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
+    """How many calls a conversation has."""
+    return sum(len(message.get("tool_calls") or ()) for message in messages)
 
 
 @dataclass(frozen=True, slots=True)

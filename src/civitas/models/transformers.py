@@ -6,35 +6,29 @@ import json
 import os
 import re
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.arguments import names_checked
-from civitas.errors import DefinitionError, MissingExtra, ModelError
+from civitas.errors import DefinitionError, MissingExtra
 from civitas.jsonvalue import unfenced
 from civitas.models import choice
-from civitas.models.base import Closing
-from civitas.models.plain_chat import add_system, calls_in, has_result, plain_chat
-from civitas.models.protocol import (
-    Call,
-    ModelReply,
-    ReasoningPiece,
-    StreamPart,
-    TextPiece,
-    Usage,
-)
-from civitas.models.torch_runtime import Generated, TorchRuntime
-
-if TYPE_CHECKING:
-    from civitas.action import Action
+from civitas.models.base import Answering, Closing, Request
+from civitas.models.engine import Generated
+from civitas.models.plain_chat import add_system, has_result, plain_chat
+from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
+from civitas.models.settings import check_count, check_sampling
+from civitas.models.torch_engine import TorchEngine
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
 
 
 @names_checked
-class TransformersModel(Closing):
+class TransformersModel(Answering, Closing):
     """A model of the `transformers` library in this process.
 
     It loads when it is first used, once for all who use it, in a thread. One answer is computed at
@@ -81,30 +75,20 @@ class TransformersModel(Closing):
         device: str | None = None,
         context_tokens: int | None = None,
     ) -> None:
-        for what, value in (("max_tokens", max_tokens), ("context_tokens", context_tokens)):
-            if value is None and what == "context_tokens":
-                continue
-            if type(value) is not int or value < 1:
-                raise DefinitionError(
-                    f"TransformersModel: {what}= is a positive integer, not {value!r}"
-                )
-        if type(temperature) not in (int, float) or not 0 <= temperature <= 10:
-            raise DefinitionError(
-                f"TransformersModel: temperature= is a number from 0 to 10, not {temperature!r}"
-            )
-        if seed is not None and type(seed) is not int:
-            raise DefinitionError(f"TransformersModel: seed= is an integer, not {seed!r}")
+        check_count("TransformersModel", "max_tokens", max_tokens)
+        check_count("TransformersModel", "context_tokens", context_tokens, optional=True)
+        check_sampling("TransformersModel", temperature, seed)
         if device is not None and (not isinstance(device, str) or not device):
-            raise DefinitionError(f"TransformersModel: device= is a text, not {device!r}")
+            raise DefinitionError(f"TransformersModel: device= must be text, got {device!r}")
         source = _source(name_or_path)
         self.name = f"hf:{name_or_path}"
         self.max_tokens = max_tokens
         MissingExtra.unless("TransformersModel", "transformers", "torch", "transformers")
-        self._runtime = TorchRuntime(
+        self._engine = TorchEngine(
             source, self.name, device, context_tokens, max_tokens, temperature, seed
         )
         # Runs at the latest when the interpreter exits, while its thread can still be waited for.
-        self._finalizer = weakref.finalize(self, self._runtime.close, tell=False)
+        self._finalizer = weakref.finalize(self, self._engine.close, tell=False)
 
     def __repr__(self) -> str:
         return f"TransformersModel({self.name.removeprefix('hf:')!r})"
@@ -112,7 +96,7 @@ class TransformersModel(Closing):
     @property
     def context_tokens(self) -> int | None:
         """How much a prompt and its answer may take together; None if that is not known yet."""
-        return self._runtime.context_tokens
+        return self._engine.context_tokens
 
     @context_tokens.setter
     def context_tokens(self, value: int | None) -> None:
@@ -126,43 +110,10 @@ class TransformersModel(Closing):
     def close(self) -> None:
         """End what is being generated and give the memory back; then it answers no more."""
         if self._finalizer.detach():
-            self._runtime.close()
+            self._engine.close()
 
-    async def complete(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """Answer a conversation.
-
-        Raises:
-            ContextOverflow: the prompt does not fit the context
-            WeightsError: the weights are missing, or of a kind that is not loaded
-            RemoteForbidden: `CIVITAS_OFFLINE=1`, and it has to be fetched
-            ModelError: the messages are not what they should be, or it was closed
-        """
-        reply = ModelReply()
-        async for part in self.stream(messages, actions, schema):
-            if isinstance(part, ModelReply):
-                reply = part
-        return reply
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> AsyncIterator[StreamPart]:
-        """Answer a conversation piece by piece; the whole answer comes last.
-
-        Given actions, the text comes in one piece: until it has ended it may be a call.
-
-        Raises:
-            ModelError: as for `complete`
-        """
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        messages, actions, schema, _ = request
 
         def chat(marks: re.Pattern[str]) -> list[dict[str, str]]:
             turns = plain_chat(messages, self.name, marks, choice.INSTRUCTION if actions else "")
@@ -174,90 +125,40 @@ class TransformersModel(Closing):
             return turns
 
         chat(_NO_MARKS)  # what is no message is said before anything is loaded
-        answer = _Answer()
-        generated = self._runtime.generate(chat)
-        try:
-            async for piece in generated:
-                if isinstance(piece, Generated):
-                    for part in answer.take("", last=True):
-                        if not actions:
-                            yield part
-                    usage = Usage(piece.input_tokens, piece.output_tokens)
-                    reply = answer.reply(usage, piece.finish_reason)
-                    if actions:
-                        reply = _chosen(reply, calls_in(messages))
-                        if reply.text:
-                            yield TextPiece(reply.text)
-                    yield reply
-                    return
-                for part in answer.take(piece):
-                    if not actions or isinstance(part, ReasoningPiece):
-                        yield part
-        finally:
-            await generated.aclose()  # type: ignore[attr-defined]
+        written = thought = text = ""
+        async with aclosing(self._engine.generate(chat)) as parts:
+            async for part in parts:
+                ended = isinstance(part, Generated)
+                written += "" if isinstance(part, Generated) else part.text
+                before, (thought, text) = (thought, text), _thought_and_text(written, ended)
+                if more := thought[len(before[0]) :]:
+                    yield ReasoningPiece(more)
+                if not actions and (more := text[len(before[1]) :]):
+                    yield TextPiece(more)
+        assert isinstance(part, Generated)  # it comes last, or an error
+        usage = Usage(part.input_tokens, part.output_tokens)
+        reply = ModelReply(text, (), usage, part.finish_reason, thought)
+        if actions:
+            # Until it has ended it may be a call.
+            with suppress(ValueError, RecursionError):  # any other text is left as it is
+                reply = choice.chosen(replace(reply, text=unfenced(text)), messages)
+            if reply.text:
+                yield TextPiece(reply.text)
+        yield reply
 
 
-class _Answer:
-    """Tells what a model thinks from what it answers, piece by piece."""
-
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._held = ""
-        self._state = "begin"
-
-    def take(self, piece: str, last: bool = False) -> list[TextPiece | ReasoningPiece]:
-        self._held += piece
-        parts: list[TextPiece | ReasoningPiece] = []
-        if self._state == "begin":
-            begun = self._held.lstrip()
-            if begun.startswith(_THINK):
-                self._held = begun.removeprefix(_THINK)
-                self._state = "thinking"
-            elif last or not _THINK.startswith(begun):
-                self._state = "answering"
-            else:
-                return parts
-        if self._state == "thinking":
-            thought, mark, rest = self._held.partition(_THOUGHT)
-            if not mark and not last:
-                # The end of it may be the beginning of the mark.
-                keep = next(
-                    n for n in range(len(_THOUGHT), -1, -1) if thought.endswith(_THOUGHT[:n])
-                )
-                thought, rest = thought[: len(thought) - keep], thought[len(thought) - keep :]
-            self._held = rest
-            if thought:
-                self._reasoning.append(thought)
-                parts.append(ReasoningPiece(thought))
-            if mark:
-                self._state = "after"
-        if self._state == "after":
-            self._held = self._held.lstrip()
-            if self._held:
-                self._state = "answering"
-        if self._state == "answering" and self._held:
-            self._text.append(self._held)
-            parts.append(TextPiece(self._held))
-            self._held = ""
-        return parts
-
-    def reply(self, usage: Usage, finish_reason: str) -> ModelReply:
-        text, reasoning = "".join(self._text), "".join(self._reasoning)
-        return ModelReply(text, (), usage, finish_reason, reasoning)
-
-
-def _chosen(reply: ModelReply, calls_before: int) -> ModelReply:
-    """The reply as the call or answer that its text is; any other text is left as it is."""
-    try:
-        chosen = choice.read_choice(unfenced(reply.text))
-    except (ValueError, RecursionError):
-        return reply
-    if isinstance(chosen, str):
-        return ModelReply(chosen, (), reply.usage, reply.finish_reason, reply.reasoning)
-    # A number, not a random id: the same conversation gives the same calls.
-    call = Call(f"call_{calls_before + 1}", *chosen)
-    return ModelReply("", (call,), reply.usage, "calls", reply.reasoning)
+def _thought_and_text(written: str, ended: bool) -> tuple[str, str]:
+    """What a model thought and what it answered, of what it has written so far."""
+    begun = written.lstrip()
+    if not begun.startswith(_THINK):
+        may_begin = not ended and _THINK.startswith(begun)
+        return "", "" if may_begin else written
+    thought, mark, text = begun.removeprefix(_THINK).partition(_THOUGHT)
+    if not mark and not ended:
+        # The end of it may be the beginning of the mark.
+        cut = next(n for n in range(len(_THOUGHT), -1, -1) if thought.endswith(_THOUGHT[:n]))
+        thought = thought[: len(thought) - cut]
+    return thought, text.lstrip()
 
 
 _NO_MARKS = re.compile(r"(?!)")

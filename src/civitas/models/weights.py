@@ -6,8 +6,9 @@ import os
 import re
 import struct
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from civitas.errors import WeightsError
 
@@ -78,42 +79,24 @@ DEFAULT = Listed(
     ),
 )
 
-LISTED = (
-    DEFAULT,
-    Listed(
-        "qwen3-0.6b",
-        "Qwen3 0.6B",
-        "Apache-2.0",
-        639_446_688,
-        HubFile("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),
-    ),
-    Listed(
+_ON_THE_HUB = (
+    ("qwen3-0.6b", "Qwen3 0.6B", 639_446_688, "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf"),
+    (
         "smollm2-1.7b",
         "SmolLM2 1.7B Instruct",
-        "Apache-2.0",
         1_055_609_824,
-        HubFile("HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF", "smollm2-1.7b-instruct-q4_k_m.gguf"),
+        "HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF/smollm2-1.7b-instruct-q4_k_m.gguf",
     ),
-    Listed(
-        "qwen3-1.7b",
-        "Qwen3 1.7B",
-        "Apache-2.0",
-        1_834_426_016,
-        HubFile("Qwen/Qwen3-1.7B-GGUF", "Qwen3-1.7B-Q8_0.gguf"),
-    ),
-    Listed(
-        "qwen3-4b",
-        "Qwen3 4B",
-        "Apache-2.0",
-        2_497_280_256,
-        HubFile("Qwen/Qwen3-4B-GGUF", "Qwen3-4B-Q4_K_M.gguf"),
-    ),
-    Listed(
-        "qwen3-8b",
-        "Qwen3 8B",
-        "Apache-2.0",
-        5_027_783_488,
-        HubFile("Qwen/Qwen3-8B-GGUF", "Qwen3-8B-Q4_K_M.gguf"),
+    ("qwen3-1.7b", "Qwen3 1.7B", 1_834_426_016, "Qwen/Qwen3-1.7B-GGUF/Qwen3-1.7B-Q8_0.gguf"),
+    ("qwen3-4b", "Qwen3 4B", 2_497_280_256, "Qwen/Qwen3-4B-GGUF/Qwen3-4B-Q4_K_M.gguf"),
+    ("qwen3-8b", "Qwen3 8B", 5_027_783_488, "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf"),
+)
+
+LISTED = (
+    DEFAULT,
+    *(
+        Listed(name, title, "Apache-2.0", size, HubFile(*file.rsplit("/", 1)))
+        for name, title, size, file in _ON_THE_HUB
     ),
 )
 
@@ -175,8 +158,8 @@ def context_length(path: Path) -> int | None:
     """
     check_gguf(path)
     try:
-        with path.open("rb") as file:
-            return _Header(file).context_length()
+        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            return _Header(data).context_length()
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
@@ -198,8 +181,6 @@ _INTEGERS = frozenset((0, 1, 2, 3, 4, 5, 10, 11))
 _MOST_VALUES = 1 << 16
 _MOST_BYTES = 1 << 26
 _LONGEST_NAME = 1 << 16
-# Most of a header is the vocabulary; read in large pieces, that takes some milliseconds.
-_PIECE_BYTES = 1 << 20
 
 
 class _Header:
@@ -208,15 +189,12 @@ class _Header:
     The layout is that of `docs/gguf.md` in ggml's repository.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._data = b""
-        self._at = 0
-        self._read = 0
+    def __init__(self, data: mmap) -> None:
+        self._data = data
+        self._at = 4  # behind the magic number
 
     def context_length(self) -> int | None:
         """The value of `ARCHITECTURE.context_length`."""
-        self._take(4)
         version = self._number("<I")
         if version not in (2, 3):
             # The first had other sizes, and a file of another byte order looks like a large number.
@@ -228,12 +206,12 @@ class _Header:
         architecture: str | None = None
         lengths: dict[str, int] = {}
         for _ in range(count):
-            name = self._text(_LONGEST_NAME).decode("utf-8", "replace")
+            name = self._text()
             kind = self._number("<I")
             if name == "general.architecture":
                 if kind != _TEXT:
                     raise ValueError("its architecture is no text")
-                architecture = self._text(_LONGEST_NAME).decode("utf-8", "replace")
+                architecture = self._text()
             elif name.endswith(".context_length"):
                 if kind not in _INTEGERS:
                     raise ValueError(f"its {name!r:.100} is no whole number")
@@ -249,7 +227,7 @@ class _Header:
 
     def _skip(self, kind: int, inside: int = 0) -> None:
         if kind in _NUMBERS:
-            self._take(struct.calcsize(_NUMBERS[kind]))
+            self._pass(struct.calcsize(_NUMBERS[kind]))
         elif kind == _TEXT:
             self._pass(self._number("<Q"))
         elif kind == _LIST and inside < 4:
@@ -263,31 +241,25 @@ class _Header:
         else:
             raise ValueError(f"a value of it is of the unknown type {kind}")
 
-    def _text(self, most: int) -> bytes:
+    def _text(self) -> str:
         size = self._number("<Q")
-        if size > most:
+        if size > _LONGEST_NAME:
             raise ValueError(f"it claims a name of {size} bytes")
-        return self._take(size)
+        begin = self._pass(size)
+        return self._data[begin : self._at].decode("utf-8", "replace")
 
     def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+        begin = self._pass(struct.calcsize(form))
+        return struct.unpack_from(form, self._data, begin)[0]
 
-    def _pass(self, size: int) -> None:
+    def _pass(self, size: int) -> int:
+        """Go beyond so many bytes; where they begin."""
+        begin = self._at
         if size > _MOST_BYTES:
             raise ValueError(f"it claims a value of {size} bytes")
-        while size > 0:
-            size -= len(self._take(min(size, _PIECE_BYTES)))
-
-    def _take(self, size: int) -> bytes:
-        end = self._at + size
-        if end > len(self._data):
-            self._data = self._data[self._at :] + self._file.read(_PIECE_BYTES)
-            self._at, end = 0, size
-            self._read += _PIECE_BYTES
-            if end > len(self._data):
-                raise ValueError("it ends too soon")
-            if self._read > _MOST_BYTES:
-                raise ValueError(f"it has more than {_MOST_BYTES} bytes")
-        taken = self._data[self._at : end]
-        self._at = end
-        return taken
+        self._at += size
+        if self._at > len(self._data):
+            raise ValueError("it ends too soon")
+        if self._at > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+        return begin

@@ -1,11 +1,12 @@
-"""The agent that works on the files of a folder, as an order asks for it."""
+"""What `civitas act` is ordered to do, and the agent that works on the files of a folder."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from civitas.errors import ConfigError
 from civitas.models import weights
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.approval import Approver
     from civitas.journal import Journal
-    from civitas.orders.order import Order
 
 ITERATIONS: Final = 10
 """How many answers a model may give that is not small."""
@@ -27,6 +27,48 @@ not try it again. When the task is done, answer in a few words what you did or f
 _REVIEWER: Final = """\
 You review what another agent does on the files of one folder for a person. Accept it only if what
 it really called shows that the task is done."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the command line, the environment and civitas.toml say together to `civitas act`.
+
+    Attributes:
+        task: what is to be done
+        root: the folder
+        model: the model's name
+        model_of_file: whether civitas.toml chose it, which decides whose key it is given
+        review: who has to accept the work: a model's name, `me`, or None
+        max_iterations: how many answers the model may give; None for as many as is usual
+        max_seconds: the time limit, or None
+        max_tokens: of all calls together, or None
+        yes_read: whether files may be looked at without asking
+        network: whether commands in the sandbox have the network
+    """
+
+    command: ClassVar = "act"
+    part: ClassVar = "act"
+    may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
+    paths: ClassVar = ("root",)
+    addresses: ClassVar = ("model", "review")
+
+    task: str
+    root: str = "."
+    model: str = "local"
+    model_of_file: bool = False
+    review: str | None = None
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+    max_tokens: int | None = None
+    yes_read: bool = True
+    network: bool = False
+
+    @property
+    def in_words(self) -> str:
+        """What is set up, in a line."""
+        review = f", reviewed by {self.review}" if self.review else ""
+        network = ", commands have the network" if self.network else ""
+        return f"{self.model} in {self.root}{review}{network}"
 
 
 def act_agent(
@@ -41,19 +83,8 @@ def act_agent(
 ) -> Any:
     """The agent that an order asks for: a ReActAgent, or a DualActAgent where it is reviewed.
 
-    Args:
-        key: the key of the agent's model, if it takes one
-        own_key: the key of the reviewer's model, which is the person's own
-        approver: who permits the actions that ask
-        reviewer: the conversational agent that reviews, such as a Person; if left out, one by the
-            model that `order.review` names
-        journal: where it records its replies, or None
-        actions: those of `actions_of`, if they are there already
-
-    Raises:
-        ConfigError: there is no model of such a name, or nobody is given who is to review
-        FileError: the folder is not there, or cannot be used
-        ModelError: the model is missing or cannot be used
+    `own_key` is for the reviewer's model, which is the person's own; `reviewer` reviews instead of
+    the model that the order names, such as a Person; `actions` are those of `actions_of`.
     """
     from civitas.reasoning.loop.react import ReActAgent
 
@@ -100,19 +131,13 @@ def actions_of(order: Order) -> list[Action]:
 
 
 def is_small(model: str) -> bool:
-    """Whether a model does one thing, and does not judge what came of it.
-
-    It is given the names of the files that there are, as the only ones that it may write.
-    """
+    """Whether a model does one thing, on a file that there is, and does not judge the outcome."""
     return model in ("local", f"local:{weights.DEFAULT.name}")
 
 
 def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The key for the model of an order, and that for its reviewer.
-
-    As when it was ordered: a key of civitas.toml is for a model that the file chose, and is the
-    only one that such a model gets.
-    """
+    """The key for the model of an order, and that for its reviewer."""
+    # A key of civitas.toml is for a model that the file chose, which gets no other.
     own = os.environ.get("CIVITAS_KEY")
     if not order.model_of_file:
         return own, own
@@ -120,14 +145,9 @@ def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]
 
 
 def apart(order: Order, path: str) -> None:
-    """See to it that a journal is out of the reach of what works in the folder.
-
-    A command that was permitted may write below the folder, and nowhere else: but whoever writes a
-    journal says what was permitted, and in which folder the run goes on.
-
-    Raises:
-        ConfigError: the journal is in the folder
-    """
+    """Check that a journal is out of the reach of what works in the folder; ConfigError if not."""
+    # A command that was permitted may write below the folder, and nowhere else: but whoever writes
+    # a journal says what was permitted, and in which folder the run goes on.
     root, journal = Path(order.root).resolve(), Path(path).resolve()
     if journal.is_relative_to(root):
         raise ConfigError(

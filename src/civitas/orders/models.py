@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 def chosen_model(
     said: Mapping[str, Any], model: str | None, key: str | None
 ) -> tuple[str, str | None]:
-    """The name of the model to use, and the key that goes with it.
-
-    A key of the file is for the model of the file, and one of the environment for any that the file
-    did not choose: the file may be by somebody who wants the key.
-    """
+    """The name of the model to use, and the key that goes with it."""
+    # A key of the file is for the model of the file, and one of the environment for any that the
+    # file did not choose: the file may be by somebody who wants the key.
     if model:
         return model, key
     if "model" in said:
@@ -28,12 +26,7 @@ def chosen_model(
 
 
 def made_model(name: str, key: str | None) -> Model:
-    """The model of a name, with a key of its own for a server that takes one.
-
-    Raises:
-        ConfigError: the name is of no form that there is
-        ModelError: there is no such model, or it cannot be used
-    """
+    """The model of a name, with a key of its own for a server that takes one."""
     from civitas.models.names import SPELLINGS, model
 
     scheme, _, rest = name.partition(":")

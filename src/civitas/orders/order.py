@@ -4,117 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from civitas.errors import ConfigError, RunMismatch, StateError
+from civitas.journal.describe import entry_line
+from civitas.orders.act import Order as Order
+from civitas.orders.research import ResearchOrder as ResearchOrder
 from civitas.orders.simulate import SimulateOrder
+from civitas.text import escaped
 
 if TYPE_CHECKING:
     from civitas.journal import Entry, Journal
-
-
-@dataclass(frozen=True)
-class Order:
-    """What the command line, the environment and civitas.toml say together to `civitas act`.
-
-    Attributes:
-        task: what is to be done
-        root: the folder
-        model: the model's name
-        model_of_file: whether civitas.toml chose it, which decides whose key it is given
-        review: who has to accept the work: a model's name, `me`, or None
-        max_iterations: how many answers the model may give; None for as many as is usual
-        max_seconds: the time limit, or None
-        max_tokens: of all calls together, or None
-        yes_read: whether files may be looked at without asking
-        network: whether commands in the sandbox have the network
-    """
-
-    command: ClassVar = "act"
-    part: ClassVar = "act"
-    may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
-    paths: ClassVar = ("root",)
-    addresses: ClassVar = ("model", "review")
-
-    task: str
-    root: str = "."
-    model: str = "local"
-    model_of_file: bool = False
-    review: str | None = None
-    max_iterations: int | None = None
-    max_seconds: float | None = None
-    max_tokens: int | None = None
-    yes_read: bool = True
-    network: bool = False
-
-    @property
-    def in_words(self) -> str:
-        """What is set up, in a line."""
-        review = f", reviewed by {self.review}" if self.review else ""
-        network = ", commands have the network" if self.network else ""
-        return f"{self.model} in {self.root}{review}{network}"
-
-
-@dataclass(frozen=True)
-class ResearchOrder:
-    """What the command line says to `civitas research`.
-
-    Attributes:
-        objectives: what is to be found out
-        folder: the folder to search, or None
-        search_web: whether a search engine of the web is asked
-        searxng: the address of the SearXNG that is asked, or None
-        iterations: how many there may be
-        model: the model's name; None for the extractive form
-        role: who the researcher is, in words for the model
-        site: the host that the web is restricted to, or None
-        allow_hosts: hosts that may be visited though they are of this machine or network
-        max_usd: what it may cost, or None
-        max_tokens: of all calls together, or None
-        max_seconds: the time limit, or None
-        out: the file of the report, or None
-        html: the file of the page, or None
-    """
-
-    command: ClassVar = "research"
-    part: ClassVar = "civitas research"
-    may_change: ClassVar = (
-        *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
-        *("out", "html"),
-    )
-    paths: ClassVar = ("folder", "out", "html")
-    addresses: ClassVar = ("model", "searxng")
-
-    objectives: list[str]
-    folder: str | None = None
-    search_web: bool = False
-    searxng: str | None = None
-    iterations: int = 3
-    model: str | None = None
-    role: str = ""
-    site: str | None = None
-    allow_hosts: list[str] = field(default_factory=list)
-    max_usd: float | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
-    out: str | None = None
-    html: str | None = None
-
-    @property
-    def task(self) -> str:
-        """The objectives in one text."""
-        return "\n".join(self.objectives)
-
-    @property
-    def in_words(self) -> str:
-        """What is set up, in a line."""
-        where = [self.folder] if self.folder else []
-        where += [f"the web by {self.searxng}"] if self.searxng else []
-        where += ["the web"] if self.search_web and not self.searxng else []
-        site = f", {self.site} alone" if self.site else ""
-        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{site}"
 
 
 AnyOrder: TypeAlias = Order | ResearchOrder | SimulateOrder
@@ -139,11 +41,7 @@ def without_keys(order: AnyOrder) -> None:
 
 
 def of_entry(entry: Entry) -> AnyOrder | None:
-    """The order that an entry holds, or None.
-
-    Raises:
-        StateError: another version of civitas wrote it
-    """
+    """The order that an entry holds, or None; StateError if another version of civitas wrote it."""
     kind = _KINDS.get(entry.path)
     if kind is None or entry.kind != "state":
         return None
@@ -153,6 +51,20 @@ def of_entry(entry: Entry) -> AnyOrder | None:
         raise StateError(
             f"entry {entry.sequence} is of another civitas, which can go on with the run: {error}"
         ) from error
+
+
+def order_in(entry: Entry) -> AnyOrder | None:
+    """The same; None also for one of another version."""
+    try:
+        return of_entry(entry)
+    except StateError:
+        return None
+
+
+def line_of(entry: Entry) -> str:
+    """What happened, in a line for a terminal or a page."""
+    order = order_in(entry)
+    return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
 
 
 def order_of(entries: Sequence[Entry]) -> AnyOrder | None:

@@ -1,10 +1,11 @@
-"""The researcher that an order asks for."""
+"""What `civitas research` is ordered to do, and the researcher that does it."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from civitas.errors import ConfigError
 from civitas.orders.models import budget_of, made_model
@@ -12,17 +13,71 @@ from civitas.orders.models import budget_of, made_model
 if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.journal import Journal
-    from civitas.orders.order import ResearchOrder
     from civitas.research.researcher import Researcher
 
 
-def check(order: ResearchOrder) -> None:
-    """See that an order can be carried out, before anything is paid.
+@dataclass(frozen=True)
+class ResearchOrder:
+    """What the command line says to `civitas research`.
 
-    Raises:
-        ConfigError: what it says does not go together
-        MissingExtra: what makes the page is not installed
+    Attributes:
+        objectives: what is to be found out
+        folder: the folder to search, or None
+        search_web: whether a search engine of the web is asked
+        searxng: the address of the SearXNG that is asked, or None
+        iterations: how many there may be
+        model: the model's name; None for the extractive form
+        role: who the researcher is, in words for the model
+        site: the host that the web is restricted to, or None
+        allow_hosts: hosts that may be visited though they are of this machine or network
+        max_usd: what it may cost, or None
+        max_tokens: of all calls together, or None
+        max_seconds: the time limit, or None
+        out: the file of the report, or None
+        html: the file of the page, or None
     """
+
+    command: ClassVar = "research"
+    part: ClassVar = "civitas research"
+    may_change: ClassVar = (
+        *("objectives", "iterations", "max_usd", "max_tokens", "max_seconds"),
+        *("out", "html"),
+    )
+    paths: ClassVar = ("folder", "out", "html")
+    addresses: ClassVar = ("model", "searxng")
+
+    objectives: list[str]
+    folder: str | None = None
+    search_web: bool = False
+    searxng: str | None = None
+    iterations: int = 3
+    model: str | None = None
+    role: str = ""
+    site: str | None = None
+    allow_hosts: list[str] = field(default_factory=list)
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    max_seconds: float | None = None
+    out: str | None = None
+    html: str | None = None
+
+    @property
+    def task(self) -> str:
+        """The objectives in one text."""
+        return "\n".join(self.objectives)
+
+    @property
+    def in_words(self) -> str:
+        """What is set up, in a line."""
+        where = [self.folder] if self.folder else []
+        where += [f"the web by {self.searxng}"] if self.searxng else []
+        where += ["the web"] if self.search_web and not self.searxng else []
+        site = f", {self.site} alone" if self.site else ""
+        return f"{self.model or 'no model, extractive'}; {' and '.join(where)}{site}"
+
+
+def check(order: ResearchOrder) -> None:
+    """See that an order can be carried out, before anything is paid; ConfigError if it cannot."""
     if not all(each.strip() for each in order.objectives):
         raise ConfigError("an OBJECTIVE is empty")
     on_web = order.search_web or order.searxng
@@ -51,17 +106,7 @@ def check(order: ResearchOrder) -> None:
 def researcher(
     order: ResearchOrder, journal: Journal | None = None, key: str | None = None
 ) -> Researcher:
-    """The researcher that an order asks for.
-
-    Args:
-        journal: where it records its run, or None
-        key: the key of its model, if it takes one
-
-    Raises:
-        ConfigError: there is no model of such a name
-        FileError: the folder is not there, or cannot be searched
-        ModelError: the model is missing or cannot be used
-    """
+    """The researcher that an order asks for; `key` is for its model."""
     from civitas.research.researcher import Researcher
 
     budget = budget_of(
@@ -81,7 +126,7 @@ def researcher(
 
 def _tools(order: ResearchOrder) -> list[Action]:
     from civitas.research import read_pdf, search_folder, search_web, visit_page
-    from civitas.research.narrowing import only_site, without
+    from civitas.research.calling import without
 
     tools: list[Action] = []
     if order.folder:
@@ -89,11 +134,10 @@ def _tools(order: ResearchOrder) -> list[Action]:
         own = [Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each]
         tools.append(without(search_folder(order.folder), own))
     if order.search_web or order.searxng:
-        hosts = order.allow_hosts
-        web = [
-            search_web(searxng=order.searxng, allow_hosts=hosts),
-            visit_page(allow_hosts=hosts),
-            read_pdf(allow_hosts=hosts),
+        hosts, site = order.allow_hosts, order.site
+        tools += [
+            search_web(searxng=order.searxng, allow_hosts=hosts, site=site),
+            visit_page(allow_hosts=hosts, site=site),
+            read_pdf(allow_hosts=hosts, site=site),
         ]
-        tools += web if order.site is None else [only_site(each, order.site) for each in web]
     return tools

@@ -95,11 +95,7 @@ class SimulateOrder:
 
 
 def check(order: SimulateOrder) -> None:
-    """See that an order can be carried out.
-
-    Raises:
-        ConfigError: what it says does not go together
-    """
+    """See that an order can be carried out; ConfigError if it cannot."""
     seconds = seconds_of(order.step, "--step")
     if not 0 < order.days <= _MOST_DAYS:
         raise ConfigError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
@@ -119,16 +115,8 @@ def society_of(
     """The society that an order asks for: its city, people and services, by its seed.
 
     `await society.run(order.days, order.step, run_id=…, save_every=order.save_every)` lives there.
-    It takes seconds to make one of many citizens: do it in a thread beside a loop.
-
-    Args:
-        journal: where it records its run, or None
-        key: the key of its model, if it takes one
-
-    Raises:
-        ConfigError: there is no model of such a name, or nothing bounds what it spends
-        ModelError: the model is missing or cannot be used
-        UnknownPrice: money is limited, and nobody has stated the model's price
+    It takes seconds to make one of many citizens: do it in a thread beside a loop. `key` is for its
+    model; UnknownPrice is raised if money is limited, and nobody has stated the model's price.
     """
     from civitas.models.wrappers.budgeted import BudgetedModel
     from civitas.society import (
@@ -138,9 +126,7 @@ def society_of(
         Population,
         Society,
         all_blocks,
-        citizens,
         make_economy,
-        make_people,
     )
 
     model = None if order.model is None else made_model(order.model, key)
@@ -148,10 +134,9 @@ def society_of(
     if model is not None and budget is not None:
         BudgetedModel(model, budget)  # what cannot be kept to is said before anything is paid
     city = City.generate(seed=order.seed, citizens=order.citizens)
+    people: Any = order.citizens
     if order.in_columns:
-        people: Any = Population(order.citizens, city, all_blocks(), order.seed)
-    else:
-        people = citizens(make_people(city, order.citizens, seed=order.seed))
+        people = Population(order.citizens, city, all_blocks(), order.seed)
     return Society(
         people,
         city,

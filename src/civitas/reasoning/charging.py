@@ -3,53 +3,41 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from civitas.budget.amounts import picodollars
-from civitas.budget.bill import charged_json
+from civitas.budget.bill import Bill, charged_json
 from civitas.errors import BudgetExceeded, DeadlineExceeded
 from civitas.models.protocol import Usage
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Entry
-    from civitas.reasoning.record import Step
+    from civitas.reasoning.step import Step
 
 
+@dataclass(slots=True)
 class Spending:
-    """What a run has spent, as it was recorded.
+    """What a run has spent, as it was recorded."""
 
-    Attributes:
-        answers: how often a model gave an answer, or failed
-        tokens: how many tokens
-        usd: what they cost, as far as that was known then
-        model_calls: how often a model was asked
-        actions: how many actions were executed
-        unpriced: those of the tokens of which it was not known
-        untold: the same, where it is not even known whether they went in or came out
-    """
+    answers: int = 0  # how often a model gave an answer, or failed
+    tokens: int = 0
+    usd: Decimal = Decimal(0)  # what the tokens cost, as far as that was known then
+    model_calls: int = 0
+    actions: int = 0
+    unpriced: Usage = field(default_factory=Usage)  # tokens of which the price was not known
+    untold: int = 0  # the same, where it is not even known whether they went in or came out
 
-    __slots__ = ("actions", "answers", "model_calls", "tokens", "unpriced", "untold", "usd")
-
-    def __init__(self) -> None:
-        self.answers = 0
-        self.tokens = 0
-        self.usd = Decimal(0)
-        self.model_calls = 0
-        self.actions = 0
-        self.unpriced = Usage()
-        self.untold = 0
-
-    def add(
-        self, charged: Mapping[str, Any] | None, usage: Usage | None = None, calls: int = 1
-    ) -> None:
+    def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
         """Count a call of a model."""
         usage = usage or Usage()
         stated = usage.total
         if charged is None:
-            charged = charged_json(stated, 0, calls)
+            charged = charged_json(stated, 0, 1)
         tokens, usd = charged["tokens"], Decimal(charged["usd"])
         self.tokens += tokens
         self.usd += usd
@@ -90,6 +78,31 @@ def spending(entries: Iterable[Entry]) -> Spending:
     return spent
 
 
+@asynccontextmanager
+async def charged(
+    step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
+) -> AsyncIterator[None]:
+    """Ask a model in here: it is recorded that this begins, and what a budget lets it spend."""
+    if budget is None:
+        await step.begins(args)
+        yield
+        return
+    bill = Bill(budget)
+    step.charge(bill.json)
+    await step.begins(args, _most_json(model, *asked))
+    with bill.opened():
+        yield
+
+
+def budgeted(model: Any, budget: Budget | None) -> Any:
+    """A model that spends of a budget; itself where there is none."""
+    if budget is None:
+        return model
+    from civitas.models.wrappers.budgeted import BudgetedModel
+
+    return BudgetedModel(model, budget)
+
+
 async def completed(
     model: Any,
     budget: Budget | None,
@@ -98,26 +111,15 @@ async def completed(
     step: Step,
 ) -> Any:
     """A model's answer, asked for once it is recorded what that may spend at most."""
-    if budget is None:
-        await step.begins()
-        return await _complete(model, prompt, schema)
-    from civitas.budget.bill import Bill
-    from civitas.models.wrappers.budgeted import BudgetedModel
-
-    model, bill = BudgetedModel(model, budget), Bill(budget)
-    step.charge(bill.json)
-    await step.begins(None, most_json(model, prompt, None, schema))
-    with bill.opened():
-        return await _complete(model, prompt, schema)
-
-
-async def _complete(model: Any, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
+    model = budgeted(model, budget)
     # A schema is named only where there is one: models of users' own may not know of it.
-    given: Any = model.complete(prompt) if schema is None else model.complete(prompt, schema=schema)
-    return await given if inspect.isawaitable(given) else given
+    more = {} if schema is None else {"schema": schema}
+    async with charged(step, budget, model, prompt, None, schema):
+        given = model.complete(prompt, **more)
+        return await given if inspect.isawaitable(given) else given
 
 
-def most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
+def _most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
     """What a call will reserve, as JSON data; None if that cannot be told."""
     try:
         tokens, usd = model._most(*asked)
@@ -142,13 +144,12 @@ def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
 
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
     """What tokens cost by the prices of now, where nobody knew a price or had a budget then."""
-    from civitas.models.wrappers.budgeted import BudgetedModel
-
     # Which model of several it was is not recorded, nor what went in: the dearest.
     models = getattr(model, "models", None) or [model]
     input, output = usage.input_tokens, usage.output_tokens
-    return max(
-        BudgetedModel(each, budget).cost(*counts)
+    dearest: Decimal = max(
+        budgeted(each, budget).cost(*counts)
         for each in models
         for counts in ((input + untold, output), (input, output + untold))
     )
+    return dearest

@@ -27,15 +27,13 @@ from civitas.reasoning.replying import (
     observing,
 )
 from civitas.reasoning.stream import Watched
-from civitas.reasoning.thread import Interruption, Thread, Underway, steer
+from civitas.reasoning.thread import Interruption, Thread, steer
 from civitas.reasoning.threaded import Threaded
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.reasoning.stream import Line, ReplyStream
-
-__all__ = ["Conversational", "ConversationalAgent", "Underway"]
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -120,8 +118,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         key = self._came_as("say") if self._goes_on("say") else None
         if key is None:
             return None
-        named = f"{key}\n{self.id}".encode(errors="surrogatepass")
-        return sha256(named).hexdigest()[:32]
+        return sha256(f"{key}\n{self.id}".encode(errors="surrogatepass")).hexdigest()[:32]
 
     # -- asking it ---------------------------------------------------------------------------------
 
@@ -244,10 +241,9 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         Raises:
             TypeError, ValueError: an argument is not what it should be
         """
-        return self._streamed(Asked(text, schema, thread, run_id, deps, budget))
-
-    def _streamed(self, asked: Asked) -> ReplyStream:
         from civitas.reasoning.stream import ReplyStream
+
+        asked = Asked(text, schema, thread, run_id, deps, budget)
 
         async def begin(line: Line) -> Reply:
             self._show_on(line, asked)

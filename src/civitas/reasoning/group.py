@@ -83,15 +83,14 @@ def options_for(member: Any, asked: Asked) -> dict[str, Any]:
     A member that takes no `deps` or `budget` is given none; whether it keeps threads apart was
     looked at before.
     """
-    options: dict[str, Any] = {}
-    if asked.thread is not None and takes(member.reply, "thread"):
-        options["thread"] = asked.thread
-    if asked.deps is not None and takes(member.reply, "deps"):
-        options["deps"] = asked.deps
-    budget = budget_of(member, asked.budget)
-    if budget is not None and budget is asked.budget and takes(member.reply, "budget"):
-        options["budget"] = budget
-    return options
+    options = {"thread": asked.thread, "deps": asked.deps}
+    if budget_of(member, asked.budget) is asked.budget:
+        options["budget"] = asked.budget
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None and takes(member.reply, name)
+    }
 
 
 def budget_of(member: Any, budget: Budget | None) -> Budget | None:

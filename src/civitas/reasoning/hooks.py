@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -12,16 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from civitas.errors import DeadlineExceeded, DefinitionError, HookError
 from civitas.jsonvalue import copy_json
 from civitas.models.protocol import ModelReply, Usage
-from civitas.reasoning.reply import Reply, StopReason
+from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import Asked, check_changed, checked_content
 from civitas.reasoning.replying import observing
-from civitas.text import log_failure, nearest
+from civitas.text import nearest
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.reasoning.thread import Thread
-
-logger = logging.getLogger("civitas.reasoning")
 
 HOOK_TYPES: Final = tuple(
     f"{when}_{what}"
@@ -43,40 +40,13 @@ Hook: TypeAlias = Callable[
 class Hooks:
     """The hooks of one agent, by type and name, in the order in which they were registered."""
 
-    __slots__ = ("_by_type",)
-
     def __init__(self) -> None:
-        self._by_type: dict[str, dict[str, Hook]] = {}
-
-    def add(self, type: str, name: str, fn: Hook) -> None:
-        """Add one; of a name that is there, it takes the place."""
-        _check_type(type)
-        if not isinstance(name, str) or not name:
-            raise DefinitionError(f"the name of a hook is a text, not {name!r}")
-        if not callable(fn):
-            raise DefinitionError(f"the {type} hook {name!r} is no function but {fn!r:.80}")
-        # Made anew: a hook may add or remove hooks while they are gone through.
-        self._by_type[type] = {**self._by_type.get(type, {}), name: fn}
-
-    def remove(self, type: str, name: str) -> None:
-        """Remove one."""
-        _check_type(type)
-        left = dict(self._by_type.get(type, {}))
-        if left.pop(name, None) is None:
-            raise KeyError(f"there is no {type} hook {name!r}")
-        self._by_type[type] = left
-
-    def clear(self, type: str | None = None) -> None:
-        """Remove all, or all of a type."""
-        if type is None:
-            self._by_type.clear()
-        else:
-            _check_type(type)
-            self._by_type.pop(type, None)
+        # What is in it is made anew at each change: a hook may add or remove others.
+        self.by_type: dict[str, dict[str, Hook]] = {}
 
     def has(self, type: str) -> bool:
         """Whether there is one of a type."""
-        return bool(self._by_type.get(type))
+        return bool(self.by_type.get(type))
 
     async def run(
         self,
@@ -87,9 +57,8 @@ class Hooks:
         budget: Budget | None = None,
     ) -> dict[str, Any]:
         """Call those of a type, one after the other, and give what they made of the arguments."""
-        limit: asyncio.Timeout | None
-        for name, fn in self._by_type.get(type, {}).items():
-            limit = None
+        for name, fn in self.by_type.get(type, {}).items():
+            limit: asyncio.Timeout | None = None
             try:
                 # A copy: only what it returns counts, so that one which fails has changed nothing.
                 result: Any = fn(agent, dict(kwargs))
@@ -198,9 +167,15 @@ class Hooked:
         Raises:
             DefinitionError: there is no such type, or it is no function
         """
+        _check_type(type)
+        if not isinstance(name, str) or not name:
+            raise DefinitionError(f"the name of a hook is a text, not {name!r}")
+        if not callable(fn):
+            raise DefinitionError(f"the {type} hook {name!r} is no function but {fn!r:.80}")
         if self._hooks is None:
             self._hooks = Hooks()
-        self._hooks.add(type, name, fn)
+        by_type = self._hooks.by_type
+        by_type[type] = {**by_type.get(type, {}), name: fn}
 
     def remove_hook(self, type: str, name: str) -> None:
         """Have a function called no more.
@@ -208,51 +183,51 @@ class Hooked:
         Raises:
             KeyError: there is none of that name
         """
-        (self._hooks or Hooks()).remove(type, name)
+        _check_type(type)
+        left = {} if self._hooks is None else dict(self._hooks.by_type.get(type, {}))
+        if left.pop(name, None) is None or self._hooks is None:
+            raise KeyError(f"there is no {type} hook {name!r}")
+        self._hooks.by_type[type] = left
 
     def clear_hooks(self, type: str | None = None) -> None:
         """Have no function called any more, or none of a type."""
+        if type is not None:
+            _check_type(type)
         if self._hooks is not None:
-            self._hooks.clear(type)
+            by_type = self._hooks.by_type
+            self._hooks.by_type = {key: by_type[key] for key in by_type if type and key != type}
 
 
 async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
     """Have an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
     hooks: Hooks = agent._hooks
+    budget = getattr(agent, "budget", None) if asked.budget is None else asked.budget
+
+    async def call(type: str, kwargs: dict[str, Any], check: Callable[[Any], object]) -> Any:
+        try:
+            return await hooks.run(type, agent, kwargs, check, budget)
+        except DeadlineExceeded as error:
+            raise Stop.at_limit(error) from error
+
+    reply: Any = None
     kwargs = {
         "text": asked.content,
         "schema": asked.schema,
         "thread": asked.thread,
         "run_id": asked.run_id,
     }
-    reply: Any = None
-    budget = getattr(agent, "budget", None) if asked.budget is None else asked.budget
     try:
-        try:
-            kwargs = await hooks.run(
-                "pre_reply", agent, kwargs, lambda made: check_changed(made, asked), budget
-            )
-        except DeadlineExceeded as error:
-            return _ended(None, asked, "deadline", str(error))
+        kwargs = await call("pre_reply", kwargs, lambda made: check_changed(made, asked))
         asked.content = checked_content(kwargs["text"], "reply")
         asked.schema = kwargs["schema"]
         reply = await agent._respond(asked)
-        if not hooks.has("post_reply"):
-            return reply  # type: ignore[no-any-return]
-        try:
-            made = await hooks.run(
-                "post_reply",
-                agent,
-                {**kwargs, "reply": reply},
-                lambda made: expect(made["reply"], Reply),
-                budget,
-            )
-        except DeadlineExceeded as error:
-            return _ended(reply, asked, "deadline", str(error))
+        kwargs = {**kwargs, "reply": reply}
+        made = await call("post_reply", kwargs, lambda made: expect(made["reply"], Reply))
         return made["reply"]  # type: ignore[no-any-return]
+    except Stop as stop:
+        return _ended(reply, asked, stop)
     except HookError as error:
-        log_failure(logger, f"a hook of agent {agent.id!r} failed", error)
-        return _ended(reply, asked, "error", str(error), error)
+        return _ended(reply, asked, Stop.on_hook(agent.id, error))
 
 
 async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
@@ -269,13 +244,10 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
         await hooks.run("post_observe", agent, {**about, "message": item})
 
 
-def _ended(
-    reply: Any, asked: Asked, reason: StopReason, detail: str, error: BaseException | None = None
-) -> Reply:
+def _ended(reply: Reply | None, asked: Asked, stop: Stop) -> Reply:
     """What is replied when a hook ended it: what there is of a reply, with this reason."""
-    if isinstance(reply, Reply):
-        return replace(reply, stop_reason=reason, detail=detail, error=error)
-    return Reply("", "", [], [], Usage(), reason, detail, error, asked.run_id)
+    reply = reply or Reply("", "", [], [], Usage(), stop.reason, run_id=asked.run_id)
+    return replace(reply, stop_reason=stop.reason, detail=stop.detail, error=stop.error)
 
 
 def _check_type(type: object) -> None:

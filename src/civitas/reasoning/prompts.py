@@ -62,11 +62,18 @@ def as_json(value: Any) -> Any:
 
     Of an object, only the items that have no JSON form are replaced.
     """
+    if not isinstance(value, dict):
+        return _json_or_text(value)
     try:
         return to_json(value)
     except NotJSON:
-        if isinstance(value, dict):
-            return {readable(str(key)): _or_text(item) for key, item in value.items()}
+        return {readable(str(key)): _json_or_text(item) for key, item in value.items()}
+
+
+def _json_or_text(value: Any) -> Any:
+    try:
+        return to_json(value)
+    except NotJSON:
         return json_text(value)
 
 
@@ -81,13 +88,6 @@ def deep_json(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: deep_json(getattr(value, each.name)) for each in fields(value)}
     return as_json(value)
-
-
-def _or_text(value: Any) -> Any:
-    try:
-        return to_json(value)
-    except NotJSON:
-        return json_text(value)
 
 
 def readable(text: str) -> str:

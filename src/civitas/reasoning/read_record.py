@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.journal.replay import RecordedPart
 
-_OLD = frozenset(("answered", "asked", "chosen", "progress", "remembered", "turned"))
-"""What civitas wrote before it had states and steps."""
-
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
@@ -41,30 +38,29 @@ class ReadRecord(Generic[S]):
 
     def __init__(self, part: RecordedPart, kind: type[S]) -> None:
         self._read = part
-        self._kind = kind
         self._steps: dict[str, Past] = {}
-        self._lists = [each.name for each in fields(cast(Any, kind)) if each.metadata == APPENDED]
-        self._written = dict.fromkeys(self._lists, 0)  # how many items of each list are recorded
+        # How many items of each list are recorded.
+        self._written = {x.name: 0 for x in fields(cast(Any, kind)) if x.metadata == APPENDED}
         self.members: dict[str, dict[str, Any]] = {}
         self.begun: dict[str, Any] | None = None
         self.over: dict[str, Any] | None = None
         self.heard: list[Any] = []
         state: dict[str, Any] | None = None
         for entry in part.past:
-            if entry.kind in _OLD:
-                raise StateError(
-                    f"run {part.run_id!r} was recorded by an older civitas, whose record this one "
-                    "cannot resume: resume it with that one, or begin another run"
-                )
             self.over = None
             try:
                 state = self._take(entry, state)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise StateError(
-                    f"run {part.run_id!r}: entry {entry.sequence} ({entry.kind}) is not one that "
-                    f"this civitas writes: {type(error).__name__}: {error}"
+                    f"run {part.run_id!r} was recorded by an older civitas, or is damaged: entry "
+                    f"{entry.sequence} ({entry.kind}) is not one that this civitas writes "
+                    f"({type(error).__name__}: {error}). Resume it with that civitas, or begin "
+                    "another run"
                 ) from error
-        self.state: S | None = None if state is None else self._read_state(state)
+        self.state: S | None = None
+        if state is not None:
+            self.state = loaded(kind, state, f"run {part.run_id!r}")
+            self._written = {name: len(getattr(self.state, name)) for name in self._written}
 
     # -- what was recorded -------------------------------------------------------------------------
 
@@ -72,11 +68,6 @@ class ReadRecord(Generic[S]):
     def run_id(self) -> str:
         """The id of the run."""
         return self._read.run_id
-
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing was recorded of it before."""
-        return self.begun is None
 
     def past(self, prefix: str = "") -> list[Past]:
         """What was recorded of the steps whose keys begin so, in the order in which they began."""
@@ -92,10 +83,10 @@ class ReadRecord(Generic[S]):
         return self._read.past
 
     @property
-    def copied_messages(self) -> list[tuple[str, int]]:
-        """Of a copy: by what keys the runs before it are known, and how many messages each had."""
-        copied = (self.begun or {}).get("copied", ())
-        return [(each["key"], each["messages"]) for each in copied]
+    def copied(self) -> list[dict[str, Any]]:
+        """Of a copy: the runs before it, with their `key`, and how much of them was copied."""
+        copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
+        return copied
 
     def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
         kind, data = entry.kind, entry.data
@@ -114,13 +105,12 @@ class ReadRecord(Generic[S]):
             self.over = data
         elif "part" in data:
             self.members[data["part"]] = data
-        elif kind in ("started", "ended", "failed", "permitted", "decided"):
+        else:
             self._take_step(kind, data)
         return state
 
     def _take_step(self, kind: str, data: dict[str, Any]) -> None:
-        key = data["key"]
-        past = self._steps.setdefault(key, Past(key))
+        past = self._steps.setdefault(data["key"], Past(data["key"]))
         if kind == "permitted":
             past.permitted = data["fingerprint"]
             past.state = past.state or kind
@@ -137,12 +127,6 @@ class ReadRecord(Generic[S]):
             past.result, past.kept = data.get("result"), data.get("kept")
         else:
             past.error = data["error"]
-
-    def _read_state(self, data: dict[str, Any]) -> S:
-        made = loaded(self._kind, data, f"run {self.run_id!r}")
-        for name in self._lists:
-            self._written[name] = len(getattr(made, name))
-        return made
 
 
 def fingerprint(**parts: Any) -> dict[str, str]:
@@ -167,13 +151,6 @@ def _of_member(member: Any) -> dict[str, Any]:
         program: dict[str, Any] = member._program()
         return program
     return fingerprint(agent=[type(member).__qualname__, str(member.id)])
-
-
-def check_kind(run_id: str, kind: str, begun: Mapping[str, Any]) -> None:
-    """Refuse a run of another class of agents: it cannot go on with it, nor with a copy."""
-    was = begun.get("kind")
-    if was != kind:
-        raise RunMismatch(run_id, ("agent",), f"it was a {was}, and is a {kind}")
 
 
 def check(

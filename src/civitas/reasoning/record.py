@@ -15,10 +15,10 @@ from dataclasses import MISSING, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from civitas.errors import InDoubt, JournalError, StateError
+from civitas.errors import InDoubt, JournalError, RunMismatch, StateError
 from civitas.reasoning.prompts import as_json, deep_json
-from civitas.reasoning.read_record import ReadRecord
-from civitas.reasoning.state import APPENDED, LIVE, Codec, dumped, loaded, read_result, result_json
+from civitas.reasoning.read_record import ReadRecord, check, fingerprint
+from civitas.reasoning.state import APPENDED, LIVE, Codec, codec_of, dumped, loaded
 from civitas.reasoning.step import NULL_STEP, Past, Step
 
 if TYPE_CHECKING:
@@ -71,17 +71,27 @@ class Record(ReadRecord[S]):
 
     def key_of(self, message: int) -> str:
         """By what key a memory knows a message of this run: a copy shares those before it."""
-        for key, count in self.copied_messages:
-            if message < count:
-                return key
-        return self.key
+        copied = (each["key"] for each in self.copied if message < each["messages"])
+        return next(copied, self.key)
 
     # -- what happens ------------------------------------------------------------------------------
 
-    def begin(self, **about: Any) -> None:
-        """Note what the part begins with."""
-        self.begun = about
-        self.note("begun", about)
+    def begin(self, kind: str, agent: str, program: Mapping[str, Any], /, **about: Any) -> None:
+        """Note what the part begins with, or see that the program is the one that began it.
+
+        Raises:
+            RunMismatch: it is another one
+        """
+        begun = self.begun
+        if begun is not None:
+            if begun["kind"] != kind:
+                reason = f"it was a {begun['kind']}, and is a {kind}"
+                raise RunMismatch(self.run_id, ("agent",), reason)
+            check(self.run_id, agent, begun["fingerprint"], program)
+        if begun is None or begun["fingerprint"] is None:  # a copy may be of another program
+            about = {"kind": kind, "agent": agent, **about, **(begun or {}), "fingerprint": program}
+            self.begun = about
+            self.note("begun", about)
 
     async def step(
         self,
@@ -117,15 +127,17 @@ class Record(ReadRecord[S]):
             Exception: what the call raises
         """
         past = self._steps.get(key) or Past(key)
+        codec = codec_of(of)
         if past.state == "ended":
-            return cast(T, self._result(past, of))
+            ended = codec.load(past.result) if past.kept is None else self._part.kept(past.kept)
+            return cast(T, ended)
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
             note["asks"] = True
         step = Step(self, key, note, past, beside)
         if past.state == "started" and past.asks and past.decision != "repeat":
             made = self._decided(past, decided, of)
-            step.end("ended", {"result": result_json(made, of), "decided": past.decision})
+            step.end("ended", {"result": codec.dump(made), "decided": past.decision})
             return made
         self.open += 1
         try:
@@ -144,7 +156,7 @@ class Record(ReadRecord[S]):
         if isinstance(result, bytes):
             step.end("ended", {"kept": self.keep(result)})
         else:
-            step.end("ended", {"result": result_json(result, of)})
+            step.end("ended", {"result": codec.dump(result)})
         if self.open:
             await self.commit()  # before those beside it have ended
         return result
@@ -153,11 +165,6 @@ class Record(ReadRecord[S]):
         """Note that something has happened, or that a step was cut off: a step without a call."""
         data = {"key": key, "about": about} if about else {"key": key}
         self.note("ended", {**data, "result": result})
-
-    def _result(self, past: Past, of: Any) -> Any:
-        if past.kept is not None:
-            return self._part.kept(past.kept)
-        return read_result(past.result, of)
 
     def _decided(self, past: Past, decided: Callable[[Past], T] | None, of: Any) -> T:
         if past.decision is None:
@@ -169,7 +176,7 @@ class Record(ReadRecord[S]):
             return decided(past)
         if past.decision == "skip":
             raise InDoubt(f"step {past.key!r} of run {self.run_id!r} is skipped by a decision")
-        return cast(T, past.value if isinstance(of, Codec) else read_result(past.value, of))
+        return cast(T, past.value if isinstance(of, Codec) else codec_of(of).load(past.value))
 
     def hear(self, data: Any) -> None:
         """Note something that came from outside, which belongs to the next state."""
@@ -283,35 +290,30 @@ class Record(ReadRecord[S]):
 class NullRecord(Record[S]):
     """The record of a run that nobody records: steps are called, and nothing is kept."""
 
+    key = ""
+
     def __init__(self) -> None:
-        self.state = None
-        self.begun = None
-        self.over = None
+        self.state = self.begun = self.over = self.committed = None
         self.heard = []
         self.members = {}
-        self.committed = None
         self._steps = {}
-
-    @property
-    def key(self) -> str:
-        """Nothing."""
-        return ""
-
-    def begin(self, **about: Any) -> None:
-        """Nothing is noted."""
 
     async def step(self, key: str, call: Callable[[Step], Awaitable[T]], /, **options: Any) -> T:
         """Call."""
         return await call(NULL_STEP)
 
-    def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
+    def note(self, kind: str, data: Any) -> None:
         """Nothing is noted."""
 
-    def hear(self, data: Any) -> None:
+    def note_end(self, reason: str, **about: Any) -> None:
         """Nothing is noted."""
 
     def save(self, state: S) -> None:
         """Nothing is noted."""
+
+    def member(self, name: str, agent: str, **about: Any) -> Part | None:
+        """None."""
+        return None
 
     def keep(self, data: bytes) -> str:
         """The hash alone: nothing is stored."""
@@ -323,13 +325,6 @@ class NullRecord(Record[S]):
 
     async def commit(self, upto: int | None = None) -> None:
         """There is nothing to write."""
-
-    def member(self, name: str, agent: str, **about: Any) -> Part | None:
-        """None."""
-        return None
-
-    def note_end(self, reason: str, **about: Any) -> None:
-        """Nothing is noted."""
 
     def commit_now(self) -> None:
         """There is nothing to write."""
@@ -369,21 +364,13 @@ async def recorded(
     if journal is None:
         yield NULL_RECORD
         return
-    from civitas.reasoning.read_record import check, check_kind, fingerprint
-
     for each in fields(cast(Any, state)):
         if each.default is MISSING and each.default_factory is MISSING:
             raise StateError(f"{state.__name__}.{each.name} must have a default: it begins so")
     part = await journal.begin(run_id, kind, agent, task)
     try:
         record = Record(part, state)
-        now = fingerprint(**(program or {}))
-        if record.begun is not None:
-            check_kind(run_id, kind, record.begun)
-            check(run_id, agent, record.begun["fingerprint"], now)
-        if record.begun is None or record.begun["fingerprint"] is None:
-            copied = (record.begun or {}).get("copied", [])
-            record.begin(kind=kind, agent=agent, task=task, fingerprint=now, copied=copied)
+        record.begin(kind, agent, fingerprint(**(program or {})), task=task)
         try:
             yield record
         except BaseException:

@@ -30,38 +30,7 @@ if TYPE_CHECKING:
 
 
 class Asked:
-    """What an agent is asked, and how the answer is wanted.
-
-    Attributes:
-        content: a text, or blocks of content
-        schema: what the answer is to be: a JSON schema or a type; None for any text
-        thread: the conversation that it belongs to; None for the agent's own
-        run_id: the id of the run
-        given: the same as it was given, before hooks
-        deps: what its actions find in their `Context`; None for the agent's own
-        budget: what it may spend, within the agent's own; None for that
-        emit: where events go; None if nobody looks
-        seen: waits until who looks has seen them; None if nothing need be waited for
-        state: what is kept for the thread, once it has its turn
-        record: where the run is recorded, if that is part of another's; else None
-        resumed: whether a reply that was stopped goes on
-    """
-
-    __slots__ = (
-        "_wanted",
-        "budget",
-        "content",
-        "deps",
-        "emit",
-        "given",
-        "record",
-        "resumed",
-        "run_id",
-        "schema",
-        "seen",
-        "state",
-        "thread",
-    )
+    """What an agent is asked, and how the answer is wanted."""
 
     def __init__(
         self,
@@ -73,17 +42,18 @@ class Asked:
         budget: Budget | None = None,
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
-        self.given = self.content
-        self.schema = schema
-        self.thread = thread_id(thread)
+        self.given = self.content  # the same, before hooks
+        self.schema = schema  # a JSON schema or a type; None for any text
+        self.thread = thread_id(thread)  # None for the agent's own
         self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
-        self.deps = deps
-        self.budget = budget
-        self.emit: Callable[[Event], Any] | None = None
+        self.deps = deps  # for the `Context` of its actions; None for the agent's own
+        self.budget = budget  # what it may spend, within the agent's own; None for that
+        self.emit: Callable[[Event], Any] | None = None  # where events go
+        # Waits until who looks has seen them; None if nothing need be waited for.
         self.seen: Callable[[], Awaitable[None]] | None = None
-        self.state: Thread
-        self.record: Record | None = None
-        self.resumed = False
+        self.state: Thread  # what is kept for the thread, once it has its turn
+        self.record: Record | None = None  # where it is recorded as a part of another's run
+        self.resumed = False  # whether a reply that was stopped goes on
         self._wanted: AnswerSchema | None = None
 
     def wanted(self) -> AnswerSchema | None:
@@ -204,8 +174,9 @@ class AnswerSchema:
         try:
             if len(text) > MAX_ANSWER_CHARS:
                 raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
-            value = copy_json(read_json(text))
-            return self._convert(value)
+            return self._convert(copy_json(read_json(text)))
+        except RecursionError:
+            fault = "is nested too deep for the schema"
         except Mismatch as error:
             fault = f"does not follow the schema: {error}"
         except NotJSON as error:  # half a character, or a number beyond all others
@@ -230,10 +201,7 @@ def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], 
     checks = validator(schema)
 
     def convert(value: Any) -> Any:
-        try:
-            wrong = best_match(checks.iter_errors(value))
-        except RecursionError:
-            raise Unreadable("nested too deep for the schema") from None
+        wrong = best_match(checks.iter_errors(value))
         if wrong is not None:
             where = render_path([*wrong.absolute_path], "answer")
             raise Mismatch((where, f"is wrong: {shorten(wrong.message, 300)}"))
@@ -258,11 +226,4 @@ def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
             f"({type(error).__name__}: {reason})"
         ) from error
     reader = validator_of({"answer": form}, ["answer"])
-
-    def checked(value: Any) -> Any:
-        try:
-            return read(reader, {"answer": value})["answer"]
-        except RecursionError:
-            raise Unreadable("nested too deep for the schema") from None
-
-    return schema, checked
+    return schema, lambda value: read(reader, {"answer": value})["answer"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from civitas.agent import Agent
@@ -17,23 +18,14 @@ if TYPE_CHECKING:
     from civitas.reasoning.thread import Turns
 
 
+@dataclass(slots=True, eq=False)
 class Replying:
-    """A reply under way; what a tool of it started in the background may outlive it.
+    """A reply under way; what a tool of it started in the background may outlive it."""
 
-    Attributes:
-        agent: who replies
-        asked: to what
-        turns: whose turn it has
-        open: whether it is still under way
-    """
-
-    __slots__ = ("agent", "asked", "open", "turns")
-
-    def __init__(self, agent: Agent, asked: Asked, turns: Turns) -> None:
-        self.agent = agent
-        self.asked = asked
-        self.turns = turns
-        self.open = True
+    agent: Agent
+    asked: Asked
+    turns: Turns  # whose turn it has
+    open: bool = True  # whether it is still under way
 
 
 REPLYING: ContextVar[tuple[Replying, ...]] = ContextVar("civitas_replying", default=())
@@ -66,32 +58,26 @@ def thread_of_caller(agent: Any, thread: str | None) -> str | None:
 
 
 @contextmanager
-def joined(agent: Any, record: Record | None) -> Iterator[None]:
-    """Have the reply that an agent is asked for in here be recorded as a part of another's run."""
-    if record is None:
-        yield
-        return
-    token = JOINED.set((agent, record))
+def _with(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        try:
-            JOINED.reset(token)
-        except ValueError:
-            pass  # never finished, and now thrown away in another context
+        with suppress(ValueError):  # never finished, and now thrown away in another context
+            variable.reset(token)
 
 
-@contextmanager
-def observing(once: tuple[str, int] | None) -> Iterator[None]:
+def joined(agent: Any, record: Record | None) -> AbstractContextManager[None]:
+    """Have the reply that an agent is asked for in here be recorded as a part of another's run."""
+    return _with(JOINED, None if record is None else (agent, record))
+
+
+def observing(once: tuple[str, int] | None) -> AbstractContextManager[None]:
     """Have what agents observe in here be this message of a run, or of none.
 
     It is remembered once, however often they are told it.
     """
-    token = ONCE.set(once)
-    try:
-        yield
-    finally:
-        ONCE.reset(token)
+    return _with(ONCE, once)
 
 
 def approver_of_group(agent: Agent) -> Approver | None:

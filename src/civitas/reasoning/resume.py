@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from weakref import ref
+from weakref import finalize
 
 from civitas.errors import CivitasError, JournalError, StateError
-from civitas.reasoning.read_record import check, check_kind, fingerprint
+from civitas.reasoning.read_record import fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
-    from civitas.journal import Entry
     from civitas.reasoning.read_record import ReadRecord
     from civitas.reasoning.record import Record
     from civitas.reasoning.reply_request import Asked
@@ -37,40 +34,26 @@ class Marks:
     """
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._of: dict[int, tuple[ref[Any], OrderedDict[str, int]]] = {}
+        self._of: dict[int, OrderedDict[str, int]] = {}
 
     def get(self, of: Any, run: str) -> int:
         """How far an object is in a run; 0 if nothing is known."""
-        with self._guard:
-            marks = self._marks(of)
-            return 0 if marks is None else marks.get(run, 0)
+        marks = self._of.get(id(of))
+        return 0 if marks is None else marks.get(run, 0)
 
     def set(self, of: Any, run: str, place: int) -> None:
         """Say how far an object is in a run."""
-        with self._guard:
-            marks = self._marks(of)
-            if marks is None:
-                marks = OrderedDict()
-                try:
-                    self._of[id(of)] = (ref(of, partial(_forget, self._of, id(of))), marks)
-                except TypeError:
-                    return
-            marks[run] = place
-            marks.move_to_end(run)
-            if len(marks) > _MOST:
-                marks.popitem(last=False)
-
-    def _marks(self, of: Any) -> OrderedDict[str, int] | None:
-        known = self._of.get(id(of))
-        return None if known is None or known[0]() is not of else known[1]
-
-
-def _forget(of: dict[int, tuple[ref[Any], Any]], number: int, gone: ref[Any]) -> None:
-    # Without the guard, which whoever is interrupted by the collector may hold.
-    known = of.get(number)
-    if known is not None and known[0] is gone:
-        of.pop(number, None)
+        marks = self._of.get(id(of))
+        if marks is None:
+            try:
+                finalize(of, self._of.pop, id(of), None)
+            except TypeError:
+                return
+            marks = self._of.setdefault(id(of), OrderedDict())
+        marks[run] = place
+        marks.move_to_end(run)
+        if len(marks) > _MOST:
+            marks.popitem(last=False)
 
 
 R = TypeVar("R", bound=Reply)
@@ -86,40 +69,18 @@ def begin(
 ) -> None:
     """Note what a reply begins with, or see that it goes on with what it began with."""
     now = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program
-    begun = record.begun
-    if begun is None:
-        record.begin(
-            kind=kind,
-            agent=agent,
-            task=asked.content,
-            # What a hook made another task of.
-            given=None if asked.given == asked.content else asked.given,
-            thread=asked.thread,
-            schema=schema,
-            fingerprint=now,
-        )
-        return
-    check_kind(record.run_id, kind, begun)
-    if asked.record is not None or asked.resumed:
+    if record.begun is not None and (asked.record is not None or asked.resumed):
         now.pop("task")  # whoever made it has recorded that, or nobody says it again
-    check(record.run_id, agent, begun["fingerprint"], now)
-    if begun["fingerprint"] is None:
-        record.begin(**{**begun, "fingerprint": now})
-    asked.content = begun["task"]
+    given = None if asked.given == asked.content else asked.given  # before a hook changed it
+    about = {"task": asked.content, "given": given, "thread": asked.thread, "schema": schema}
+    record.begin(kind, agent, now, **about)
+    assert record.begun is not None
+    asked.content = record.begun["task"]
 
 
 def ended(record: ReadRecord[Any]) -> bool:
     """Whether a run is over for good."""
     return record.over is not None and record.over["reason"] in ENDED
-
-
-def members_of(entries: Iterable[Entry]) -> dict[str, str]:
-    """The parts in which members of a group record their turns, with the ids of the members."""
-    return {
-        entry.data["part"]: entry.data["agent"]
-        for entry in entries
-        if entry.kind == "started" and "part" in entry.data
-    }
 
 
 async def guarded(

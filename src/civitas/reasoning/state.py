@@ -26,20 +26,23 @@ class Codec(NamedTuple):
     load: Callable[[Any], Any]
 
 
-def result_json(result: Any, of: Any) -> Any:
-    """The result of a step as it is recorded; `of` is its type, or its codec."""
-    return of.dump(result) if isinstance(of, Codec) else result
-
-
-def read_result(value: Any, of: Any) -> Any:
-    """The result of a step, as it was recorded."""
+def codec_of(of: Any) -> Codec:
+    """The codec of a type; what has neither is JSON data as it is."""
     if isinstance(of, Codec):
-        return of.load(value)
-    if of is None or of is Any:
-        return value
+        return of
+    return Codec(_same, _same if of is None or of is Any else _adapter(of).validate_python)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """What checks a value of a kind; made once, as that takes 2 ms."""
     from pydantic import TypeAdapter
 
-    return TypeAdapter(of).validate_python(value)
+    return TypeAdapter(kind)
 
 
 def usage_json(usage: Usage) -> list[int]:
@@ -49,47 +52,26 @@ def usage_json(usage: Usage) -> list[int]:
 
 def step_json(step: Step) -> dict[str, Any]:
     """An action that was called."""
-    return {
-        "iteration": step.iteration,
-        "action": step.action,
-        "args": as_json(step.args),
-        "result": as_json(step.result),
-        "error": step.error,
-        "run_id": step.run_id,
-        "thread": step.thread,
-    }
+    return dumped(step)
 
 
 def reply_json(reply: Reply) -> dict[str, Any]:
     """What came of asking an agent."""
+    names = ("text", "value", "messages", "stop_reason", "detail", "run_id")
     return {
-        "text": reply.text,
-        "value": as_json(reply.value),
-        "messages": as_json(reply.messages),
+        **{name: as_json(getattr(reply, name)) for name in names},
         "steps": [step_json(step) for step in reply.steps],
         "usage": usage_json(reply.usage),
-        "stop_reason": reply.stop_reason,
-        "detail": reply.detail,
-        "run_id": reply.run_id,
     }
 
 
-def reply_of_json(given: dict[str, Any], run_id: str) -> Reply:
+def reply_of_json(given: dict[str, Any]) -> Reply:
     """What came of asking an agent, as it was recorded."""
-    return Reply(
-        given["text"],
-        given["value"],
-        given["messages"],
-        [Step(**step) for step in given["steps"]],
-        Usage(*given["usage"]),
-        given["stop_reason"],
-        given["detail"],
-        None,
-        run_id,
-    )
+    steps = [Step(**step) for step in given["steps"]]
+    return Reply(**{**given, "steps": steps, "usage": Usage(*given["usage"])})
 
 
-REPLY: Final = Codec(reply_json, lambda given: reply_of_json(given, given["run_id"]))
+REPLY: Final = Codec(reply_json, reply_of_json)
 """A reply as the result of a step."""
 
 
@@ -97,44 +79,35 @@ def answer_json(answer: Any) -> dict[str, Any]:
     """A model's answer, whatever it is: what is wrong with it is as wrong when it is read back."""
     usage = getattr(answer, "usage", None)
     calls = getattr(answer, "calls", None)
+    if isinstance(calls, tuple | list):
+        calls = [{name: _part(call, name) for name in ("id", "name", "args")} for call in calls]
+    else:
+        calls = as_json(calls)
     return {
         "type": type(answer).__name__,
-        "text": as_json(getattr(answer, "text", None)),
-        "calls": [
-            {"id": as_json(_part(call, "id")), "name": as_json(_part(call, "name"))}
-            | {"args": as_json(_part(call, "args"))}
-            for call in calls
-        ]
-        if isinstance(calls, tuple | list)
-        else as_json(calls),
+        "text": _part(answer, "text"),
+        "calls": calls,
         "usage": usage_json(usage) if isinstance(usage, Usage) else None,
-        "finish_reason": as_json(getattr(answer, "finish_reason", None)),
+        "finish_reason": _part(answer, "finish_reason"),
         "reasoning": as_json(getattr(answer, "reasoning", "")),
     }
 
 
+def _part(of: Any, name: str) -> Any:
+    return as_json(getattr(of, name, None))
+
+
 def answer_of_json(given: dict[str, Any]) -> ModelReply:
     """What a model answered, as it was recorded."""
-    calls = given["calls"]
+    calls, usage = given["calls"], given["usage"]
     if isinstance(calls, list):
-        calls = tuple(Call(call["id"], call["name"], call["args"]) for call in calls)
-    usage = given["usage"]
-    return ModelReply(
-        given["text"],
-        calls,
-        Usage() if usage is None else Usage(*usage),
-        given["finish_reason"],
-        given["reasoning"],
-    )
+        calls = tuple(Call(**call) for call in calls)
+    usage = Usage() if usage is None else Usage(*usage)
+    return ModelReply(given["text"], calls, usage, given["finish_reason"], given["reasoning"])
 
 
 ANSWER: Final = Codec(answer_json, answer_of_json)
 """A model's answer as the result of a step."""
-
-
-def _part(of: Any, name: str) -> Any:
-    return getattr(of, name, None)
-
 
 S = TypeVar("S")
 
@@ -180,14 +153,6 @@ def dumped(state: Any) -> dict[str, Any]:
         for each in fields(state)
         if each.metadata != LIVE
     }
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """What checks a state of a kind; made once, as that takes 2 ms."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def loaded(kind: type[S], data: Any, whose: str) -> S:

@@ -5,61 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
-
-
-class Notes(Protocol):
-    """Where a step is recorded.
-
-    Attributes:
-        open: how many steps are under way
-    """
-
-    open: int
-
-    @property
-    def noted(self) -> int:
-        """How many entries were noted."""
-        ...
-
-    def note(self, kind: str, data: Any) -> None:
-        """Note an entry."""
-        ...
-
-    async def commit(self, upto: int | None = None) -> None:
-        """Write what was noted."""
-        ...
+from typing import Any, Final
 
 
 @dataclass(slots=True)
 class Past:
-    """What was recorded of a step before.
-
-    Attributes:
-        key: the step's key
-        state: how far it had come: `permitted`, `started`, `ended` or `failed`
-        about: what the orchestrator said of it
-        args: the arguments with which it began
-        asks: whether a person decides, where it had begun and not ended
-        result: what it gave, as JSON data
-        error: why it failed
-        permitted: the fingerprint of what was permitted, or None
-        decision: what a person decided: `repeat`, `skip` or `done`; None if nothing
-        value: the result that a person told, where the decision is `done`
-        kept: the hash of the result, where that is bytes
-    """
+    """What was recorded of a step before."""
 
     key: str
-    state: str = ""
-    about: dict[str, Any] = field(default_factory=dict)
-    args: Any = None
-    asks: bool = False
-    result: Any = None
-    error: str = ""
-    permitted: str | None = None
-    decision: str | None = None
-    value: Any = None
-    kept: str | None = None
+    state: str = ""  # how far it had come: `permitted`, `started`, `ended` or `failed`
+    about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator said of it
+    args: Any = None  # the arguments with which it began
+    asks: bool = False  # whether a person decides, where it had begun and not ended
+    result: Any = None  # what it gave, as JSON data
+    error: str = ""  # why it failed
+    permitted: str | None = None  # the fingerprint of what was permitted
+    decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
+    value: Any = None  # the result that a person told, where the decision is `done`
+    kept: str | None = None  # the hash of the result, where that is bytes
 
     @property
     def in_doubt(self) -> bool:
@@ -76,17 +39,15 @@ class Step:
         begun: whether its effect has begun
     """
 
-    __slots__ = ("_beside", "_charged", "_key", "_note", "_record", "args", "begun", "past")
-
     def __init__(
-        self, record: Notes, key: str, note: dict[str, Any], past: Past, beside: bool
+        self, record: Any, key: str, note: dict[str, Any], past: Past, beside: bool
     ) -> None:
         self._record = record
         self._key = key
         self._note = note
         self._charged: Callable[[], Mapping[str, Any]] | None = None
-        self.begun = False
         self._beside = beside
+        self.begun = False
         self.past = past
         self.args: Any = past.args if past.state == "started" else None
 
@@ -102,11 +63,10 @@ class Step:
         record = self._record
         await record.commit()  # a person may take long: what led to the question is not lost
         decision = await ask()
-        if decision is not True:
-            return decision
-        record.note("permitted", {"key": self._key, "fingerprint": fingerprint})
-        await record.commit()
-        return True
+        if decision is True:
+            record.note("permitted", {"key": self._key, "fingerprint": fingerprint})
+            await record.commit()
+        return decision
 
     async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
         """Say that the effect begins now; returns when that is in the file.
@@ -139,20 +99,12 @@ class Step:
 
     def end(self, kind: str, data: dict[str, Any]) -> None:
         """Note how it ended."""
-        made = dict(self._note)
-        if self._charged is not None:
-            made["charged"] = dict(self._charged())
-        self._record.note(kind, made | data)
+        charged = {} if self._charged is None else {"charged": dict(self._charged())}
+        self._record.note(kind, self._note | charged | data)
 
 
 class _NullStep(Step):
     """The step of a run that nobody records."""
-
-    __slots__ = ()
-
-    def __init__(self) -> None:
-        self.past = Past("")
-        self.args = None
 
     async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         return await ask()
@@ -164,4 +116,4 @@ class _NullStep(Step):
         return None
 
 
-NULL_STEP: Final = _NullStep()
+NULL_STEP: Final = _NullStep(None, "", {}, Past(""), False)

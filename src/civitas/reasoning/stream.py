@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +16,7 @@ from civitas.errors import DefinitionError
 from civitas.reasoning.events import Done, Event
 from civitas.reasoning.reply import Reply
 from civitas.text import log_failure
+from civitas.threads import settle
 
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
@@ -24,8 +26,6 @@ logger = logging.getLogger("civitas.reasoning")
 
 class Line:
     """Events on their way from where an agent runs to the loop that reads them."""
-
-    __slots__ = ("_closed", "_looked", "_loop", "_thread", "events", "waiting")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -46,10 +46,8 @@ class Line:
         if threading.get_ident() == self._thread:
             self.wake()
             return
-        try:
+        with suppress(RuntimeError):  # the loop has ended, and with it whoever read
             self._loop.call_soon_threadsafe(self.wake)
-        except RuntimeError:
-            pass  # the loop has ended, and with it whoever read
 
     async def seen(self) -> None:
         """Wait until the reader has seen what was added so far, and asks for more."""
@@ -70,35 +68,19 @@ class Line:
     def look(self) -> None:
         """The reader has seen everything: who waits for that goes on."""
         while self._looked:
-            _tell(self._looked.popleft(), "seen")
+            settle(self._looked.popleft())
 
     def close(self) -> None:
         """Nobody reads any more: who waits for that is cancelled, now and later."""
         self._closed = True
         while self._looked:
-            _tell(self._looked.popleft(), "closed")
+            settle(self._looked.popleft(), cancel=True)
 
     def wake(self, _: Any = None) -> None:
         """Have the reader look again."""
         waiting, self.waiting = self.waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
-
-
-def _tell(looked: asyncio.Future[None], what: str) -> None:
-    def tell() -> None:
-        if looked.done():
-            return
-        if what == "seen":
-            looked.set_result(None)
-        else:
-            looked.cancel()
-
-    loop = looked.get_loop()
-    try:
-        loop.call_soon_threadsafe(tell)
-    except RuntimeError:
-        pass  # the loop has ended, and with it whoever waited there
 
 
 class ReplyStream:

@@ -7,11 +7,12 @@ import concurrent.futures
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from civitas.errors import DefinitionError
 from civitas.memory.memory import Memory
+from civitas.threads import settle
 
 if TYPE_CHECKING:
     from civitas.agent import Handling
@@ -52,7 +53,7 @@ class Turns:
         self._taken = False
         self.handling: Handling | None = None
         # Made when somebody has to wait: most agents are asked by one at a time.
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] | None = None
+        self._waiting: deque[asyncio.Future[None]] | None = None
 
     async def take(self) -> None:
         """Wait for one's turn. Cancelled, one has none and those behind move up."""
@@ -60,19 +61,17 @@ class Turns:
             if not self._taken:
                 self._taken = True
                 return
-            loop = asyncio.get_running_loop()
-            future: asyncio.Future[None] = loop.create_future()
-            entry = (loop, future)
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             if self._waiting is None:
                 self._waiting = deque()
             waiting = self._waiting
-            waiting.append(entry)
+            waiting.append(turn)
         try:
-            await future
+            await turn
         except BaseException:
             with _GUARD:
-                if entry in waiting:
-                    waiting.remove(entry)
+                if turn in waiting:
+                    waiting.remove(turn)
                     raise
             self.end()  # the turn had been given already
             raise
@@ -82,60 +81,25 @@ class Turns:
         with _GUARD:
             self.handling = None
             while self._waiting:
-                loop, future = self._waiting.popleft()
-                try:
-                    loop.call_soon_threadsafe(_begin, future)
-                except RuntimeError:
-                    continue  # its loop is closed, so nobody waits there any more
-                return
+                if settle(self._waiting.popleft()):
+                    return
             self._taken = False
 
 
-def _begin(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
+@dataclass(slots=True, eq=False)
 class Thread:
-    """One conversation of an agent.
+    """One conversation of an agent."""
 
-    Attributes:
-        id: its id; None for the agent's own
-        memory: what is remembered in it; None until that is first used
-        turns: one reply at a time; an agent's that replies to one at a time has them all in common
-        underway: the reply under way, if it can be steered
-        unheard: what was said while no reply was under way
-        discovered: the actions of other agents that were found last, by name
-        shown: the actions as the model was shown them last, with what they were made of
-        own: what an orchestrator keeps for the thread
-        uses: how many replies and the like are using it
-        left: whether its sender has left: it goes when nothing uses it
-    """
-
-    __slots__ = (
-        "discovered",
-        "id",
-        "left",
-        "memory",
-        "own",
-        "shown",
-        "turns",
-        "underway",
-        "unheard",
-        "uses",
-    )
-
-    def __init__(self, id: str | None, turns: Turns | None = None) -> None:
-        self.id = id
-        self.memory: Memory | None = None
-        self.turns = Turns() if turns is None else turns
-        self.underway: Underway | None = None
-        self.unheard: tuple[Any, ...] = ()
-        self.discovered: dict[str, Any] | None = None
-        self.shown: Any = None
-        self.own: Any = None
-        self.uses = 0
-        self.left = False
+    id: str | None  # None for the agent's own
+    turns: Turns = field(default_factory=Turns)  # may be those of all threads of the agent
+    memory: Memory | None = None  # None until it is first used
+    underway: Underway | None = None  # the reply under way, if it can be steered
+    unheard: tuple[Any, ...] = ()  # what was said while no reply was under way
+    discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
+    shown: Any = None  # the actions as the model was shown them last, with what they were made of
+    own: Any = None  # what an orchestrator keeps for the thread
+    uses: int = 0  # how many replies and the like are using it
+    left: bool = False  # whether its sender has left: it goes when nothing uses it
 
     def keep(self, text: Any, most: int) -> bool:
         """Keep what the next reply is to hear; False if so much waits already."""
@@ -164,12 +128,11 @@ class Threads:
         default: the agent's own thread
     """
 
-    __slots__ = ("_by_id", "_most", "_turns", "default")
+    __slots__ = ("_by_id", "_turns", "default")
 
-    def __init__(self, together: bool = False, most: int = MAX_THREADS) -> None:
+    def __init__(self, together: bool = False) -> None:
         self.default = Thread(None)
         self._turns = self.default.turns if together else None
-        self._most = most
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
 
     def get(self, id: str | None) -> Thread:
@@ -200,12 +163,11 @@ class Threads:
         if thread is not None:
             threads.move_to_end(id)
             return thread
-        if len(threads) >= self._most:
-            oldest = next((each for each in threads.values() if not each.uses), None)
+        if len(threads) >= MAX_THREADS:
+            oldest = next((key for key, each in threads.items() if not each.uses), None)
             if oldest is not None:
-                assert oldest.id is not None
-                del threads[oldest.id]
-        thread = threads[id] = Thread(id, self._turns)
+                del threads[oldest]
+        thread = threads[id] = Thread(id, self._turns or Turns())
         return thread
 
     def forget_sender(self, sender: str) -> list[str]:
@@ -246,19 +208,6 @@ def thread_of_sender(sender: str, thread: str | None = None) -> str:
 
 def _quoted(sender: str) -> str:
     return sender.replace("%", "%25").replace("/", "%2F")
-
-
-def memory_of_thread(memory: Memory, thread: str, agent: Any) -> Memory:
-    """The part of a memory that belongs to a thread."""
-    select: Any = getattr(memory, "thread", None)
-    if not callable(select):
-        raise DefinitionError(
-            f"agent {agent!r}: thread= needs a memory with threads, such as SQLiteMemory, a "
-            "function of the thread's id that makes one, or none given at all; "
-            f"{type(memory).__name__} has no thread(id)"
-        )
-    selected: Memory = select(thread)
-    return selected
 
 
 class Interruption:
@@ -305,10 +254,10 @@ def steer(thread: Thread, text: str, keep: Callable[[str, Thread], None]) -> Int
         here = None
     if here is underway.loop:
         tell()
-    else:
-        try:
-            underway.loop.call_soon_threadsafe(tell)
-        except RuntimeError:  # its loop has ended
-            keep(text, thread)
-            return Interruption(None)
+        return Interruption(heard)
+    try:
+        underway.loop.call_soon_threadsafe(tell)
+    except RuntimeError:  # its loop has ended
+        keep(text, thread)
+        return Interruption(None)
     return Interruption(heard)

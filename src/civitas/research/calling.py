@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -61,7 +61,12 @@ def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResul
     return made
 
 
-def changed(
+def without(tool: Action, urls: Collection[str]) -> Action:
+    """The same tool, which leaves out some resources of the list that it gives."""
+    return _changed(tool, lambda found: [each for each in found if each.url not in urls])
+
+
+def _changed(
     tool: Action,
     after: Callable[[Any], Any],
     before: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
@@ -78,14 +83,9 @@ def changed(
     async def acall(**kwargs: Any) -> Any:
         return await later(tool.execute(**before(kwargs)))
 
-    return like(tool, acall if tool.is_async else call)
-
-
-def like(tool: Action, function: Callable[..., Any]) -> Action:
-    """An action that is called and described like another."""
     return Action._described(
         tool.name,
-        functools.wraps(tool.function)(function),
+        functools.wraps(tool.function)(acall if tool.is_async else call),
         tool.description,
         tool.parameters,
         terminal=tool.terminal,
@@ -103,7 +103,9 @@ def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     except DefinitionError:
         injected = {}
     pools = {name: pool for name, kind in injected.items() if issubclass(kind, ResourcePool)}
-    return changed(tool, lambda given: _gathered(given, task, pool), lambda args: {**args, **pools})
+    return _changed(
+        tool, lambda given: _gathered(given, task, pool), lambda args: {**args, **pools}
+    )
 
 
 def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:

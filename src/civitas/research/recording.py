@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
@@ -11,8 +11,8 @@ from civitas.reasoning.prompts import as_json
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
-from civitas.reasoning.state import loaded, usage_json
-from civitas.research.findings import Citation, Objective, Passage, Progress
+from civitas.reasoning.state import dumped, loaded, usage_json
+from civitas.research.findings import Progress, ResearchTask
 from civitas.research.report import Report
 
 if TYPE_CHECKING:
@@ -43,19 +43,29 @@ def program_of(researcher: Researcher) -> dict[str, Any]:
     return fingerprint(**parts)
 
 
-def step_of(progress: Progress, step: str, numbered: int) -> dict[str, Any]:
-    """What Narrate or Evaluate came to, as JSON data."""
+def step_of(researcher: Researcher, step: str, numbered: int) -> dict[str, Any]:
+    """What a step came to, as JSON data; of Research and Update in short."""
+    progress, results = researcher.progress, researcher.results
+    if step == "plan":
+        return {"tasks": as_json(researcher.tasks)}
+    if step == "research":
+        named = ("tool", "args", "citation", "error")
+        return {"results": [{n: getattr(each, n) for n in named} for each in results]}
+    if step == "update":
+        found = [each for result in results for each in result.resources]
+        about = ("url", "description", "visited")
+        return {"resources": [{n: getattr(each, n) for n in about} for each in found]}
     data = {name: as_json(getattr(progress, name)) for name in _CAME_TO[step]}
-    if step == "narrate":
-        data["passages"] = as_json(progress.passages[numbered:])
-    return data
+    return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
 
 
-def take_step(progress: Progress, data: dict[str, Any]) -> None:
-    """Have a progress be where a step left it that was recorded."""
+def take_step(researcher: Researcher, data: dict[str, Any]) -> None:
+    """Have a researcher be where a step left it that was recorded."""
+    progress, data = researcher.progress, dict(data)
     progress.usage = progress.usage + Usage(*data.pop("spent", (0, 0)))
+    researcher.tasks = [ResearchTask(**each) for each in data.pop("tasks", ())] or researcher.tasks
     given = loaded(Progress, data, "a recorded step")
-    for name in data.keys() - {"tasks"}:  # those are no part of it
+    for name in data:
         if name == "passages":
             progress.passages.extend(given.passages)
         elif name == "objectives":
@@ -81,35 +91,24 @@ def over(reply: Reply) -> dict[str, Any]:
 
 def report_json(report: Report) -> dict[str, Any]:
     """A report as JSON data, with each passage once."""
-    passages = {(c.passage.url, c.passage.sha256): c.passage for c in report.citations}
-    places = {key: place for place, key in enumerate(passages)}
-    data = {
-        each.name: as_json(getattr(report, each.name))
-        for each in fields(report)
-        if each.name not in ("citations", "usage", "run_id")
-    }
-    return data | {
-        "passages": [asdict(each) for each in passages.values()],
-        "citations": [
-            [c.number, c.sentence, places[c.passage.url, c.passage.sha256]]
-            for c in report.citations
-        ],
-        "usage": usage_json(report.usage),
-    }
+    passages = list(dict.fromkeys(each.passage for each in report.citations))
+    data = dumped(report) | {"passages": as_json(passages), "usage": usage_json(report.usage)}
+    data["citations"] = [
+        [each.number, each.sentence, passages.index(each.passage)] for each in report.citations
+    ]
+    del data["run_id"]
+    return data
 
 
 def report_of_json(given: dict[str, Any], run_id: str) -> Report:
     """A report, as it was recorded."""
-    passages = [Passage(**each) for each in given["passages"]]
-    values = {name: value for name, value in given.items() if name != "passages"} | {
-        "citations": [
-            Citation(n, sentence, passages[at]) for n, sentence, at in given["citations"]
-        ],
-        "objectives": [Objective(**each) for each in given["objectives"]],
-        "unsupported": [(sentence, why) for sentence, why in given["unsupported"]],
-        "usage": Usage(*given["usage"]),
-    }
-    return Report(**values, run_id=run_id)
+    citations = [
+        {"number": number, "sentence": sentence, "passage": given["passages"][at]}
+        for number, sentence, at in given["citations"]
+    ]
+    usage = asdict(Usage(*given["usage"]))
+    more = {"citations": citations, "usage": usage, "run_id": run_id}
+    return loaded(Report, given | more, "a recorded report")
 
 
 def replayed(part: RecordedPart) -> Reply:

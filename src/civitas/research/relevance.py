@@ -68,10 +68,16 @@ class Index:
             share = sum(weights[t] for t in there) / whole
             if len(there) == 1 < len(weights):
                 share = 0.0
-            # Of two with the same score, the one with more of the words answers more of it.
-            found.append((score * (0.5 + share / 2), -place, share))
+            found.append((score, -place, share))
         found.sort(reverse=True)
         return [Found(self.passages[-p], score, share) for score, p, share in found[:limit]]
+
+    def best(self, queries: Iterable[str]) -> dict[Passage, float]:
+        """The passages that have any word of any of some texts, each with its highest score."""
+        best: dict[Passage, float] = {}
+        for found in (found for query in queries for found in self.search(query)):
+            best[found.passage] = max(best.get(found.passage, 0.0), found.score)
+        return best
 
     def missing(self, query: str, among: Iterable[Passage]) -> list[str]:
         """The words of a text that none of some passages has, those that say most first."""

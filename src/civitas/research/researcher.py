@@ -25,9 +25,9 @@ from civitas.reasoning.threaded import Journaled
 from civitas.research import recording
 from civitas.research.calling import tools_of
 from civitas.research.findings import Objective, Progress, objectives_of, positive
-from civitas.research.iteration import Iterating
 from civitas.research.report import QUIET, Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
+from civitas.research.workbench import Workbench
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.research")
 
 
-class Researcher(Journaled, Iterating):
+class Researcher(Journaled, Workbench):
     """An agent that finds out what its objectives ask for, and reports it with sources.
 
     Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them by its
@@ -199,20 +199,17 @@ class Researcher(Journaled, Iterating):
             InDoubt: a call had begun when the process ended that had recorded it
             ModelError: the model failed, or its answers cannot be used
         """
-        if self._record is not None:
+        if self._running:
             await self._iterate()
             return
         asked = Asked(self.task, run_id=self.run_id)
         asked.state = self._kept.default
-        async with self._recording(asked) as record:
-            self._attach(asked, record)
+        async with self._recording(asked):
             try:
                 await self._iterate()
             except Stop as stop:
                 self._stop(stop)
                 made(self).raise_for_error()
-            finally:
-                self._record = None
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -230,6 +227,11 @@ class Researcher(Journaled, Iterating):
         self._begin_anew(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
 
     # -- how it comes about ------------------------------------------------------------------------
+
+    def _hear(self, text: str) -> None:
+        """Know what is said to it while it works, for the next step that asks."""
+        self.progress.told.append(text)
+        self._record.hear({"content": text})
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         """What is observed is told to the next research in that thread."""
@@ -250,69 +252,60 @@ class Researcher(Journaled, Iterating):
                 "search_folder(PATH)"
             )
         worker = self
-        if asked.thread is not None or self._record is not None or asked.content != self.task:
+        if asked.thread is not None or self._running or asked.content != self.task:
             worker = copy.copy(self)  # with the agent's parts, and a progress of its own
-            text = json_text(asked.content)
-            worker._begin_anew(Progress([Objective(text)]))
+            worker._begin_anew(Progress([Objective(json_text(asked.content))]))
         return await worker._research(asked)
 
     async def _research(self, asked: Asked) -> Reply:
         async with self._recording(asked) as record:
-            self._attach(asked, record)
-            own = asked.state.underway
-            if own is None:
+            if asked.state.underway is None:
                 loop = asyncio.get_running_loop()
                 asked.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
-            try:
-                if record is NULL_RECORD:
-                    return await self._to_the_end(None)
-                spent = self._catch_up()
-                if self._has_ended(record):
-                    return recording.replayed(record._read)
-                return await guarded(
-                    record,
-                    lambda: self._to_the_end(spent),
-                    recording.over,
-                    lambda why: recording.over(self._stopped(Stop("cancelled", why))),
-                    lambda error: self._stopped(Stop("error", str(error), error)),
-                )
-            finally:
-                self._record = None
+            if record is NULL_RECORD:
+                return await self._to_the_end(None)
+            spent = self._catch_up()
+            if self._has_ended(record):
+                return recording.replayed(record._read)
+            return await guarded(
+                record,
+                lambda: self._to_the_end(spent),
+                recording.over,
+                lambda why: recording.over(self._stopped(Stop("cancelled", why))),
+                lambda error: self._stopped(Stop("error", str(error), error)),
+            )
 
     @asynccontextmanager
     async def _recording(self, asked: Asked) -> AsyncIterator[Record[Progress]]:
-        """The record of a run, begun or gone on with."""
-        part = asked.record
-        if part is None and self._journal is None:
-            yield NULL_RECORD
-            return
-        if part is None:
-            assert self._journal is not None
+        """The record of a run, begun or resumed, which the researcher works on meanwhile."""
+        part, record = asked.record, NULL_RECORD
+        if part is None and self._journal is not None:
             part = await self._journal.begin(
                 asked.run_id, recording.KIND, str(self.id), json_text(asked.content)
             )
         try:
-            record = Record(part, Progress)
-            if self._owner is self:  # its objectives may be more than they were
-                asked.resumed = record.begun is not None
-            begin(record, asked, recording.KIND, str(self.id), None, self._program())
+            if part is not None:
+                record = Record(part, Progress)
+                if self._owner is self:  # its objectives may be more than they were
+                    asked.resumed = record.begun is not None
+                begin(record, asked, recording.KIND, str(self.id), None, self._program())
+            self._attach(asked, record)
+            self._running = True
             yield record
             await record.commit()
         finally:
-            if asked.record is None:
+            self._running, self._record = False, NULL_RECORD
+            if part is not None and asked.record is None:
                 part.close()
 
     def _attach(self, asked: Asked, record: Record[Progress]) -> None:
         """Work on what was asked, from where the record says that it stands."""
-        own = {each.topic: each for each in self.objectives}
+        own = {each.topic: each for each in self.objectives}  # the objects that the caller has
         before = record.state
         if before is not None:
-            # The objects stay those that the caller has.
-            for place, each in enumerate(before.objectives):
-                if each.topic in own:
-                    kept = before.objectives[place] = own.pop(each.topic)
-                    kept.expertise = each.expertise
-            before.objectives += own.values()
+            for each in before.objectives:
+                own.setdefault(each.topic, each).expertise = each.expertise
+            before.objectives = [*own.values()]
             self._begin_anew(before)
         elif record is not NULL_RECORD or self.run_id not in (None, asked.run_id):
             for topic, each in own.items():
@@ -361,7 +354,6 @@ class Researcher(Journaled, Iterating):
     def _catch_up(self) -> Stop | None:
         """Have the model and the budget know what was recorded; why nothing may begin, if so."""
         record, budget = self._record, self._budget
-        assert record is not None
         record.committed = lambda: note_known(record, self._model, budget)
         try:
             catch_up_models(record, self._model, self.model, budget)

@@ -24,7 +24,6 @@ _QUOTED: Final = 2  # so many sentences of a passage are quoted, if they stand s
 _LONGEST_QUOTE: Final = 400
 _SOURCES: Final = 3  # an objective that so many resources speak of is well covered
 _WITHOUT: Final = 3  # so many parts of a topic, each without a word, are looked for at first
-_TELLING: Final = 5  # so many words of a topic, those that say most, are looked for by twos
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$")
 _WORDS: Final = 5  # with fewer, or without a mark at its end, it is a heading or a line of code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
@@ -90,9 +89,6 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
     gap = [word for word in weights if missing.intersection(terms(word))]
     if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
-    telling = sorted(weights, key=lambda word: -weights[word])[:_TELLING]
-    for pair in combinations(telling, 2):
-        yield " ".join(pair), "search for two of its words"
 
 
 def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,13 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-_STOP_WORDS = (
+
+def listed(words: str) -> frozenset[str]:
+    """The words of a text that lists them."""
+    return frozenset(words.split())
+
+
+STOP_WORDS = listed(
     # English
     "a about above after again all already also am an and any are as at be because been before "
     "being below between both but by can could did do does doing done down during each either "
@@ -30,7 +36,6 @@ _STOP_WORDS = (
     "pas plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une "
     "vos votre vous y été être "
 )
-STOP_WORDS = frozenset(_STOP_WORDS.split())
 _STOP = "。\uff01\uff1f"
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 WORD = re.compile(

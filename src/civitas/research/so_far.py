@@ -30,20 +30,20 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     if not progress.objectives:
         topics = str(begun.get("task", "")).splitlines()
         progress.objectives = [Objective(each) for each in topics if each.strip()]
-    before = progress.iteration + 1
-    for past in record.past(f"{before}."):
+    researcher = Researcher(str(begun.get("agent", "researcher")), None, progress.objectives)
+    researcher._begin_anew(progress)
+    researcher.run_id = run_id
+    for past in record.past(f"{researcher.iteration}."):
         if past.state == "ended" and isinstance(past.result, dict):
             step = past.key.partition(".")[2]
             if step.isdecimal():  # a task
                 outcome = past.result.get("result")
                 found = outcome.get("result") if isinstance(outcome, dict) else None
                 resources = found.get("resources", ()) if isinstance(found, dict) else ()
-                progress.changes += [loaded(Resource, each, "a resource") for each in resources]
+                for each in resources:
+                    researcher.resources.add(loaded(Resource, each, "a resource"))
             elif step in ("plan", "narrate", "evaluate"):
-                take_step(progress, dict(past.result))
-    researcher = Researcher(str(begun.get("agent", "researcher")), None, progress.objectives)
-    researcher._begin_anew(progress)
-    researcher.run_id = run_id
+                take_step(researcher, past.result)
     if progress.stop is None:
         progress.stop = "cancelled"
     asked = any("model" in entry.data.get("about", ()) for entry in entries)

@@ -183,11 +183,8 @@ is left to find out."""
 def _chunks(researcher: Researcher) -> Iterator[list[tuple[int, Passage]]]:
     """The passages of this iteration with their numbers, in chunks that fit the model."""
     fresh = researcher.fresh_passages()
-    index = Index(fresh)
-    best: dict[Passage, float] = {}
-    for objective in (*researcher.objectives, *researcher.generated):
-        for found in index.search(objective.topic):
-            best[found.passage] = max(best.get(found.passage, 0.0), found.score)
+    topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
+    best = Index(fresh).best(topics)
     ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
     size = max(_room(researcher) // 2, _LEAST_TOKENS)
     chunk: list[tuple[int, Passage]] = []

@@ -15,15 +15,18 @@ from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.events import BlockEnded, BlockStarted
 from civitas.reasoning.group import check_model
 from civitas.reasoning.loop.calls import Calls, doubts_of
 from civitas.reasoning.prompts import cut, readable
-from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import AnswerSchema, Asked
-from civitas.reasoning.state import ANSWER
+from civitas.reasoning.state import ANSWER, usage_json
+from civitas.research import recording
 from civitas.research.calling import result_of, wanted
 from civitas.research.findings import (
+    Findings,
     Narrative,
     Objective,
     Passage,
@@ -31,6 +34,7 @@ from civitas.research.findings import (
     ResearchResult,
     ResearchTask,
     Resource,
+    checked_expertise,
 )
 from civitas.research.pool import ResourcePool, passages_of
 from civitas.research.relevance import RELEVANT, Index
@@ -55,7 +59,10 @@ class Workbench(ConversationalAgent):
     _model: Any
     _owner: Any
     _asked: Asked
-    _record: Record[Progress] | None = None
+    _record: Record[Progress] = NULL_RECORD  # of the run that is under way
+    _running = False
+    steps: dict[str, Any]
+    iterations: int
 
     def _begin_anew(self, progress: Progress) -> None:
         """Be where this progress is."""
@@ -63,7 +70,6 @@ class Workbench(ConversationalAgent):
         self.resources = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
-        self._numbers = {(p.url, p.sha256): n for n, p in enumerate(progress.passages, 1)}
         self._passages: dict[str, list[Passage]] = {}
         self._step = ""
         self._asks = 0
@@ -138,16 +144,13 @@ class Workbench(ConversationalAgent):
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
         """Resources that were not read, those first that seem to be about a topic, or any."""
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
-        unread = {each.url: each for each in self.resources.get_unvisited()}
-        index = Index(
-            Passage(each.url, f"{each.description or ''} {each.url}", "", each.url)
-            for each in unread.values()
-        )
-        best: dict[str, float] = {}
-        for found in (found for each in topics for found in index.search(each)):
-            best[found.passage.url] = max(best.get(found.passage.url, 0.0), found.score)
+        unread = {
+            Passage(each.url, f"{each.description or ''} {each.url}", "", each.url): each
+            for each in self.resources.get_unvisited()
+        }
+        best = Index(unread).best(topics)
         # What no word speaks for comes last, in the order in which it was found.
-        return [unread[url] for url in sorted(unread, key=lambda url: -best.get(url, 0.0))][:limit]
+        return [unread[each] for each in sorted(unread, key=lambda e: -best.get(e, 0.0))][:limit]
 
     def passages_of(self, resource: Resource) -> list[Passage]:
         """The passages of a resource that was read."""
@@ -167,11 +170,11 @@ class Workbench(ConversationalAgent):
 
     def number_of(self, passage: Passage) -> int:
         """The number by which a passage is cited."""
-        key = (passage.url, passage.sha256)
-        if key not in self._numbers:
-            self.progress.passages.append(passage)
-            self._numbers[key] = len(self.progress.passages)
-        return self._numbers[key]
+        for number, known in self.numbered.items():
+            if (known.url, known.sha256) == (passage.url, passage.sha256):
+                return number
+        self.progress.passages.append(passage)
+        return len(self.progress.passages)
 
     def objectives_without_source(self) -> list[str]:
         """The given objectives of which no passage that was read says anything."""
@@ -208,14 +211,12 @@ class Workbench(ConversationalAgent):
         A tool that fails is a result that says why. `Stop` is raised where the budget does not
         reach, its time is over, or a call is in doubt.
         """
-        record = self._record or NULL_RECORD
         calls = [wanted(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
         good = [call for call in calls if call.fault is None]
         given: list[dict[str, Any] | None] = [None] * len(good)
-        doubts = doubts_of(record, self.iteration)
-        if doubts:
+        if doubts := doubts_of(self._record, self.iteration):
             raise Stop("in_doubt", doubts)
-        work = Calls(cast(Any, self._owner), good, self._asked, record, self.iteration, given)
+        work = Calls(cast(Any, self._owner), good, self._asked, self._record, self.iteration, given)
         budget = self._budget
         try:
             if good:
@@ -265,11 +266,10 @@ class Workbench(ConversationalAgent):
         raise Stop("unreadable", f"{self._step}: {shorten(fault, 200)}")
 
     async def _answer(self, key: str, prompt: list[Any], schema: dict[str, Any] | None) -> Any:
-        record = self._record or NULL_RECORD
         name = getattr(self.model, "name", None)
         ask = partial(completed, self.model, self._budget, prompt, schema)
         try:
-            given = await record.step(key, ask, of=ANSWER, model=name)
+            given = await self._record.step(key, ask, of=ANSWER, model=name)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):
@@ -286,6 +286,101 @@ class Workbench(ConversationalAgent):
     def _budget(self) -> Any:
         """What this reply may spend, or None."""
         return self._owner.budget if self._asked.budget is None else self._asked.budget
+
+    # -- one iteration -----------------------------------------------------------------------------
+
+    async def _iterate(self) -> None:
+        progress = self.progress
+        progress.fresh, known = 0, len(self.resources)
+        self.tasks, self.results = [], []
+        for name in self.steps:
+            await self._take_step(name)
+            if name == "plan" and not self.tasks:
+                break
+        progress.iteration += 1
+        failure = self._failure()
+        nothing_new = not progress.fresh and len(self.resources) == known
+        if failure and (nothing_new or progress.iteration >= self.iterations):
+            progress.stop, progress.detail = "error", failure
+            del progress.done[-len(self.tasks) :]  # so that they are tried again by who goes on
+        elif not self.tasks:
+            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
+        elif self._all_understood():
+            progress.stop, progress.detail = "done", ""
+        elif nothing_new:
+            progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
+            if all(each.error for each in self.results):
+                fault = self.results[0].error
+                progress.detail = f"each task of the last iteration failed: {fault}"
+        self._record.save(progress)
+        await self._record.commit()
+
+    def _failure(self) -> str | None:
+        """Why nothing was read so far, where it is searching or reading that fails."""
+        if any(each.visited for each in self.resources.get_all()):
+            return None
+        find = self.resources.find
+        reading = [
+            each
+            for each in self.results
+            if any(isinstance(x, str) and find(x) for x in each.args.values())
+        ]
+        for what, results in (
+            ("nothing could be searched or read", self.results),
+            ("nothing of what was found could be read", reading),
+        ):
+            if results and all(each.error for each in results):
+                return f"{what}: {results[0].error}"
+        return None
+
+    def _all_understood(self) -> bool:
+        return all(each.expertise >= self.target for each in self.objectives)
+
+    async def _take_step(self, name: str) -> None:
+        """Take a step, which is recorded as a whole; of Research, each task is, by itself."""
+        key = f"{self.iteration}.{name}"
+        past = self._record is not NULL_RECORD and self._record.has_ended(key)
+        about = (str(self.id), name, self.iteration)
+        run = (past, self._asked.run_id, self._asked.thread)
+        emit = self._asked.emit or (lambda event: None)
+        emit(BlockStarted(*about, *run))
+        self._step, self._asks = name, 0
+        numbered = len(self.progress.passages)
+
+        async def call(step: Step) -> dict[str, Any]:
+            before = self.progress.usage
+            self._take(name, await self.steps[name].forward(self))
+            used = zip(usage_json(self.progress.usage), usage_json(before), strict=True)
+            data = recording.step_of(cast(Any, self), name, numbered)
+            return {**data, "spent": [now - then for now, then in used]}
+
+        if name in ("research", "update"):
+            data = await call(NULL_STEP)
+        else:
+            data = await self._record.step(key, call)
+        if past:
+            recording.take_step(cast(Any, self), data)
+        emit(BlockEnded(*about, data, *run))
+
+    def _take(self, name: str, given: Any) -> None:
+        """Take what a step gives; one that gives None has set it itself."""
+        if name == "plan":
+            tasks = self.tasks if given is None else list(given)
+            self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
+            self.tasks = self.tasks[: self.max_tasks]
+        elif name == "research":
+            self.results = self.results if given is None else list(given)
+            self.progress.done.extend(self.tasks)
+        elif isinstance(given, Narrative) and given.markdown != self.progress.narrative:
+            self.checked(given.markdown)
+        elif isinstance(given, Findings):
+            topics = {each.topic for each in self.objectives}
+            self.progress.remark = given.remark
+            self.progress.generated = [
+                each for each in given.generated_objectives if each.topic not in topics
+            ]
+        for each in self.objectives:  # one that a step has set to nonsense is refused
+            each.expertise = checked_expertise(each.expertise, each.topic)
 
 
 def _key(task: ResearchTask) -> str:

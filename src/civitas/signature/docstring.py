@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union
 
@@ -127,27 +126,18 @@ def _generic(name: str, nodes: list[ast.expr]) -> Any:
     if name in ("optional", "union"):
         members = [_annotation(node) for node in nodes]
         return _union([*members, None] if name == "optional" else members)
-    base = _NAMES.get(name)
-    build = _GENERICS.get(base) if base is not None else None
-    if build is None:
+    base: Any = _NAMES.get(name)
+    if base not in (list, set, frozenset, tuple, dict):
         return Any
-    args = [... if _is_ellipsis(node) else _annotation(node) for node in nodes]
-    return build(args)
+    args = tuple(
+        ... if isinstance(node, ast.Constant) and node.value is ... else _annotation(node)
+        for node in nodes
+    )
+    if base is dict and len(args) != 2:
+        return dict
+    return base[args if base in (tuple, dict) else args[0]]
 
 
 def _union(members: list[Any]) -> Any:
     # Of a union with something unknown in it, nothing is known.
     return Any if Any in members else Union[tuple(members)]  # noqa: UP007
-
-
-def _is_ellipsis(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...
-
-
-_GENERICS: dict[Any, Callable[[list[Any]], Any]] = {
-    list: lambda args: list[args[0]],  # type: ignore[valid-type]
-    set: lambda args: set[args[0]],  # type: ignore[valid-type]
-    frozenset: lambda args: frozenset[args[0]],  # type: ignore[valid-type]
-    tuple: lambda args: tuple[tuple(args)],  # type: ignore[misc]
-    dict: lambda args: dict[args[0], args[1]] if len(args) == 2 else dict,  # type: ignore[valid-type]
-}

@@ -52,6 +52,8 @@ def _check_form(schema: Any) -> None:
 
 def _check_references(schema: dict[str, Any]) -> None:
     """Follow each reference, and those where it leads, until all are known."""
+    from graphlib import CycleError, TopologicalSorter
+
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
@@ -59,7 +61,7 @@ def _check_references(schema: dict[str, Any]) -> None:
         registry: Any = Registry()
         resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
         ahead: list[tuple[Any, Any]] = [(schema, resolver)]
-        # Which schemas look at the same value again, by their identity.
+        # Which schemas look at the same value again, by their identity: a circle has no end.
         again: dict[int, list[int]] = {}
         while ahead:
             found, resolver = ahead.pop()
@@ -77,7 +79,10 @@ def _check_references(schema: dict[str, Any]) -> None:
         raise
     except ValueError as error:  # of an $id that is no address
         raise WrongSchema(f"an $id in it cannot be read: {error}") from None
-    _refuse_circles(again)
+    try:
+        TopologicalSorter(again).prepare()
+    except CycleError:
+        raise WrongSchema("a reference in it leads back to itself, and never to an end") from None
 
 
 def _looked_up(reference: str, resolver: Any) -> Any:
@@ -106,21 +111,3 @@ def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
         if keyword in schema:
             yield schema[keyword]
     yield from schema.get("dependentSchemas", {}).values()
-
-
-def _refuse_circles(again: dict[int, list[int]]) -> None:
-    """Refuse a schema that would look at one value for ever: take away, bit by bit, what ends."""
-    waiting = {place: sum(each in again for each in ahead) for place, ahead in again.items()}
-    before: dict[int, list[int]] = {place: [] for place in again}
-    for place, ahead in again.items():
-        for each in ahead:
-            if each in again:
-                before[each].append(place)
-    ends = [place for place, count in waiting.items() if count == 0]
-    for end in ends:
-        for place in before[end]:
-            waiting[place] -= 1
-            if waiting[place] == 0:
-                ends.append(place)
-    if len(ends) < len(again):
-        raise WrongSchema("a reference in it leads back to itself, and never to an end")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from civitas.errors import CivitasError, JournalError, ModelError
 from civitas.models.protocol import ModelReply
-from civitas.reasoning.charging import charge_spent, most_json, spending
+from civitas.reasoning.charging import budgeted, charge_spent, charged, spending
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.state import answer_json, answer_of_json
 from civitas.reasoning.step import Step
@@ -109,18 +109,9 @@ class Asking:
 
     async def _within_budget(self, asked: AskedModel, prompt: Prompt, step: Step) -> Any:
         """The answer, asked for once it is recorded what that may spend at most."""
-        model, budget = asked.model, asked.agent.budget or self.budget
-        shown = {"messages": prompt[0]}
-        if budget is None:
-            await step.begins(shown)
-            return await model.complete(*prompt)
-        from civitas.budget.bill import Bill
-        from civitas.models.wrappers.budgeted import BudgetedModel
-
-        model, bill = BudgetedModel(model, budget), Bill(budget)
-        step.charge(bill.json)
-        await step.begins(shown, most_json(model, *prompt))
-        with bill.opened():
+        budget = asked.agent.budget or self.budget
+        model = budgeted(asked.model, budget)
+        async with charged(step, budget, model, *prompt, args={"messages": prompt[0]}):
             return await model.complete(*prompt)
 
     def recall(self, record: Record[Any], model: Any) -> None:

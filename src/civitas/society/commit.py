@@ -9,6 +9,7 @@ Modeling: The Mesa Framework", SBP-BRiMS); wages come before purchases as in Len
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -218,6 +219,17 @@ class Books:
     def status_of(self, id: str) -> dict[str, Any]:
         """The state of a citizen, to be read; of others an empty one."""
         return self._status.get(id, {})
+
+    def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
+        """Set values in the status of citizens, as an intervention does; gives what failed."""
+        failed: list[str] = []
+        for id in whose if isinstance(whose, list) else sorted(self.where, key=id_order):
+            status = self._status.get(id)
+            if status is None:
+                failed.append(f"status: there is no citizen {id!r}")
+            elif not isinstance(whose, dict) or all(status.get(k) == v for k, v in whose.items()):
+                status.update(copy.deepcopy(values))
+        return failed
 
     # -- wants -------------------------------------------------------------------------------------
 

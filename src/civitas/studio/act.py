@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError
 from civitas.models import weights
 from civitas.orders.act import ITERATIONS
 from civitas.orders.order import Order
-from civitas.studio.page import begins
+from civitas.studio.page import begins, filled
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -49,30 +48,9 @@ class ActTab:
             jobs.steer(run, text)
             return {"run": run}
 
-    def start(
-        self,
-        task: str,
-        folder: str,
-        model: str | None,
-        review: str | None,
-        may_read: bool,
-        *limits: float | None,
-    ) -> str:
-        """Begin what the form asks for; gives the run's id."""
-        if any(each is not None and each < 0 for each in limits):
-            raise ConfigError("a limit must be more than 0")
-        answers, tokens, seconds = limits
-        order = Order(
-            task.strip(),
-            os.path.expanduser(folder.strip()) or ".",
-            (model or "").strip() or "local",
-            review=(review or "").strip() or None,
-            max_iterations=int(answers or 0) or None,
-            max_seconds=seconds or None,
-            max_tokens=int(tokens or 0) or None,
-            yes_read=may_read,
-        )
-        return self._studio.jobs.start(order)
+    def start(self, **given: Any) -> str:
+        """Begin what the form asks for, by fields of `Order`; gives the run's id."""
+        return self._studio.jobs.start(Order(**{"task": "", **filled(given)}))
 
     def form(self) -> None:
         """What is to be done, where, by whom, who reviews it, and what it may take."""
@@ -82,25 +60,27 @@ class ActTab:
         free: dict[str, Any] = {"allow_custom_value": True, "min_width": 140}
         with gradio.Accordion("New work", open=False, elem_id="act-new") as form:
             with gradio.Row():
-                task = gradio.Textbox(
-                    label="Task", placeholder="Fix the typos in notes.md", lines=5, scale=3
-                )
-                with gradio.Column(scale=2):
-                    folder = gradio.Textbox(os.getcwd(), label="Folder that it works on")
-                    with gradio.Row():
-                        model = gradio.Dropdown(models, label="Model", **free)
-                        who = [("nobody", ""), ("me", "me"), *models]
-                        review = gradio.Dropdown(who, value="", label="Reviewer", **free)
-            with gradio.Row(equal_height=True):
-                read = gradio.Checkbox(True, label="May read without asking", min_width=200)
-                limits = [
-                    gradio.Number(0, label=what, precision=digits, min_width=120)
-                    for what, digits in (
-                        ("Most answers (0: as usual)", 0),
-                        ("Most tokens (0: no limit)", 0),
-                        ("Most seconds (0: no limit)", 1),
+                fields = {
+                    "task": gradio.Textbox(
+                        label="Task", placeholder="Fix the typos in notes.md", lines=5, scale=3
                     )
-                ]
+                }
+                with gradio.Column(scale=2):
+                    fields["root"] = gradio.Textbox(os.getcwd(), label="Folder that it works on")
+                    with gradio.Row():
+                        fields["model"] = gradio.Dropdown(models, label="Model", **free)
+                        who = [("nobody", ""), ("me", "me"), *models]
+                        fields["review"] = gradio.Dropdown(who, value="", label="Reviewer", **free)
+            with gradio.Row(equal_height=True):
+                fields["yes_read"] = gradio.Checkbox(
+                    True, label="May read without asking", min_width=200
+                )
+                for name, what, digits in (
+                    ("max_iterations", "Most answers (0: as usual)", 0),
+                    ("max_tokens", "Most tokens (0: no limit)", 0),
+                    ("max_seconds", "Most seconds (0: no limit)", 1),
+                ):
+                    fields[name] = gradio.Number(0, label=what, precision=digits, min_width=120)
                 button = gradio.Button("Start", variant="primary", scale=0, min_width=140)
             gradio.Markdown(
                 "Writing, editing and commands are asked about one by one, in cards above. Keys "
@@ -112,7 +92,7 @@ class ActTab:
             runs = self._studio.journal.runs()
             return gradio.update(open=not any((each.kind, each.agent) in _RUNS for each in runs))
 
-        begins(button, self.start, [task, folder, model, review, read, *limits], form, folded)
+        begins(button, self.start, fields, form, folded)
 
 
 def usable_models() -> list[str]:

@@ -6,12 +6,21 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from civitas.approval import ApprovalRequest, Question
-from civitas.errors import CardGone
+from civitas.errors import CardGone, ConfigError
+from civitas.reasoning.dualact.conclusions import (
+    DECISION_SCHEMA,
+    Conclusion,
+    DecisionAction,
+    HumanDecision,
+)
+from civitas.reasoning.events import ConclusionReached, Event
+from civitas.reasoning.prompts import json_text
+from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.studio.feed import Feed
 
 _DECIDED: Final = 200
@@ -37,8 +46,7 @@ class Card:
 class Cards:
     """What waits for a person. It is the Approver of what the studio runs.
 
-    Any page may answer a card; the first answer counts, and every page is told. A card whose asker
-    is cancelled goes away.
+    Any page may answer a card; the first answer counts. A card whose asker is cancelled goes away.
     """
 
     def __init__(self, feed: Feed) -> None:
@@ -53,16 +61,10 @@ class Cards:
         with self._guard:
             return [card.to_json() for card in self._open.values()]
 
-    def of_run(self, task: str, folder: str) -> CardsOfRun:
-        """The approver of a run, whose cards say what it is for."""
-        return CardsOfRun(self, {"task": task, "folder": folder})
-
-    async def approve(
-        self, request: ApprovalRequest, more: Mapping[str, Any] | None = None
-    ) -> bool:
-        """Ask whether an action is permitted. With nobody looking on, it waits."""
+    async def approve(self, request: ApprovalRequest, **more: str) -> bool:
+        """Ask whether an action is permitted; `more` is shown too. Without a page, it waits."""
         about = {
-            **(more or {}),
+            **more,
             "agent": request.agent,
             "action": request.action,
             "args": request.args,
@@ -91,24 +93,26 @@ class Cards:
             self._close(card.number, "withdrawn")
             raise
 
-    def decide(self, number: int, value: Any, said: str) -> None:
-        """Answer a card, in any thread; `said` tells the other pages in a word."""
-        card = self._close(number, said)
+    def decide(self, number: int, answer: dict[str, Any]) -> str:
+        """Answer a card as a page said, in any thread; gives it in a word, as pages are told."""
+        with self._guard:
+            card = self._open.get(number)
         if card is None:
-            card = self.get(number)  # which says what it came to
+            raise self._gone(number)
+        if card.kind not in _READ:
+            raise ConfigError(f"a card of kind {card.kind!r} takes no answer")
+        value, said = _READ[card.kind](card.about, answer)
+        if self._close(number, said) is None:  # another page was faster
+            raise self._gone(number)
         try:
             card.loop.call_soon_threadsafe(_set, card.answer, value)
         except RuntimeError:
             raise CardGone(f"card {number} is not open: its program has ended") from None
+        return said
 
-    def get(self, number: int) -> Card:
-        """An open card; CardGone if it is not open."""
-        with self._guard:
-            card = self._open.get(number)
-        if card is None:
-            before = self._decided.get(number)
-            raise CardGone(f"card {number} is not open" + (f": it was {before}" if before else ""))
-        return card
+    def _gone(self, number: int) -> CardGone:
+        before = self._decided.get(number)
+        return CardGone(f"card {number} is not open" + (f": it was {before}" if before else ""))
 
     def _close(self, number: int, said: str) -> Card | None:
         with self._guard:
@@ -127,14 +131,80 @@ def _set(answer: asyncio.Future[Any], value: Any) -> None:
         answer.set_result(value)
 
 
-class CardsOfRun:
-    """`Cards`, whose approvals say which run they are for."""
+class PageDesk:
+    """The person at the page as H of a dual act, asked by cards. For `Person(id, desk=…)`."""
 
-    def __init__(self, cards: Cards, about: dict[str, Any]) -> None:
-        self._about = about
+    def __init__(self, cards: Cards, task: str) -> None:
         self._cards = cards
-        self.answer = cards.answer
+        self._task = task
+        self._concluded: list[Conclusion] = []
 
-    async def approve(self, request: ApprovalRequest) -> bool:
-        """Ask whether an action is permitted."""
-        return await self._cards.approve(request, self._about)
+    def saw(self, event: Event) -> None:
+        """What the dual act shows to who watches it: the conclusions, with their evidence."""
+        if isinstance(event, ConclusionReached):
+            self._concluded.append(event.conclusion)
+
+    async def ask(
+        self, asked: Asked, told: Sequence[str], fault: str
+    ) -> str | HumanDecision | None:
+        """What the person decides, or writes."""
+        about: dict[str, Any] = {"agent": "H", "run": asked.run_id, "told": list(told)}
+        if asked.schema == DECISION_SCHEMA:
+            last = self._concluded[-1].to_json() if self._concluded else None
+            of = {"task": self._task, "round": len(self._concluded), "conclusion": last}
+            decision: HumanDecision = await self._cards.ask("decision", {**about, **of})
+            return decision
+        text = asked.content if isinstance(asked.content, str) else json_text(asked.content)
+        schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+        form = f"Answer with JSON that follows this schema: {json_text(schema)}" if schema else ""
+        text = "\n\n".join(each for each in (text, *told, fault or form) if each)
+        return str(await self._cards.ask("question", {**about, "text": text}))
+
+
+# -- what a page answers ---------------------------------------------------------------------------
+
+
+def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[bool, str]:
+    permit = answer.get("permit")
+    if type(permit) is not bool:
+        raise ConfigError(f"permit must be true or false, got {permit!r:.80}")
+    if permit and answer.get("fingerprint") != about["fingerprint"]:
+        raise ConfigError("the fingerprint is not that of the call: look at it again")
+    return permit, "permitted" if permit else "refused"
+
+
+def _question(about: dict[str, Any], answer: dict[str, Any]) -> tuple[str, str]:
+    text = answer.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError("text must be an answer in words")
+    return text, "answered"
+
+
+def _decision(about: dict[str, Any], answer: dict[str, Any]) -> tuple[HumanDecision, str]:
+    choice = answer.get("choice")
+    if choice not in _CHOICES:
+        raise ConfigError(f"choice must be one of {', '.join(_CHOICES)}, got {choice!r:.80}")
+    given = {name: answer.get(name, "") for name in ("instruction", "reasoning")}
+    for name, text in given.items():
+        if not isinstance(text, str):
+            raise ConfigError(f"{name} must be a text, got {text!r:.80}")
+    action, said = _CHOICES[choice]
+    instruction = given["instruction"].strip()
+    if action is DecisionAction.TERMINATE:
+        instruction = ""
+    elif not instruction:
+        raise ConfigError(f"to {choice}, write an instruction")
+    reasoning = given["reasoning"].strip() or f"{said} by a person"
+    return HumanDecision(action, instruction, reasoning), said
+
+
+_CHOICES: Final = {
+    "accept": (DecisionAction.TERMINATE, "accepted"),
+    "continue": (DecisionAction.CONTINUE, "continued"),
+    "redirect": (DecisionAction.REDIRECT, "redirected"),
+}
+_READ: Final[dict[str, Callable[..., tuple[Any, str]]]] = {
+    "approval": _approval,
+    "question": _question,
+    "decision": _decision,
+}

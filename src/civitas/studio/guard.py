@@ -14,8 +14,16 @@ from collections.abc import MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from civitas.studio import login
-from civitas.studio.answers import Receive, Scope, Send, answer, refuse, with_headers
+from civitas.studio.answers import (
+    Receive,
+    Scope,
+    Send,
+    answer,
+    asks,
+    opens,
+    refuse,
+    with_headers,
+)
 
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 MOST_BYTES: Final = 1 << 20
@@ -177,13 +185,13 @@ class Guard:
             cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
             # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
             told = [(b"set-cookie", cookie.encode())] if right else []
-            await answer(send, 200, login.opens(), told)
+            await answer(send, 200, opens(), told)
             return
         if "text/html" in headers.get(b"accept", ""):
             wrong = "" if given is None else f"This is not the {self._name}."
             if self._is_tried_out(scope):
                 wrong = "Too many wrong attempts: wait a minute."
-            await answer(send, 401, login.asks(self._name, wrong))
+            await answer(send, 401, asks(self._name, wrong))
         else:
             await refuse(scope, send, 401, f"the {self._name} is missing or wrong")
 

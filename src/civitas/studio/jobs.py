@@ -8,8 +8,11 @@ import os
 import secrets
 import threading
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from civitas.agents.person import Person
+from civitas.approval import CallbackApprover
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
 from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
@@ -17,6 +20,7 @@ from civitas.orders.research import check, researcher
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.read_record import check as check_program
 from civitas.reasoning.resume import ENDED
+from civitas.studio.cards import PageDesk
 
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
@@ -28,12 +32,10 @@ _ENDS_S = 20.0
 
 
 class Jobs:
-    """Runs in the background: begun, held, steered and stopped, by any page.
+    """Runs in the background: begun, held, steered and stopped, by any page and in any thread.
 
-    Their runs are recorded as those of the command line are: `civitas resume RUN` goes on with one
-    of the studio, and `resume` with one of the command line. The keys of models are those of the
-    environment: `CIVITAS_KEY`, else the provider's own variable. The methods may be called in any
-    thread. Each change is told to the pages by the topic `job`.
+    They are recorded as those of the command line are, so that either goes on with the other's.
+    Each change is told to the pages by the topic `job`.
     """
 
     def __init__(self, studio: Studio) -> None:
@@ -41,24 +43,9 @@ class Jobs:
         self._jobs: dict[str, _Job] = {}
 
     def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str:
-        """Begin a run, or go on with one; what it comes to is in the journal.
+        """Begin a run, or go on with one; give its id once it is under way.
 
-        It returns once the run is under way; a loop that runs in this thread waits for that.
-
-        Args:
-            order: what is to be done
-            run_id: the id of the run; a new one if left out
-
-        Returns:
-            the id of the run
-
-        Raises:
-            ConfigError: the order asks for what there is not, or the run is under way here
-            FileError: the folder is not there, or cannot be used
-            ModelError: the model is missing or cannot be used, or has no key
-            RunHeld: another process works on the run
-            RunMismatch: it is no run of such an order
-            JournalError: the journal cannot be used
+        A loop that runs in this thread waits for that. What it comes to is in the journal.
         """
         if not order.task.strip():
             raise ConfigError("the task is empty: say what is to be done")
@@ -70,16 +57,7 @@ class Jobs:
         return run_id
 
     def resume(self, run_id: str) -> str:
-        """Go on with a run that has stopped, as its order says.
-
-        Returns:
-            the id of the run; that of a copy, where the small model would see other files by now
-
-        Raises:
-            NoSuchRun: there is no run of that id
-            StateError: it has no order, is over, or is in doubt; the text says what to do
-            CivitasError: as `start`
-        """
+        """Go on with a run that has stopped, as its order says; give its id, or that of a copy."""
         journal = self._studio.journal
         outline = journal.run(run_id)
         order = order_of(journal.entries(run_id))
@@ -131,10 +109,7 @@ class Jobs:
         self._job(run_id).agent.interrupt(text.strip())
 
     def running(self) -> list[dict[str, Any]]:
-        """The runs under way here, the oldest first: `run`, `command` and `state`.
-
-        `state` is `running`, `paused` or `stopping`.
-        """
+        """The runs under way here, the oldest first; `state` is running, paused or stopping."""
         return [job.to_json() for job in list(self._jobs.values())]
 
     def state(self, run_id: str) -> str | None:
@@ -251,12 +226,10 @@ def _agent_for(order: Order | ResearchOrder, studio: Studio) -> Any:
     apart(order, journal.path)
     key, own_key = keys(order, {})  # a key of civitas.toml is for the command that read it
     given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
-    given["approver"] = cards.of_run(order.task, order.root)
+    approve = partial(cards.approve, task=order.task, folder=order.root)
+    given["approver"] = CallbackApprover(approve, cards.answer)
     if order.review != "me":
         return act_agent(order, **given)
-    from civitas.agents.person import Person
-    from civitas.studio.person import PageDesk
-
     desk = PageDesk(cards, order.task)
     agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
     agent.watch(desk.saw)

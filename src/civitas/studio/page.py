@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import CivitasError
+from civitas.errors import CivitasError, ConfigError
 
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
@@ -32,28 +33,36 @@ def live(name: str) -> None:
 
 
 def begins(
-    button: Any, work: Callable[..., object], given: Any, shown: Any, now: Callable[[], Any]
+    button: Any,
+    work: Callable[..., object],
+    fields: Mapping[str, Any],
+    shown: Any,
+    now: Callable[[], Any],
 ) -> None:
-    """Have a button of a form do some work; a fault is said in words.
-
-    Args:
-        button: the button
-        work: what is called with what the form holds; it runs in a thread
-        given: the fields of the form
-        shown: what looks different afterwards, and when a page is opened
-        now: what it looks like then
-    """
+    """Have a button call `work` with what fields hold; `now` gives what is shown then."""
     import gradio
 
-    def answer(*given: Any) -> Any:
+    def answer(*values: Any) -> Any:
         try:
-            work(*given)
+            work(**dict(zip(fields, values, strict=True)))
         except CivitasError as error:
             raise gradio.Error(escape(str(error)), print_exception=False) from error
         return now()
 
-    button.click(answer, given, shown, **QUIET)
+    button.click(answer, [*fields.values()], shown, **QUIET)
     gradio.on(None, now, None, shown, **QUIET)
+
+
+def filled(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an order that a form says something of: not blank, and no limit of 0."""
+    said: Any = {
+        name: each.strip() if isinstance(each, str) else each for name, each in given.items()
+    }
+    if any(name.startswith("max_") and (each or 0) < 0 for name, each in said.items()):
+        raise ConfigError("a limit must be more than 0")
+    for name in {"root", "folder"} & said.keys():
+        said[name] = os.path.expanduser(said[name])
+    return {name: each for name, each in said.items() if each or each is False}
 
 
 def look() -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import threading
 from collections.abc import Callable
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import CivitasError, ConfigError
 from civitas.journal.entry import Entry
-from civitas.orders.order import ResearchOrder, order_of, without_keys
+from civitas.orders.order import ResearchOrder, order_of
 from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.act import usable_models
-from civitas.studio.page import begins
+from civitas.studio.page import begins, filled
 from civitas.studio.research_view import research_view
 
 if TYPE_CHECKING:
@@ -135,51 +134,25 @@ class ResearchTab:
 
     # -- the form ----------------------------------------------------------------------------------
 
-    def start(
-        self,
-        objectives: str,
-        folder: str,
-        search_web: bool,
-        searxng: str,
-        site: str,
-        iterations: float | None,
-        model: str | None,
-        role: str,
-        *limits: float | None,
-    ) -> str:
-        """Start the research that the form asks for; gives the run's id."""
-        usd, tokens, seconds = limits
+    def start(self, objectives: str, iterations: float | None, **given: Any) -> str:
+        """Start the research that the form asks for, by fields of `ResearchOrder`; gives its id."""
         wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not wanted:
             raise ConfigError("there is no objective: write what to find out, one a line")
-        order = ResearchOrder(
-            [*dict.fromkeys(wanted)],
-            os.path.expanduser(folder.strip()) or None,
-            search_web,
-            searxng.strip() or None,
-            int(iterations or 0),
-            (model or "").strip() or None,
-            role.strip(),
-            site.strip() or None,
-            max_usd=usd or None,
-            max_tokens=int(tokens or 0) or None,
-            max_seconds=seconds or None,
-        )
-        if order.iterations < 1:
-            raise ConfigError(f"iterations must be 1 or more, got {order.iterations}")
-        if any(each is not None and each < 0 for each in limits):
-            raise ConfigError("a limit must be more than 0")
+        rounds = int(iterations or 0)
+        if rounds < 1:
+            raise ConfigError(f"iterations must be 1 or more, got {rounds}")
+        order = ResearchOrder([*dict.fromkeys(wanted)], iterations=rounds, **filled(given))
         check(order)
-        without_keys(order)
-        return str(self._studio.jobs.start(order))
+        return self._studio.jobs.start(order)
 
     def form(self) -> None:
         """What to find out, where, by which model, and what it may take."""
         import gradio
 
-        def start(*given: Any) -> None:
+        def start(**given: Any) -> None:
             try:
-                self.start(*given)
+                self.start(**given)
             except CivitasError as error:
                 said = str(error).replace("give --", "fill in --")
                 for option, label in _FIELDS.items():
@@ -194,46 +167,49 @@ class ResearchTab:
         limit: dict[str, Any] = {"minimum": 0, "min_width": 140, "info": "0: no limit"}
         with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
             with gradio.Row():
-                objectives = gradio.Textbox(
-                    label="Objectives, one a line",
-                    placeholder="How are messages lost?\nWhat does a budget limit?",
-                    lines=5,
-                    scale=3,
-                )
+                fields = {
+                    "objectives": gradio.Textbox(
+                        label="Objectives, one a line",
+                        placeholder="How are messages lost?\nWhat does a budget limit?",
+                        lines=5,
+                        scale=3,
+                    )
+                }
                 with gradio.Column(scale=2):
-                    folder = gradio.Textbox(
+                    fields["folder"] = gradio.Textbox(
                         label="Folder to search", placeholder="~/documents", max_lines=1
                     )
                     with gradio.Row():
-                        web = gradio.Checkbox(label="Search the web", min_width=140)
-                        site = gradio.Textbox(
+                        fields["search_web"] = gradio.Checkbox(
+                            label="Search the web", min_width=140
+                        )
+                        fields["site"] = gradio.Textbox(
                             label="Of the web, only this site", placeholder="sqlite.org", **line
                         )
             with gradio.Row():
-                model = gradio.Dropdown(
+                fields["model"] = gradio.Dropdown(
                     [("none: quotes and cites", ""), *usable_models()],
                     value="",
                     label="Model: listed, or any by name",
                     allow_custom_value=True,
                     min_width=220,
                 )
-                role = gradio.Textbox(
+                fields["role"] = gradio.Textbox(
                     label="Role of the model", placeholder="a patient librarian", **line
                 )
-                searxng = gradio.Textbox(
+                fields["searxng"] = gradio.Textbox(
                     label="Search engine: the SearXNG at",
                     placeholder="http://localhost:8888",
                     **line,
                 )
             with gradio.Row(elem_id="research-limits"):
-                rounds = gradio.Number(
+                fields["iterations"] = gradio.Number(
                     3, label="Iterations", precision=0, minimum=1, min_width=140, info="at most"
                 )
-                usd = gradio.Number(0, label="US dollars", **limit)
-                tokens = gradio.Number(0, label="Tokens", precision=0, **limit)
-                seconds = gradio.Number(0, label="Seconds", **limit)
+                fields["max_usd"] = gradio.Number(0, label="US dollars", **limit)
+                fields["max_tokens"] = gradio.Number(0, label="Tokens", precision=0, **limit)
+                fields["max_seconds"] = gradio.Number(0, label="Seconds", **limit)
                 button = gradio.Button(
                     "Start", variant="primary", min_width=120, elem_id="research-start"
                 )
-        given = [objectives, folder, web, searxng, site, rounds, model, role, usd, tokens, seconds]
-        begins(button, start, given, form, folded)
+        begins(button, start, fields, form, folded)

@@ -27,118 +27,120 @@ def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
     view = _View()
     for entry in entries:
         view.take(entry)
-    return view.told(outline, entries)
+    told, runs = view.told, outline.state == "running"
+    if not runs:
+        view.tasks_left("not done", None)
+        told["step"] = None
+    spent = spending(each for each in entries if each.path == ROOT and each.kind != "heard")
+    resources = list(view.resources.values())
+    return told | {
+        "run": asdict(outline),
+        "last": entries[-1].sequence if entries else 0,
+        "done": told["iteration"] - 1,
+        "asking": next(iter(view.asking.values()), None) if runs else None,
+        "resources": resources[-_RESOURCES:],
+        "found": len(resources),
+        "read": sum(each["visited"] for each in resources),
+        "spent": {
+            "tokens": spent.tokens,
+            "usd": float(spent.usd),
+            "model_calls": spent.model_calls,
+            "actions": spent.actions,
+        },
+        "seconds": round(told["seconds"], 1),
+    }
 
 
 class _View:
+    """What entries say, one after the other, of what a page is told."""
+
     def __init__(self) -> None:
-        self._order: ResearchOrder | None = None
-        self._objectives: dict[str, list[float]] = {}
-        self._generated: list[dict[str, Any]] = []
-        self._iteration = 1
-        self._step = "plan"
-        self._tasks: list[dict[str, Any]] = []
-        self._resources: dict[str, dict[str, Any]] = {}
-        self._narrative: dict[str, Any] | None = None
-        self._remarks: list[dict[str, Any]] = []
-        self._heard: list[str] = []
-        self._asking: dict[str, str] = {}
-        self._over: dict[str, Any] | None = None
+        self.told: dict[str, Any] = {
+            "order": None,
+            "iteration": 1,
+            "step": "plan",
+            "objectives": [],
+            "generated": [],
+            "tasks": [],
+            "narrative": None,
+            "remarks": [],
+            "heard": [],
+            "seconds": 0.0,
+            "over": None,
+        }
+        self.resources: dict[str, dict[str, Any]] = {}
+        self.asking: dict[str, str] = {}
         self._at: float | None = None
-        self._seconds = 0.0
 
     def take(self, entry: Entry) -> None:
         """Take one entry."""
+        told, kind, data = self.told, entry.kind, entry.data
         order = of_entry(entry)
         if isinstance(order, ResearchOrder):
-            self._order = order
+            told["order"] = asdict(order)
             self._want(order.objectives)
         if entry.path != ROOT:
             return
         # Between the end of a run and its going on nothing was done.
-        if self._at is not None and self._over is None:
-            self._seconds += max(entry.at - self._at, 0.0)
-        self._at, self._over = entry.at, None
-        kind, data = entry.kind, entry.data
-        if kind == "begun" and not self._objectives:
+        if self._at is not None and told["over"] is None:
+            told["seconds"] += max(entry.at - self._at, 0.0)
+        self._at, told["over"] = entry.at, None
+        if kind == "begun" and not told["objectives"]:
             self._want(str(data["task"]).splitlines())
         elif kind == "heard":
-            self._heard.append(_cut(data["content"]))
+            told["heard"].append(_cut(data["content"]))
         elif kind == "state":
-            self._iteration, self._step = data["state"]["iteration"] + 1, "plan"
-            self._tasks_left("failed", "it could not be called: its arguments are wrong")
+            told |= {"iteration": data["state"]["iteration"] + 1, "step": "plan"}
+            self.tasks_left("failed", "it could not be called: its arguments are wrong")
         elif kind == "over":
-            self._end(data)
+            reason = (data.get("report") or {}).get("stop_reason") or data["reason"]
+            detail = _cut(data.get("detail") or "")
+            words = ENDED.get(reason, reason)
+            told["over"] = {"reason": reason, "words": words, "detail": detail}
         elif kind in ("started", "ended", "failed"):
             about = data.get("about", {})
             if "model" in about:
                 self._asked(kind, data, about)
             elif "action" in about:
                 self._task(kind, data, about)
-            elif kind == "ended":
-                self._ended(entry)
+            elif kind == "ended" and isinstance(data.get("result"), dict):
+                self._ended(entry.sequence, data["key"], data["result"])
 
-    def told(self, outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
-        """What a page is told."""
-        runs = outline.state == "running"
-        if not runs:
-            self._tasks_left("not done", "")
-        spent = spending(each for each in entries if each.path == ROOT and each.kind != "heard")
-        resources = list(self._resources.values())
-        return {
-            "run": asdict(outline),
-            "last": entries[-1].sequence if entries else 0,
-            "order": None if self._order is None else asdict(self._order),
-            "iteration": self._iteration,
-            "done": self._iteration - 1,
-            "step": self._step if runs else None,
-            "asking": next(iter(self._asking.values()), None) if runs else None,
-            "objectives": [
-                {"topic": topic, "expertise": (reached or [0.0])[-1], "reached": reached}
-                for topic, reached in self._objectives.items()
-            ],
-            "generated": self._generated,
-            "tasks": self._tasks,
-            "resources": resources[-_RESOURCES:],
-            "found": len(resources),
-            "read": sum(each["visited"] for each in resources),
-            "narrative": self._narrative,
-            "remarks": self._remarks,
-            "heard": self._heard,
-            "spent": {
-                "tokens": spent.tokens,
-                "usd": float(spent.usd),
-                "model_calls": spent.model_calls,
-                "actions": spent.actions,
-            },
-            "seconds": round(self._seconds, 1),
-            "over": self._over,
-        }
-
-    # -- the kinds of entries ----------------------------------------------------------------------
+    def tasks_left(self, state: str, why: str | None) -> None:
+        """What becomes of tasks that neither ended nor failed."""
+        for task in self.told["tasks"]:
+            if task["state"] in ("waiting", "running"):
+                task |= {"state": state, "error": why}
 
     def _want(self, topics: Sequence[str]) -> None:
         for topic in topics:
             if topic.strip():
-                self._objectives.setdefault(topic, [])
+                self._objective(topic)
+
+    def _objective(self, topic: str) -> dict[str, Any]:
+        known: list[dict[str, Any]] = self.told["objectives"]
+        found = next((each for each in known if each["topic"] == topic), None)
+        if found is None:
+            found = {"topic": topic, "expertise": 0.0, "reached": []}
+            known.append(found)
+        return found
 
     def _asked(self, kind: str, data: dict[str, Any], about: dict[str, Any]) -> None:
         """The model is asked, or has answered."""
-        if kind == "started":
-            self._asking[data["key"]] = str(about["model"] or "the model")
-            self._step = next((s for s in STEPS if data["key"].split(".")[1:2] == [s]), self._step)
-        else:
-            self._asking.pop(data["key"], None)
+        if kind != "started":
+            self.asking.pop(data["key"], None)
+            return
+        self.asking[data["key"]] = str(about["model"] or "the model")
+        step = data["key"].split(".")[1:2]
+        self.told["step"] = next((each for each in STEPS if step == [each]), self.told["step"])
 
     def _task(self, kind: str, data: dict[str, Any], about: dict[str, Any]) -> None:
-        number = int(str(about["id"]).rpartition("_")[2])
-        task = next(
-            (t for t in self._tasks if t["iteration"] == self._iteration and t["number"] == number),
-            None,
-        )
+        this = (self.told["iteration"], int(str(about["id"]).rpartition("_")[2]))
+        tasks = self.told["tasks"]
+        task = next((each for each in tasks if (each["iteration"], each["number"]) == this), None)
         if task is None:
             return
-        self._step = "research"
+        self.told["step"] = "research"
         if kind == "started":
             task["state"] = "running"
         elif kind == "failed":
@@ -146,34 +148,33 @@ class _View:
         else:
             outcome = (data.get("result") or {}).get("result") or {}
             error = outcome.get("error")
-            task["state"] = "ended" if error is None else "failed"
-            task["error"] = None if error is None else _cut(error)
+            task |= {"state": "ended" if error is None else "failed", "error": _cut(error)}
             found = outcome.get("result")
             self._found(task, found.get("resources", ()) if isinstance(found, dict) else ())
-        if not any(t["state"] in ("waiting", "running") for t in self._tasks):
-            self._step = "narrate"  # Update takes no time
+        if not any(each["state"] in ("waiting", "running") for each in tasks):
+            self.told["step"] = "narrate"  # Update takes no time
 
     def _found(self, task: dict[str, Any], resources: Sequence[dict[str, Any]]) -> None:
         task["found"], task["read"] = len(resources), sum(bool(r["visited"]) for r in resources)
         for each in resources:
-            known = self._resources.pop(each["url"], {"title": "", "visited": False})
-            self._resources[each["url"]] = {
+            known = self.resources.pop(each["url"], {"title": "", "visited": False})
+            self.resources[each["url"]] = {
                 "url": _cut(each["url"]),
                 "title": _cut(each.get("description") or known["title"], 300),
                 "visited": bool(each["visited"]) or known["visited"],
             }
 
-    def _ended(self, entry: Entry) -> None:
+    def _ended(self, at: int, key: str, result: dict[str, Any]) -> None:
         """A step of the iteration has ended."""
-        iteration, _, step = str(entry.data["key"]).partition(".")
-        result = entry.data.get("result")
-        if not isinstance(result, dict):
+        before, _, step = key.partition(".")
+        if step not in ("plan", "narrate", "evaluate"):
             return
+        iteration, told = int(before), self.told
         if step == "plan":
-            self._step = "research"
-            self._tasks += [
+            told["step"] = "research"
+            told["tasks"] += [
                 {
-                    "iteration": int(iteration),
+                    "iteration": iteration,
                     "number": number,
                     "tool": each["tool"],
                     "args": {name: _cut(value) for name, value in each["args"].items()},
@@ -186,33 +187,23 @@ class _View:
                 for number, each in enumerate(result["tasks"], 1)
             ]
         elif step == "narrate":
-            self._step = "evaluate"
-            self._narrative = {
-                "at": entry.sequence,
-                "iteration": int(iteration),
+            told["step"] = "evaluate"
+            told["narrative"] = {
+                "at": at,
+                "iteration": iteration,
                 "empty": not result["narrative"].strip(),
                 "citations": len(result["citations"]),
                 "unsupported": [[_cut(said), _cut(why)] for said, why in result["unsupported"]],
                 "uncited": result["uncited"],
             }
-        elif step == "evaluate":
+        else:
             for each in result["objectives"]:
-                self._objectives.setdefault(each["topic"], []).append(each["expertise"])
-            self._generated = result["generated"]
+                objective = self._objective(each["topic"])
+                objective["expertise"] = each["expertise"]
+                objective["reached"].append(each["expertise"])
+            told["generated"] = result["generated"]
             if result["remark"]:
-                self._remarks.append({"iteration": int(iteration), "text": _cut(result["remark"])})
-
-    def _end(self, data: dict[str, Any]) -> None:
-        report = data.get("report") or {}
-        reason = report.get("stop_reason") or data["reason"]
-        detail = data.get("detail") or ""
-        self._over = {"reason": reason, "words": ENDED.get(reason, reason), "detail": _cut(detail)}
-
-    def _tasks_left(self, state: str, why: str) -> None:
-        """What becomes of tasks that neither ended nor failed."""
-        for task in self._tasks:
-            if task["state"] in ("waiting", "running"):
-                task |= {"state": state, "error": why or None}
+                told["remarks"].append({"iteration": iteration, "text": _cut(result["remark"])})
 
 
 def _cut(value: Any, chars: int = _CHARS) -> Any:

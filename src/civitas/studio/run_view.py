@@ -7,13 +7,12 @@ from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import Any, Final
 
-from civitas.approval import escaped
-from civitas.errors import StateError, UnknownPrice
-from civitas.journal.describe import entry_line, fault_line, is_refused
+from civitas.errors import UnknownPrice
+from civitas.journal.describe import fault_line, is_refused
 from civitas.journal.entry import Entry
 from civitas.journal.run import below
 from civitas.models.wrappers.prices import Prices
-from civitas.orders.order import of_entry
+from civitas.orders.order import line_of
 from civitas.text import shorten
 
 _TEXT: Final = 2_000
@@ -27,16 +26,9 @@ _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 
 def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
-    """An entry as pages are sent it: `cut` says that its data is not whole.
-
-    Beside what the entry has: `line`, what happened in words; `spent`, what a call of a model took;
-    `fault`, what went wrong; `refused`, that it was not permitted; `part`, the path of the part
-    that begins with it.
-    """
+    """An entry as pages are sent it: in words, and with what it spent and what went wrong."""
     told = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
-    order = order_in(entry)
-    line = entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
-    told["line"] = shorten(line, _LINE)
+    told["line"] = shorten(line_of(entry), _LINE)
     if not whole:
         told["data"] = _cut(entry.data)
         if told["data"] != entry.data:
@@ -52,23 +44,11 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     return told
 
 
-def order_in(entry: Entry) -> Any:
-    """The order that an entry holds; None if it holds none that this civitas can read."""
-    try:
-        return of_entry(entry)
-    except StateError:
-        return None
-
-
 class Totals:
-    """What a run came to, entry by entry: the one count of tokens, cost, calls, errors and time.
-
-    Attributes:
-        sequence: the number of the last entry that is counted
-    """
+    """What a run came to, entry by entry: the one count of tokens, cost, calls, errors and time."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.sequence = 0
+        self.sequence = 0  # of the last entry that is counted
         self._began = self._ended = 0.0
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
         self._tools: set[tuple[str, str]] = set()
@@ -94,11 +74,7 @@ class Totals:
                 self._usd += spent["usd"]
 
     def to_json(self) -> dict[str, Any]:
-        """The totals.
-
-        `seconds` are from the first entry, written at `began`, to the last; `usd` is the cost of
-        what has a known price, and `unpriced` the tokens of the rest.
-        """
+        """The totals; `unpriced` are the tokens of what has no known price."""
         told = {"began": self._began, "seconds": self._ended - self._began}
         tools = len(self._tools)
         return {**told, **self._count, "usd": _plain(self._usd), "tool_calls": tools}

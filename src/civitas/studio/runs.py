@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError
+from civitas.errors import CivitasError, ConfigError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Decision, Done, in_doubt
+from civitas.journal.entry import Outline
+from civitas.orders.order import order_in
 from civitas.reasoning.prompts import deep_json
 from civitas.studio.feed import as_json
-from civitas.studio.following import Following
-from civitas.studio.run_view import Totals, messages_before, order_in, shown
+from civitas.studio.run_view import Totals, messages_before, shown
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 2_000
 """So many entries are sent at once."""
+_LOOK_S: Final = 0.2
+"""How long until the journal is looked at again: SQLite tells nobody what others have written."""
+_ENTRIES: Final = 200
+"""The most entries of a run that are told at once; a page loads what is missing before them."""
 
 
 class RunsTab:
@@ -33,29 +40,94 @@ class RunsTab:
 
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
-        self._following = Following(lambda: studio.journal, studio.feed)
+        self._looking = threading.Lock()
+        self._known: dict[str, Outline] | None = None
+        self._wanted: set[str] = set()
+        self._totals: dict[str, Totals] = {}
+        self._gone = threading.Event()
+        studio.feed.attend(self._attended)
 
     @property
     def _journal(self) -> Journal:
         return self._studio.journal
 
+    def form(self) -> None:
+        """Nothing of Gradio's."""
+
+    # -- runs that are under way -------------------------------------------------------------------
+
+    # One thread looks at all runs, as long as a page looks on, and publishes the topics `run`, an
+    # outline, and `entry`. What was told before may be told again, and a page knows by the numbers
+    # of entries whether some are missing.
+
     def watch(self, run_id: str) -> None:
-        """Tell pages the entries of a run from now on, as they come; also of one still to begin."""
-        self._following.watch(run_id)
+        """Tell pages the entries of a run as they come; also of one still to begin."""
+        self._wanted.add(run_id)
+
+    def look(self) -> list[Outline]:
+        """The outlines of all runs; pages are told what has changed since the last look."""
+        with self._looking:
+            journal = self._journal
+            found = journal.runs()
+            known = {each.id: each for each in found}
+            before, self._known = known if self._known is None else self._known, known
+            for each in found:
+                if (old := before.get(each.id)) != each:
+                    self._tell(journal, each, 0 if old is None else old.entries)
+        return found
 
     def close(self) -> None:
         """Look no more."""
-        self._following.close()
+        self._gone.set()
+        with self._looking:
+            self._known = None
 
-    def form(self) -> None:
-        """Nothing of Gradio's."""
+    def _tell(self, journal: Journal, outline: Outline, after: int) -> None:
+        id, told = outline.id, asdict(outline)
+        if outline.state == "running" or id in self._totals or id in self._wanted:
+            totals = self._totals.setdefault(id, Totals())
+            try:
+                new = journal.entries(id, totals.sequence)
+            except CivitasError as error:
+                self._studio.feed.publish("run_fault", {"run": id, "error": str(error)})
+                return
+            for entry in new:
+                totals.add(entry)
+            for entry in new[-_ENTRIES:]:
+                if entry.sequence > after:
+                    self._studio.feed.publish("entry", {"run": id, "entry": shown(entry)})
+            told["totals"] = totals.to_json()
+            if outline.state != "running":
+                del self._totals[id]
+                self._wanted.discard(id)
+        self._studio.feed.publish("run", told)
+
+    def _attended(self, is_attended: bool) -> None:
+        """The first page looks on, or the last one has gone."""
+        self._gone.set()
+        if is_attended:
+            self._gone = threading.Event()
+            looks = threading.Thread(
+                target=self._look_on, args=(self._gone,), name="civitas-runs", daemon=True
+            )
+            looks.start()
+
+    def _look_on(self, gone: threading.Event) -> None:
+        took = 0.0
+        while not gone.wait(max(_LOOK_S, 10 * took)):  # a tenth of its time, however many runs
+            began = time.monotonic()
+            try:
+                self.look()
+            except CivitasError:
+                pass  # a page is told when it loads the list
+            took = time.monotonic() - began
 
     # -- what pages ask ----------------------------------------------------------------------------
 
     def outlines(self) -> list[dict[str, Any]]:
         """The outline of each run, the oldest first; `job` is how one stands that runs here."""
         job = self._studio.jobs.state
-        return [{**asdict(each), "job": job(each.id)} for each in self._following.look()]
+        return [{**asdict(each), "job": job(each.id)} for each in self.look()]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """The entries of a run, cut; at most so many."""
@@ -101,13 +173,13 @@ class RunsTab:
             is_done = isinstance(given, dict) and given.keys() == {"done"}
             made[int(number)] = Done(given["done"]) if is_done else given
         self._journal.decide(run, made)
-        self._following.look()
+        self.look()
         return self.run(run)
 
     def fork(self, run: str) -> dict[str, Any]:
         """Copy a run; gives the copy's outline."""
         copy = self._journal.fork(run)
-        self._following.look()
+        self.look()
         return asdict(self._journal.run(copy))
 
     def routes(self, router: APIRouter) -> None:

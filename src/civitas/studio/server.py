@@ -21,7 +21,6 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets import http11
 
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
-from civitas.studio.decisions import decide
 from civitas.studio.feed import as_json
 from civitas.studio.guard import Guard
 from civitas.studio.page import STATIC, blocks, look
@@ -125,4 +124,4 @@ def _shared(app: FastAPI, studio: Studio) -> None:
 
     @app.post("/studio/cards/{number}")
     def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
-        return {"said": decide(studio.cards, number, answer)}
+        return {"said": studio.cards.decide(number, answer)}

@@ -10,11 +10,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.agents.you import You
-from civitas.errors import ConfigError, RequestError
+from civitas.errors import ConfigError
 from civitas.message import BROADCAST
 from civitas.slash import parse_slash
 from civitas.spaces.complete import Help, completions
-from civitas.spaces.neighbours import Neighbours
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -26,8 +25,6 @@ MESSAGES: Final = 10_000
 """So many messages are kept for the page."""
 _CHARACTERS: Final = 20_000
 """So much of a message's arguments is kept for the page."""
-_HELP_TIMEOUT_S: Final = 2.0
-_HELP: Final = "studio-help"
 
 
 class StudioUser(You):
@@ -47,7 +44,7 @@ class StudioUser(You):
 
     async def before_remove(self) -> None:
         """Have the page show it no more."""
-        self._tab.left()
+        self.forget_offers()
 
 
 class SpaceTab:
@@ -59,73 +56,40 @@ class SpaceTab:
     def __init__(self, studio: Studio, user: str) -> None:
         self._studio = studio
         self.user = StudioUser(user, self)
-        self._space: Space | None = None
-        self._shared = False
-        self._neighbours = Neighbours(self.user)
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self._lines = itertools.count(1)
         self._seen_so_far = itertools.count(1)
-        self._known: dict[str, Help] = {}
 
     # -- the space ---------------------------------------------------------------------------------
 
     def joined(self, space: Space) -> None:
         """The user is in a space."""
-        from civitas.spaces.native import NativeSpace
-
-        self._space = space
-        self._shared = not isinstance(space, NativeSpace)
         if space.approver is None:
             space.approver = self._studio.cards
         space.observe(lambda message: self._seen(space, message))
 
-    def left(self) -> None:
-        """The user is in no space any more."""
-        self._space = None
-        self._known.clear()
-
     def _seen(self, space: Space, message: dict[str, Any]) -> None:
-        if space is not self._space:
+        if space is not self.user.space:
             return
-        if self._shared:
-            self._neighbours.heard(message)
+        self.user.heard(message)
         args = message["action"]["args"]
         ids = (message.get("id"), args.get("original_message_id"))
-        if _HELP in ids or Neighbours.question in ids:
+        if any(id in You.asking for id in ids):
             return
         shown = {"number": next(self._seen_so_far), "at": time.time(), **message}
         shown["action"] = {**message["action"], "args": _short(args)}
         self._messages.append(shown)
         self._studio.feed.publish("message", shown)
 
-    def _others(self) -> list[str]:
-        space = self._space
-        if space is None:
-            return []
-        ids = [*space.ids(), *(self._neighbours.ids if self._shared else ())]
-        return [id for id in dict.fromkeys(ids) if id != str(self.user.id)]
-
-    async def _help_of(self, id: str) -> Help:
-        """What an agent offers; empty if it does not answer in time."""
-        if id in self._known:
-            return self._known[id]
-        help = {"id": _HELP, "to": id, "action": {"name": "help"}}
-        try:
-            told = await self.user.request(help, timeout=_HELP_TIMEOUT_S)
-        except RequestError:  # it is busy, or has left
-            return {}
-        self._known[id] = told if isinstance(told, dict) else {}
-        return self._known[id]
-
     # -- what pages ask ----------------------------------------------------------------------------
 
     def agents(self) -> dict[str, Any]:
         """Who is there, and what they are busy with."""
-        space = self._space
+        space = self.user.space
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": []}
         busy = space.statistics()["agents"]
-        others = [{**busy.get(id, {}), "id": id} for id in self._others()]
+        others = [{**busy.get(id, {}), "id": id} for id in self.user.others()]
         return {"space": type(space).__name__, "me": str(self.user.id), "agents": others}
 
     def send(self, line: str) -> dict[str, Any] | None:
@@ -133,7 +97,7 @@ class SpaceTab:
         message = parse_slash(line)
         if message is None:
             return None
-        if self._space is None:
+        if self.user.space is None:
             raise ConfigError(
                 f"{self.user.id} is in no space: space.add(gradio_user), then write here"
             )
@@ -151,25 +115,26 @@ class SpaceTab:
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
-            if self._shared and not self._neighbours.ids:
-                await self._neighbours.look()
+            if not self.user.elsewhere:
+                await self.user.look()
             return await asyncio.to_thread(self.agents)
 
         @router.get("/help")
         async def help(id: str) -> Help:
-            self._known.pop(id, None)
-            return await self._help_of(id)
+            self.user.forget_offers()
+            return await self.user.offers_of(id)
 
         @router.get("/complete")
         async def complete(text: str) -> dict[str, Any]:
-            length, found = await completions(text, self._others(), self._help_of)
+            length, found = await completions(text, self.user.others(), self.user.offers_of)
             return {"length": length, "found": found[:200]}
 
         @router.post("/line")
         def line(line: str = Body(embed=True)) -> dict[str, Any]:
             sent = self.send(line)
             to = BROADCAST if sent is None else sent["to"]
-            knows = self._shared or to in (BROADCAST, str(self.user.id), *self._others())
+            here = (BROADCAST, str(self.user.id), *self.user.others())
+            knows = self.user.is_shared or to in here
             return {"sent": sent, "stranger": None if knows else to}
 
     def form(self) -> None:

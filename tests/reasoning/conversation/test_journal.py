@@ -24,6 +24,7 @@ from civitas import (
     Journal,
     MaxTurns,
     NativeSpace,
+    Person,
     ReActAgent,
     Said,
     ScriptedModel,
@@ -373,6 +374,22 @@ async def test_a_run_that_is_over_is_known_in_another_process(tmp_path: Path) ->
     assert again.state_dict() == talk.state_dict()
     assert (await again.reply("more")).text == (await talk.reply("more")).text == "two"
     assert again.state_dict() == talk.state_dict()
+
+
+@on_a_loop
+async def test_a_person_who_gave_no_answer_is_asked_again(tmp_path: Path) -> None:
+    class Desk:
+        lines: tuple[str | None, ...] = (None, "Yes.")
+
+        async def ask(self, *asked: Any) -> str | None:
+            line, *rest = self.lines
+            self.lines = tuple(rest)
+            return line
+
+    person = Person("Ada", desk=Desk())
+    talk = Conversation([person], until=MaxTurns(1), journal=tmp_path / "j.db")
+    assert (await talk.reply("May we?", run_id=RUN)).stop_reason == "error"
+    assert (await talk.reply("May we?", run_id=RUN)).text == "Yes."
 
 
 @on_a_loop

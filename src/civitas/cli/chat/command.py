@@ -13,7 +13,7 @@ from civitas.agent import Agent
 from civitas.cli.broker import broker_space, exchange_option
 from civitas.cli.chat.console import Console, PlainConsole, TerminalConsole
 from civitas.cli.chat.session import Session
-from civitas.cli.company import Company, brought_by, company_options
+from civitas.cli.company import Company, company_options
 from civitas.cli.options import journal_option, recorded
 from civitas.journal.place import state_file
 from civitas.spaces.native import NativeSpace
@@ -31,18 +31,13 @@ from civitas.spaces.space import Space
     metavar="ID",
     help="Your agent id on the exchange (must be unique).  [default: USER-xxxx]",
 )
-@click.pass_context
 def command(
-    ctx: click.Context,
-    model_name: str | None,
-    root: str | None,
-    agents: tuple[str, ...],
     journal: str | None,
-    network: bool,
     no_history: bool,
     amqp: bool,
     exchange: str | None,
     name: str | None,
+    **given: Any,
 ) -> int:
     """Talk with agents at the terminal.
 
@@ -90,9 +85,8 @@ def command(
     if not amqp and (exchange is not None or name is not None):
         raise click.UsageError("--exchange and --name are for --amqp")
     me = name or (f"USER-{secrets.token_hex(2).upper()}" if amqp else "You")
-    brought = brought_by(ctx, amqp)
-    company = Company.of(brought, model_name, root, agents, network, me)
-    chat = Session(company.small, me, shared=amqp)
+    company = Company.of(me, amqp, **given)
+    chat = Session(company.small, me)
     chat.notes += company.notes
     try:
         with recorded(company.members, journal, "everybody whom you bring"):

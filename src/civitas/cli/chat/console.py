@@ -34,10 +34,7 @@ _QUICK_S: Final = 0.3
 
 
 class PlainConsole:
-    """Lines from standard input to standard output, with no terminal in between.
-
-    Nobody can be asked there, so everything that asks first is refused.
-    """
+    """Lines from standard input to standard output; what asks first is refused."""
 
     interactive = False
 
@@ -80,8 +77,8 @@ class PlainConsole:
 class TerminalConsole:
     """A terminal with line editing, history and completion, by `prompt_toolkit`.
 
-    What is shown while a line is being written appears above it. A question of an approver takes
-    the place of that line, which comes back when it is answered.
+    What is shown meanwhile appears above the line that is being written; a question takes its place
+    until it is answered.
     """
 
     interactive = True
@@ -180,10 +177,7 @@ class TerminalConsole:
     complain = show
 
     def at_work(self, ids: list[str]) -> None:
-        """Show who is waited for; nobody for an empty list.
-
-        What is typed meanwhile is for the next line, and is not shown before that.
-        """
+        """Show who is waited for; what is typed meanwhile is shown with the next line."""
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None

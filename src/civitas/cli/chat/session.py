@@ -8,8 +8,8 @@ import itertools
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -24,10 +24,8 @@ from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
 from civitas.spaces.complete import Help, completions, meant
-from civitas.spaces.neighbours import Neighbours
 from civitas.spaces.space import Space
 
-_HELP_TIMEOUT_S = 2.0
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")
 _BYE = ("bye", "goodbye", "good bye", "bye bye")
@@ -46,45 +44,31 @@ class _Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # The traceback that may follow is for who runs the agent with a log of its own.
         first = record.getMessage().partition("\n")[0]
-        with suppress(RuntimeError):  # the chat has ended
-            self._show(escaped(f"({record.levelname.lower()}: {first})"))
+        self._show(escaped(f"({record.levelname.lower()}: {first})"))
 
 
 class Session:
-    """One session: lines become messages, and messages are shown.
+    """One session. With a small model, the program itself answers what people type first."""
 
-    Args:
-        small: whether the model is the small one: then the program answers what people type first,
-            and `FunctionAI` hears only what is said to it by name
-        me: the person's id
-        shared: whether agents of other processes are there
-
-    Attributes:
-        notes: what the person is told at the beginning
-    """
-
-    def __init__(self, small: bool, me: str = "You", *, shared: bool = False) -> None:
+    def __init__(self, small: bool, me: str = "You") -> None:
         self._small = small
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # what the person is told at the beginning
         self._me = me
         self._you = You(me)
-        self._neighbours = Neighbours(self._you) if shared else None
-        self._space: Space | None = None
         self._awaited: list[Any] = []
         self._numbers = itertools.count(1)
-        # The ids of requests whose messages are not shown as they travel.
-        self._quiet: set[str] = {Neighbours.question} if shared else set()
+        # The ids of requests whose messages are not shown as they travel, since their outcome is.
+        self._quiet = {*You.asking}
         # Requests for help that agents make of each other: who asks whom, and by which id.
         self._discovering: dict[tuple[str, str, str], None] = {}
-        self._known: dict[str, Help] = {}
         # The id of the line that is being answered.
         self._line: str | None = None
-        # Shows the person at a terminal what becomes of the connection.
-        self._tell: Callable[[str], object] | None = None
+        self._console: Console  # from `run` on, as is the loop
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
         """Until the last line. Gives the exit code."""
-        loop = asyncio.get_running_loop()
+        self._console = console
         task = asyncio.current_task()
         assert task is not None
         interrupted = False
@@ -97,42 +81,29 @@ class Session:
                 interrupted = True
                 task.cancel()
 
-        def put(line: str) -> None:
-            with suppress(OSError):  # nobody reads it: what the chat itself writes ends it
-                console.show(line)
-
-        def show(message: dict[str, Any]) -> None:
-            if self._neighbours is not None:
-                loop.call_soon_threadsafe(self._neighbours.heard, message)
-            if not self._is_quiet(message):
-                loop.call_soon_threadsafe(put, shown_message(message, self._me))
-
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A character that the output cannot hold is no reason to fail.
             sys.stdout.reconfigure(errors="backslashreplace")
-        self._space = space
         for agent in [*members, self._you]:
             await asyncio.to_thread(space.add, agent)
-        space.observe(show)
+        self._loop = asyncio.get_running_loop()
+        space.observe(self._observed)
         if console.interactive:
             for agent in members:
                 if isinstance(agent, Watched):
-                    agent.watch(partial(self._seen, agent, console, loop))
-        loop.add_signal_handler(signal.SIGINT, interrupt)
-        log = _Log(lambda line: loop.call_soon_threadsafe(console.complain, line))
+                    agent.watch(partial(self._seen, agent))
+        self._loop.add_signal_handler(signal.SIGINT, interrupt)
+        log = _Log(lambda line: self._soon(console.complain, line))
         _LOGGER.addHandler(log)
-        if console.interactive:
-            self._tell = lambda text: loop.call_soon_threadsafe(console.complain, text)
         failed = False
         try:
             if console.interactive:
-                if self._neighbours is not None:
-                    await self._neighbours.look()
+                await self._you.look()
                 console.show(told("", self._welcome()))
                 for note in self.notes:
                     console.show(told("", note))
             while (line := await console.line()) is not None:
-                self._known.clear()
+                self._you.forget_offers()
                 if (of_program := self._command(line)) == "quit":
                     break
                 if of_program is not None:
@@ -149,20 +120,34 @@ class Session:
                     failed = True
                     continue
                 if message is not None:
-                    failed |= not await self._deliver(line, message, console)
+                    failed |= not await self._deliver(line, message)
         except asyncio.CancelledError:
             if interrupted:
                 raise KeyboardInterrupt from None
             raise
         finally:
             console.at_work([])
-            self._tell = None
             _LOGGER.removeHandler(log)
-            loop.remove_signal_handler(signal.SIGINT)
+            self._loop.remove_signal_handler(signal.SIGINT)
         return int(failed and not console.interactive)
 
+    def _soon(self, function: Callable[..., object], *args: Any) -> None:
+        """Call it on the chat's loop, from any thread, while that runs."""
+        if (loop := self._loop) is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(function, *args)
+
+    def _observed(self, message: dict[str, Any]) -> None:
+        self._soon(self._you.heard, message)
+        if not self._is_quiet(message):
+            self._soon(self._put, shown_message(message, self._me))
+
+    def _put(self, line: str) -> None:
+        with suppress(OSError):  # nobody reads it: what the chat itself writes ends it
+            self._console.show(line)
+
     def _welcome(self) -> str:
-        others = self._others()
+        others = self._you.others()
         here = f"Here are {escaped(', '.join(others))}." if others else "Nobody else is here yet."
         return (
             f"{here} What you write goes to all who are here. /help says what each can do and how "
@@ -172,7 +157,7 @@ class Session:
     def _command(self, line: str) -> str | None:
         """What a line asks of the program itself: `quit`, `help`, or a text to show."""
         said = " ".join(line.lower().split())
-        alone = self._neighbours is None  # else it may be meant for people
+        alone = not self._you.is_shared  # else it may be meant for people
         if said in _QUIT or (alone and said.rstrip("!.") in _BYE):
             return "quit"
         if said in _HELP:
@@ -182,10 +167,10 @@ class Session:
 
     async def _help(self) -> str:
         """What can be typed here."""
-        if self._neighbours is not None:
-            await self._neighbours.look()
-        others = self._others()
-        offers = dict(zip(others, await asyncio.gather(*map(self._help_of, others)), strict=True))
+        await self._you.look()
+        others = self._you.others()
+        found = await asyncio.gather(*map(self._you.offers_of, others))
+        offers = dict(zip(others, found, strict=True))
         about = (
             "A text is said to all who are here. A line that begins with / is for one, with values "
             'as JSON: /NAME.ACTION number:2 text:"two words". What stands in brackets may be left '
@@ -196,10 +181,10 @@ class Session:
 
     async def _meant(self, line: str) -> str:
         """The line that was meant by one that is no message."""
-        others = self._others()
+        others = self._you.others()
 
         async def help_of(id: str) -> Help:
-            return await self._help_of(id) if id in others else {}
+            return await self._you.offers_of(id) if id in others else {}
 
         return escaped(await meant(line, help_of)) if len(line) <= _MOST_MEANT else ""
 
@@ -210,33 +195,21 @@ class Session:
 
     async def complete(self, text: str) -> tuple[int, list[str]]:
         """What may stand next in a line."""
-        replaced, found = await completions(text, self._others(), self._help_of)
+        replaced, found = await completions(text, self._you.others(), self._you.offers_of)
         if text.startswith("/"):
             found = [word for word in ("help", "quit") if word.startswith(text[1:])] + found
         return replaced, found
 
     def told(self, what: str, text: str) -> None:
         """Something has become of the connection; what is bad of it is in the log."""
-        tell = self._tell
-        if tell is not None and what in ("connected", "unblocked"):
-            with suppress(RuntimeError):  # the chat has ended
-                tell(f"({text})")
+        if what in ("connected", "unblocked") and self._loop and self._console.interactive:
+            self._soon(self._console.complain, f"({text})")
 
-    def _others(self) -> list[str]:
-        """Who else is there, as far as one knows."""
-        known = [] if self._space is None else self._space.ids()
-        if self._neighbours is not None:
-            known += [id for id in self._neighbours.ids if id not in known]
-        return [id for id in known if id != self._me]
-
-    async def _deliver(self, line: str, message: dict[str, Any], console: Console) -> bool:
-        """Ask whom a message is for, and show each answer. Whether none failed.
-
-        A message to all is asked of each, so that there is something to wait for and to cancel; as
-        with a broadcast, who does not have the action is passed over.
-        """
-        assert self._space is not None
-        to, name = message["to"], message["action"]["name"]
+    async def _deliver(self, line: str, message: dict[str, Any]) -> bool:
+        """Ask whom a message is for, and show each answer. Whether none failed."""
+        # A message to all is asked of each, so that there is something to wait for and to cancel;
+        # as with a broadcast, who does not have the action is passed over.
+        console, to, name = self._console, message["to"], message["action"]["name"]
         everyone = to == BROADCAST
 
         def show(sender: str, receiver: str, action: dict[str, Any]) -> None:
@@ -248,8 +221,8 @@ class Session:
                 value = await pending
             except RequestError as error:
                 console.over(receiver)
-                if isinstance(error, AgentNotFound) and self._neighbours is not None:
-                    self._neighbours.gone(receiver)
+                if isinstance(error, AgentNotFound) and self._you.is_shared:
+                    self._you.gone(receiver)
                     if everyone:
                         return None
                 if everyone and isinstance(error, ActionNotFound):
@@ -272,24 +245,25 @@ class Session:
 
         if not console.interactive:
             console.show(f"> {escaped(line.strip())}")
-        if everyone and self._neighbours is not None:
-            await self._neighbours.look()
+        if everyone:
+            await self._you.look()
         passed_over = ("FunctionAI",) if self._small and name == "say" else ()
         asked = {}
-        with self._unseen() as id:
-            self._line = id
-            for receiver in self._others() if everyone else [to]:
+        self._line = id = f"line-{next(self._numbers)}"
+        self._quiet.add(id)
+        try:
+            for receiver in self._you.others() if everyone else [to]:
                 if everyone and receiver in passed_over:
                     continue
                 sent = {**message, "to": receiver, "id": id}
                 asked[receiver] = self._you.request(sent, timeout=None)
             self._awaited = list(asked.values())
             console.at_work(list(asked))
-            try:
-                outcomes = await asyncio.gather(*(answered(*each) for each in asked.items()))
-            finally:
-                self._line = None
-                self._awaited = []
+            outcomes = await asyncio.gather(*(answered(*each) for each in asked.items()))
+        finally:
+            self._line = None
+            self._awaited = []
+            self._quiet.discard(id)
         if not outcomes:
             console.complain("nobody else is here")
             return False
@@ -297,27 +271,6 @@ class Session:
             console.complain(f'nobody here has the action "{escaped(name)}"')
             return False
         return False not in outcomes
-
-    async def _help_of(self, id: str) -> Help:
-        if id not in self._known:
-            help = {"to": id, "action": {"name": "help"}}
-            with self._unseen() as unseen:
-                try:
-                    told = await self._you.request({**help, "id": unseen}, timeout=_HELP_TIMEOUT_S)
-                except RequestError:  # it is busy, or has left
-                    return {}
-            self._known[id] = told if isinstance(told, dict) else {}
-        return self._known[id]
-
-    @contextmanager
-    def _unseen(self) -> Iterator[str]:
-        """An id of messages that are not shown as they travel, since their outcome is."""
-        id = f"line-{next(self._numbers)}"
-        self._quiet.add(id)
-        try:
-            yield id
-        finally:
-            self._quiet.discard(id)
 
     def _is_quiet(self, message: dict[str, Any]) -> bool:
         sender, to, id = message["from"], message["to"], message.get("id")
@@ -338,26 +291,21 @@ class Session:
             return True
         return self._discovering.pop((to, sender, original), self) is None
 
-    def _seen(
-        self, agent: Watched, console: Console, loop: asyncio.AbstractEventLoop, event: Any
-    ) -> None:
+    def _seen(self, agent: Watched, event: Any) -> None:
         """What an agent does as it answers; on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):
             return
         message = agent._current_message
-        if message is None or message["from"] != self._me:
+        if message is not None and message["from"] == self._me and message.get("id") is not None:
+            self._soon(self._shown, message["id"], event)
+
+    def _shown(self, line: str, event: Any) -> None:
+        if line != self._line:
             return
-        id, line = event.agent, message.get("id")
-
-        def show() -> None:
-            if line is None or line != self._line:
-                return
-            if event.kind == "text":
-                with suppress(OSError):  # the terminal has gone
-                    console.piece(id, event.text)
-            elif event.kind == "call_started" or (
-                event.kind == "message" and event.message.get("role") != "assistant"
-            ):
-                console.over(id)
-
-        loop.call_soon_threadsafe(show)
+        if event.kind == "text":
+            with suppress(OSError):  # the terminal has gone
+                self._console.piece(event.agent, event.text)
+        elif event.kind == "call_started" or (
+            event.kind == "message" and event.message.get("role") != "assistant"
+        ):
+            self._console.over(event.agent)

@@ -193,21 +193,13 @@ def _arguments(args: dict[str, Any]) -> str:
 
 @dataclass
 class _Answer:
-    """An answer that is coming.
+    """An answer that is coming."""
 
-    Attributes:
-        id: who answers
-        text: what came of it
-        shown: how many characters of that are on the screen
-        column: where the cursor stands behind them
-        whole: whether nothing more comes of it
-    """
-
-    id: str
+    id: str  # who answers
     text: str = ""
-    shown: int = 0
-    column: int = 0
-    whole: bool = False
+    shown: int = 0  # how many characters of it are on the screen
+    column: int = 0  # where the cursor stands behind them
+    whole: bool = False  # whether nothing more comes of it
 
     def rest(self) -> str:
         """What is to be written on: whole words, and no space that nothing follows."""
@@ -222,13 +214,9 @@ class _Answer:
 class Transcript:
     """Lines, and one answer at a time that is written on as its pieces come.
 
-    Nothing that was written is taken back but the line that says who is at work. On a terminal that
-    cannot take that back, answers are written when they are whole. Where a line comes between the
-    parts of an answer, the answer goes on below it.
-
-    Args:
-        write: writes a text
-        dim: the codes around who is at work; None where a line cannot be taken back
+    Nothing that was written is taken back but the line that says who is at work, between the codes
+    `dim`. On a terminal that cannot take it back, where these are None, answers are written when
+    they are whole. Where a line comes between the parts of an answer, it goes on below that.
     """
 
     def __init__(self, write: Callable[[str], None], dim: tuple[str, str] | None) -> None:

@@ -20,6 +20,7 @@ from civitas.cli.options import (
     usage,
 )
 from civitas.cli.recorded import Recorded, carried_out
+from civitas.cli.run.ended import exit_code
 from civitas.orders.act import ITERATIONS, act_agent, actions_of, apart, keys
 from civitas.orders.models import chosen_model
 from civitas.orders.order import Order
@@ -27,7 +28,6 @@ from civitas.orders.order import Order
 if TYPE_CHECKING:
     from civitas.cli.run.show import Shown
     from civitas.cli.run.watch import JSONLines
-    from civitas.journal import Journal
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
@@ -122,9 +122,7 @@ def command(
     return carried_out(acted, order, journal, run_id, as_json)
 
 
-def acted(
-    order: Order, as_json: bool, journal: Journal | None = None, recorded: Recorded | None = None
-) -> int:
+def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Work on files as it was ordered; give the exit code."""
     from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
@@ -155,12 +153,12 @@ def acted(
             own_key=own_key,
             approver=permission,
             reviewer=_person() if order.review == "me" else None,
-            journal=journal,
+            journal=None if recorded is None else recorded.journal,
             actions=actions,
         )
     works = agent if order.review is None else agent.config.reactives[0]
     screen.is_loaded = lambda: getattr(works.model, "loaded", True)
-    return asyncio.run(ordered(agent, permission, order, journal, recorded))
+    return exit_code(asyncio.run(ordered(agent, permission, order, recorded)))
 
 
 def screen_of(
@@ -178,7 +176,7 @@ def screen_of(
     if kind == "Researcher":
         from civitas.cli.run.research import ResearchShown
 
-        return ResearchShown(recorded=recorded, to=sys.stdout, whole=True)
+        return ResearchShown(recorded=recorded, whole=True)
     from civitas.cli.run.show import Shown
 
     return Shown(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)

@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final
 
 import click
 
@@ -27,14 +27,11 @@ from civitas.cli.run.watch import JSONLines, Permission, ordered, print_line
 from civitas.journal.describe import call_line
 from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check, researcher
-from civitas.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted, Done, Event
-from civitas.reasoning.reply import Reply, StopReason
+from civitas.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
+from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
-
-if TYPE_CHECKING:
-    from civitas.journal import Journal
 
 _INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
@@ -144,28 +141,20 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
     return status
 
 
-def researched(
-    order: ResearchOrder,
-    as_json: bool,
-    journal: Journal | None = None,
-    recorded: Recorded | None = None,
-) -> int:
+def researched(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Research as it was ordered, show it, and write the report; give the exit code."""
+    journal = None if recorded is None else recorded.journal
     with usage("--folder"):
         agent = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
-    screen = (
-        JSONLines(recorded)
-        if as_json
-        else ResearchShown(order.iterations, recorded, may_be_recorded=True)
-    )
+    screen = JSONLines(recorded) if as_json else ResearchShown(order.iterations, recorded)
     try:
-        status = asyncio.run(ordered(agent, Permission(screen), order, journal, recorded))
-        report = screen.report
-        assert report is not None  # it came with the last event
+        reply = asyncio.run(ordered(agent, Permission(screen), order, recorded))
+        status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
-        status, report = _INTERRUPTED, agent.report_so_far()
+        status, report, reason = _INTERRUPTED, agent.report_so_far(), "cancelled"
     _write(report, order, as_json)
-    screen.written()
+    if isinstance(screen, ResearchShown):
+        screen.say_ways(reason)
     return status
 
 
@@ -195,17 +184,9 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
 
 
 class ResearchShown(Shown):
-    """Prints what research does, on standard error: standard output is for the report.
+    """Prints what research does on standard error, as standard output is for the report.
 
-    Args:
-        iterations: how many there may be; None where that is not known
-        recorded: the run, where it is in a journal
-        may_be_recorded: whether it could have been, so that it would go on after a stop
-        to: another stream to print on
-        whole: whether the report is printed there too
-
-    Attributes:
-        report: the report, once it is there
+    With `whole` it prints the report too, and all on standard output.
     """
 
     _noun = "task"
@@ -216,18 +197,13 @@ class ResearchShown(Shown):
         iterations: int | None = None,
         recorded: Recorded | None = None,
         *,
-        may_be_recorded: bool = False,
-        to: TextIO | None = None,
         whole: bool = False,
     ) -> None:
-        super().__init__(recorded=recorded, to=to or sys.stderr)
-        self.report: Report | None = None
+        super().__init__(recorded=recorded, to=sys.stdout if whole else sys.stderr)
         self._iterations = iterations
-        self._may_be_recorded = may_be_recorded
         self._whole_report = whole
         self._working = "beginning"
         self._began: float | None = None
-        self._stopped: StopReason | str | None = None
         self._called: dict[str, CallStarted] = {}
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
 
@@ -235,12 +211,6 @@ class ResearchShown(Shown):
         """Show from now on, on a terminal, what is at work and for how long it all has taken."""
         super().begin()
         self._began = self._since
-
-    def event(self, event: Event, seconds: float | None) -> None:
-        """Show an event."""
-        if isinstance(event, Done):
-            self.report = event.reply.value
-        super().event(event, seconds)
 
     def _counts_from(self) -> float:
         return self._since if self._began is None else self._began
@@ -334,19 +304,14 @@ class ResearchShown(Shown):
         )
         self._ways(reply.stop_reason)
 
-    def written(self) -> None:
-        """Say how to go on, below the report."""
-        if self._stopped is not None:
-            self._say_ways(self._stopped)
+    def _ways(self, stop_reason: str) -> None:
+        if self._whole_report:  # else that is said below the report, by whoever writes it
+            super()._ways(stop_reason)
 
-    def _ways(self, stop_reason: StopReason | str) -> None:
-        self._stopped = stop_reason
-        if self._whole_report:
-            self._say_ways(stop_reason)
-
-    def _say_ways(self, stop_reason: StopReason | str) -> None:
+    def say_ways(self, stop_reason: str) -> None:
+        """Say how to go on."""
         super()._ways(stop_reason)
-        if self._recorded is None and self._may_be_recorded and stop_reason not in ENDED:
+        if self._recorded is None and stop_reason not in ENDED:
             self._line("with --journal FILE it would be recorded, and could go on from here")
 
 

@@ -50,13 +50,7 @@ def one_or_more(count: int, noun: str) -> str:
 
 
 class Shown:
-    """Prints each step on standard output, in colours where that is a terminal that has them.
-
-    Or on another stream, `to`.
-
-    Whatever comes from a model, a file or a command is escaped: it is shown, and nothing in it is
-    obeyed by a terminal.
-    """
+    """Prints each step, in colours where the terminal has them; what it prints is escaped."""
 
     for_a_person = True
     _noun = "step"
@@ -138,7 +132,8 @@ class Shown:
     def _show(self, event: Event, seconds: float | None) -> None:
         if self._recorded is not None and not self._begun:
             self._begun = True
-            self._line(f"run {self._recorded.run_id}, recorded in {self._recorded.path}", "dim")
+            run_id, path = self._recorded.run_id, self._recorded.journal.path
+            self._line(f"run {run_id}, recorded in {path}", "dim")
             if self._recorded.about:
                 self._line(self._recorded.about)
         if self._shows(event):
@@ -213,7 +208,7 @@ class Shown:
         self._written = ""
 
     def _writing(self, line: str) -> None:
-        self._line(_tabs(line), "dim italic" if self._written_kind == "reasoning" else "")
+        self._line(line.expandtabs(4), "dim italic" if self._written_kind == "reasoning" else "")
         if self._written_kind == "text":
             self._answered = True
 
@@ -257,7 +252,7 @@ class Shown:
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         if reply.text and not (self._answered or self._reviewed or reply.stop_reason == "terminal"):
-            self._line(_tabs(reply.text))
+            self._line(reply.text.expandtabs(4))
         self._line("")
         failed = unsuccessful(reply)
         style = "bold red" if exit_code(reply) else "bold yellow" if failed else "bold green"
@@ -347,14 +342,14 @@ def _argument(value: Any) -> str:
 def _result_lines(result: Any) -> list[str]:
     """A result as a person reads it."""
     if isinstance(result, str):
-        return _tabs(result).rstrip("\n").split("\n") if result.strip() else ["(nothing)"]
+        return result.expandtabs(4).rstrip("\n").split("\n") if result.strip() else ["(nothing)"]
     if isinstance(result, list):
         if not result:
             return ["(none)"]
         if all(isinstance(item, str) for item in result):
             return ["  ".join(escaped(item) for item in result)]
         if all(_is_numbered(item) for item in result):
-            return [f"line {number}: {_tabs(text)}" for number, text in result]
+            return [f"line {number}: {text.expandtabs(4)}" for number, text in result]
     return [json.dumps(result) if isinstance(result, dict) else json_text(result)]
 
 
@@ -362,7 +357,3 @@ def _is_numbered(item: Any) -> bool:
     if not isinstance(item, list | tuple) or len(item) != 2:
         return False
     return isinstance(item[0], int) and isinstance(item[1], str)
-
-
-def _tabs(text: str) -> str:
-    return text.expandtabs(4)

@@ -29,7 +29,6 @@ from civitas.orders.simulate import SimulateOrder, society_of
 from civitas.text import escaped
 
 if TYPE_CHECKING:
-    from civitas.journal import Journal
     from civitas.society import Society
     from civitas.society.population.population import Population
 
@@ -73,16 +72,11 @@ class Progress:
         self._open = False
 
 
-def simulated(
-    order: SimulateOrder,
-    as_json: bool,
-    journal: Journal | None = None,
-    recorded: Recorded | None = None,
-) -> int:
+def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Live as it was ordered, show it, and write the tables; give the exit code."""
-    run_id = None if recorded is None else recorded.run_id
+    run_id, journal = (None, None) if recorded is None else (recorded.run_id, recorded.journal)
     if recorded is not None and not as_json:
-        click.echo(escaped(f"run {run_id}, recorded in {recorded.path}"), err=True)
+        click.echo(escaped(f"run {run_id}, recorded in {recorded.journal.path}"), err=True)
         if recorded.about:
             click.echo(escaped(recorded.about), err=True)
 
@@ -198,18 +192,10 @@ def _print(order: SimulateOrder, made: dict[str, Any]) -> None:
 
 
 class _Files:
-    """The files of one simulation.
+    """The files of one simulation. Messages are written as they are sent.
 
-    Messages are written as they are sent, so that those of a run that is killed are there when it
-    goes on: what it lives again it writes again.
-
-    Args:
-        folder: where they are written; made if it is not there
-        settings: what the run is made from; the messages of another run are not kept
-        parquet: whether tables are Parquet instead of CSV
-
-    Raises:
-        MissingExtra: pyarrow is wanted and not installed
+    So those of a run that is killed are there when it goes on: what it lives again it writes again.
+    Of a run with other settings they are not kept.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any], *, parquet: bool) -> None:
@@ -325,10 +311,7 @@ class _Files:
         return ["map.png", "day.png"]
 
     def _columns(self, population: Population) -> str:
-        """Write the columns of a population, one value a citizen; gives the file's name.
-
-        In CSV, places stand by their ids and words as texts.
-        """
+        """Write the columns of a population; in CSV, places by their ids and words as texts."""
         single = {name for name, values in population.arrays.items() if values.ndim == 1}
         if self._arrow is not None:
             table = population.to_arrow()

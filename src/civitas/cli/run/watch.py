@@ -31,11 +31,11 @@ from civitas.reasoning.events import (
     Event,
 )
 from civitas.reasoning.prompts import cut, json_text
+from civitas.reasoning.reply import Reply
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded
     from civitas.cli.run.show import Shown
-    from civitas.journal import Journal
     from civitas.orders.order import AnyOrder
 
 MAX_CHARS: Final = 10_000
@@ -44,13 +44,11 @@ _LEFT_OUT: Final = ("past", "run_id", "thread")
 
 
 class _Lines:
-    """Lines of standard input, read without its buffer.
-
-    Whoever waits for a line of a buffer holds its lock, and Python cannot end while a thread holds
-    that: an interrupted question would end the process with a crash.
-    """
+    """Lines of standard input, read without its buffer."""
 
     def readline(self) -> str:
+        # Whoever waits for a line of a buffer holds its lock, and Python cannot end while a thread
+        # holds that: an interrupted question would end the process with a crash.
         with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
             return raw.readline().decode(errors="replace")
 
@@ -64,10 +62,7 @@ def keyboard() -> TextIO | None:
 
 
 def forget_keys() -> None:
-    """Drop what was typed before a question: it was no answer to it.
-
-    A model may write what looks like a question, and have the answer taken for the next one.
-    """
+    """Drop what was typed before a question: a model may have written what looks like one."""
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
@@ -85,13 +80,7 @@ def _refused(request: ApprovalRequest) -> bool:
 
 
 class Permission:
-    """Asks the person at the terminal, by standard error, once the call in question was shown.
-
-    Where standard input is no terminal, everything is refused.
-
-    Attributes:
-        screen: what shows the calls
-    """
+    """Asks the person at the terminal, by standard error, once `screen` has shown the call."""
 
     awaits_reader = True
     """It waits itself until what it asks about was shown, and holds up what comes after that."""
@@ -160,8 +149,8 @@ def _call(action: str, args: dict[str, Any]) -> str:
 
 async def watched(
     agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
-) -> int:
-    """Have an agent reply, and show what happens; give the exit code."""
+) -> Reply:
+    """Have an agent reply, and show what happens."""
     began, screen = time.monotonic(), permission.screen
     screen.begin()
     try:
@@ -177,58 +166,49 @@ async def watched(
         raise
     finally:
         screen.finish()
-    return exit_code(events.reply)
+    reply: Reply = events.reply
+    return reply
 
 
 async def ordered(
-    agent: Any,
-    permission: Permission,
-    order: AnyOrder,
-    journal: Journal | None,
-    recorded: Recorded | None,
-) -> int:
-    """Have an agent do what was ordered, and show it; give the exit code."""
-    run_id = None if recorded is None else recorded.run_id
-    if journal is not None and run_id is not None:
-        await record(order, journal, run_id, agent)
-    return await watched(agent, permission, order.task, run_id)
+    agent: Any, permission: Permission, order: AnyOrder, recorded: Recorded | None
+) -> Reply:
+    """Have an agent do what was ordered, and show it."""
+    if recorded is None:
+        return await watched(agent, permission, order.task)
+    await record(order, recorded.journal, recorded.run_id, agent)
+    return await watched(agent, permission, order.task, recorded.run_id)
 
 
 # -- for programs ----------------------------------------------------------------------------------
 
 
 class JSONLines:
-    """Prints each event as one JSON object on a line of standard output; the last is the reply.
-
-    ASCII alone, so that nothing in it is obeyed by a terminal either.
-
-    Attributes:
-        report: what research came to, once it is there
-    """
+    """Prints each event as one JSON object on a line of standard output; the last is the reply."""
 
     for_a_person = False
     is_loaded: Callable[[], bool]  # of no interest here
 
     def __init__(self, recorded: Recorded | None = None) -> None:
-        self.report: Any = None
         self._recorded = recorded
         self._begun = False
 
     def begin(self) -> None:
         """Nothing: a program needs no sign of life."""
 
-    finish = hold = release = written = begin
+    finish = hold = release = begin
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event."""
         if self._recorded is not None and not self._begun:
             self._begun = True
-            print_line("run", {"run_id": self._recorded.run_id, "journal": self._recorded.path})
+            print_line(
+                "run", {"run_id": self._recorded.run_id, "journal": self._recorded.journal.path}
+            )
         if not isinstance(event, Done):
             print_line(event.kind, _fields(event))
             return
         reply = event.reply
-        self.report = reply.value
         about = {
             "agent": event.agent,
             "text": reply.text,

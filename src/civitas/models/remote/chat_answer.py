@@ -7,7 +7,7 @@ named.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import SchemaValidator, ValidationError
@@ -193,11 +193,6 @@ def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, .
         args = function["arguments"]
         calls.append(Call(id, function["name"], "" if args is None else args))
     return tuple(calls)
-
-
-def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
-    """How many calls a conversation has."""
-    return sum(len(message.get("tool_calls") or ()) for message in messages)
 
 
 def failed(body: Any, name: str) -> ModelError:

@@ -23,15 +23,6 @@ _NOT_STRICT = frozenset(
     )
 )
 
-# What strict keeping to a schema does not know; a server refuses a schema with one of these.
-_NOT_STRICT = frozenset(
-    (
-        *("allOf", "oneOf", "not", "if", "then", "else", "contains", "uniqueItems"),
-        *("dependentRequired", "dependentSchemas", "patternProperties", "propertyNames"),
-        *("unevaluatedProperties", "minLength", "maxLength"),
-    )
-)
-
 
 def chat_messages(messages: Iterable[Any], name: str) -> list[dict[str, Any]]:
     """Our messages as the provider takes them; blocks of content are passed on as they are."""

@@ -7,6 +7,7 @@ reads from a network; bytes go in as they came, and parts come out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from civitas.errors import ModelError
@@ -247,17 +248,15 @@ class AnswerStream:
         return parts, finished(text, calls, self._usage, self._reason, thinking, self._name)
 
 
+@dataclass(slots=True)
 class _Call:
     """A call whose pieces are coming."""
 
-    __slots__ = ("args", "id", "index", "name", "whole")
-
-    def __init__(self, index: int | None) -> None:
-        self.index = index
-        self.id = ""
-        self.name: str | None = None
-        self.args: list[str] = []
-        self.whole: dict[str, Any] | None = None
+    index: int | None
+    id: str = ""
+    name: str | None = None
+    args: list[str] = field(default_factory=list)
+    whole: dict[str, Any] | None = None
 
     def message(self) -> dict[str, Any]:
         args = "".join(self.args) if self.whole is None else self.whole

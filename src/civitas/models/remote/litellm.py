@@ -5,32 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import names_checked
 from civitas.errors import (
-    ContextOverflow,
     DefinitionError,
     MissingExtra,
     ModelError,
     RemoteForbidden,
 )
-from civitas.http import LONGEST_WAIT_S, may_pass, retry_after_s
-from civitas.models.base import Answering
-from civitas.models.protocol import ModelReply, StreamPart
-from civitas.models.remote.chat_answer import calls_in, read_answer, said
-from civitas.models.remote.chat_format import chat_messages, response_format, tools
+from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s
+from civitas.models.protocol import StreamPart
+from civitas.models.remote.chat_answer import read_answer, said
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
-from civitas.models.remote.options import check_base_url, check_key, check_options
+from civitas.models.remote.remote import RemoteModel, tried
+from civitas.models.settings import check_count
 from civitas.network import check_allowed, is_offline
 
 if TYPE_CHECKING:
-    from civitas.action import Action
     from civitas.models.wrappers.rate_limit import RateLimit
 
 # What a call itself says, and what would have litellm go around it.
@@ -51,14 +47,13 @@ _SPEAKS_TO_ITS_URL_ONLY = frozenset(
 )
 # Those that take no conversation with calls in it unless they are told what could be called.
 _WANTS_TOOLS = frozenset(("anthropic", "bedrock", "vertex_ai"))
-_OVERFLOWS = ("context_length_exceeded", "exceed_context_size_error", "prompt is too long")
 # What litellm puts around what a server said.
 _AROUND = re.compile(r"(?:(?:litellm\.)?[A-Za-z]+(?:Error|Exception|Timeout) ?[:-] )+")
 _AFTER = re.compile(r"\s*(?:Handle with `|Received Messages=|Traceback \(most|Original exception:)")
 
 
 @names_checked
-class LiteLLMModel(Answering):
+class LiteLLMModel(RemoteModel):
     """A model of any provider that `litellm` knows, in the provider's own form.
 
     Keys come from the provider's environment variable, such as `ANTHROPIC_API_KEY`, if none is
@@ -98,6 +93,9 @@ class LiteLLMModel(Answering):
         DefinitionError: an argument is not what it should be
     """
 
+    own_fields = _OWN_FIELDS
+    variable = "the provider's environment variable"
+
     def __init__(
         self,
         name: str,
@@ -116,21 +114,20 @@ class LiteLLMModel(Answering):
         provider, slash, rest = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not provider or not slash or not rest or not name.isprintable():
             raise DefinitionError(f"LiteLLMModel: a name is PROVIDER/NAME, not {name!r:.80}")
-        counts = {"max_tokens": (max_tokens, 1), "max_retries": (max_retries, 0)}
-        if context_tokens is not None:
-            counts["context_tokens"] = context_tokens, 1
-        check_options("LiteLLMModel", counts, timeout, options, _OWN_FIELDS)
+        check_count("LiteLLMModel", "max_tokens", max_tokens)
+        super().__init__(
+            f"litellm:{name}",
+            base_url,
+            api_key,
+            context_tokens=context_tokens,
+            max_tokens=max_tokens,
+            timeout=timeout,
+            max_retries=max_retries,
+            rate_limit=rate_limit,
+            options=options,
+        )
         self.model = name
-        self.name = f"litellm:{name}"
         self.provider = provider
-        self.base_url = None if base_url is None else check_base_url(base_url, "LiteLLMModel")
-        check_key(api_key, self.name)
-        self.context_tokens: int | None = context_tokens
-        self.max_tokens = max_tokens
-        self.rate_limit = rate_limit
-        self.timeout = timeout
-        self._max_retries = max_retries
-        self._key = api_key
         self._fields: dict[str, Any] = {
             **(options or {}),
             "model": name,
@@ -153,22 +150,39 @@ class LiteLLMModel(Answering):
     def __repr__(self) -> str:
         return f"LiteLLMModel({self.model!r}, base_url={self.base_url!r})"
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
+    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
+        check_allowed(self.base_url or f"https://{self.provider}", self.name)
+        if not is_offline():
+            return
+        if self.provider not in _SPEAKS_TO_ITS_URL_ONLY:
+            raise RemoteForbidden(
+                f"{self.name}: CIVITAS_OFFLINE=1 forbids it: {self.provider} may call others than "
+                f"base_url=; those that do not are {', '.join(sorted(_SPEAKS_TO_ITS_URL_ONLY))}"
+            )
+        for message in messages:
+            content = message.get("content") if isinstance(message, Mapping) else None
+            if isinstance(content, list) and any(map(_has_link, content)):
+                raise RemoteForbidden(
+                    f"{self.name}: CIVITAS_OFFLINE=1 forbids links in blocks of content, because "
+                    "litellm may fetch them; give the data itself"
+                )
+
+    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        if self.provider in _WANTS_TOOLS and (called := _called(messages)):
+            return {"tools": called, "tool_choice": "none"}
+        return {}
+
+    async def _asked(
+        self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
-        request, estimate = self._request(messages, actions, schema)
         litellm = await asyncio.to_thread(imported)  # it takes some seconds
-        reserved = await self.rate_limit.acquire(estimate) if self.rate_limit else None
+        request = {**json.loads(content), **self._fields}
         if stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
 
         async def ask() -> AsyncIterator[StreamPart]:
             for attempt in range(self._max_retries + 1):
-                answer = AnswerStream(self.name, calls_in(messages))
+                answer = AnswerStream(self.name, calls_before)
                 begun = False
                 response: Any = None
                 try:
@@ -191,128 +205,69 @@ class LiteLLMModel(Answering):
                         await _closed(close)
             # litellm ends a stream that broke off as if it had come to its end.
             if getattr(response, "received_finish_reason", "stop") is None:
-                raise self._broke_off(None)
+                raise ModelError(f"{self.name}: the answer broke off")
             if stream:
                 left, reply = answer.end()
                 for part in left:
                     yield part
             else:
-                reply = read_answer(response.model_dump(), self.name, calls_in(messages))
+                reply = read_answer(response.model_dump(), self.name, calls_before)
             yield reply
 
         async with aclosing(LOOP.stream(ask)) as parts:
             async for part in parts:
-                if isinstance(part, ModelReply) and reserved is not None:
-                    reserved.settle_by(part.usage)
                 yield part
-
-    # -- what goes out -----------------------------------------------------------------------------
-
-    def _request(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> tuple[dict[str, Any], int]:
-        """The arguments of the call, and about how many tokens it takes."""
-        self._check_allowed(messages)
-        try:
-            body: dict[str, Any] = {"messages": chat_messages(messages, self.name)}
-            if actions:
-                body["tools"] = tools(actions)
-            elif self.provider in _WANTS_TOOLS and (called := _called(messages)):
-                body |= {"tools": called, "tool_choice": "none"}
-            if schema is not None:
-                body["response_format"] = response_format(schema)
-            # litellm changes what it is given: this is a copy, all the way down.
-            size = json.dumps(body, allow_nan=False)
-            return {**json.loads(size), **self._fields}, len(size) // 3 + self.max_tokens
-        except (TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
-
-    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
-        check_allowed(self.base_url or f"https://{self.provider}", self.name)
-        if not is_offline():
-            return
-        if self.provider not in _SPEAKS_TO_ITS_URL_ONLY:
-            raise RemoteForbidden(
-                f"{self.name}: CIVITAS_OFFLINE=1 forbids it: {self.provider} may call others than "
-                f"base_url=; those that do not are {', '.join(sorted(_SPEAKS_TO_ITS_URL_ONLY))}"
-            )
-        for message in messages:
-            content = message.get("content") if isinstance(message, Mapping) else None
-            if isinstance(content, list) and any(map(_has_link, content)):
-                raise RemoteForbidden(
-                    f"{self.name}: CIVITAS_OFFLINE=1 forbids links in blocks of content, because "
-                    "litellm may fetch them; give the data itself"
-                )
 
     # -- what comes back ---------------------------------------------------------------------------
 
     async def _after(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, or raise what this one failed with."""
-        status = _status(error)
-        headers = getattr(error, "litellm_response_headers", None) or {}
-        again = isinstance(error, TimeoutError) or may_pass(status)
-        if attempt < self._max_retries and again and _forbidden(error) is None:
-            asked_s = retry_after_s(headers)
-            wait_s = 0.5 * 2**attempt if asked_s is None else asked_s
-            if wait_s <= LONGEST_WAIT_S:
-                await asyncio.sleep(wait_s)
-                return
-        raise self._failed(error, status, headers, attempt) from error
+        _raise_forbidden(error)
+        response = _response(error)
+        # A failure in litellm's own code, as it reads an answer, is a 500 of its own making.
+        status = getattr(error, "status_code", 500)
+        again = _is_late(error) or _is_lost(error) or (may_pass(status) and status != 500)
+        asked_s = None
+        if response is not None:
+            again, asked_s = may_pass(response.status_code), retry_after_s(response.headers)
+        wait_s = 0.5 * 2**attempt if asked_s is None else asked_s
+        if not again or attempt == self._max_retries or wait_s > LONGEST_WAIT_S:
+            raise self._failed(error, response, attempt + 1) from error
+        await asyncio.sleep(wait_s)
 
-    def _failed(
-        self, error: Exception, status: int, headers: Mapping[str, str], attempt: int
-    ) -> ModelError:
-        """What litellm says, in one line that names the model, and without the key."""
-        if (forbidden := _forbidden(error)) is not None:
-            return forbidden
+    def _failed(self, error: Exception, response: Any, tries: int) -> ModelError:
+        """What an attempt failed with, in one line that names the model."""
+        if response is not None:
+            return self._refused(response.status_code, response.text, response.headers, tries)
         where = self.base_url or self.provider
-        chain = list(_chain(error))
-        text = self._said(error)
-        tried = f"; tried {attempt + 1} times" if attempt else ""
-        if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
-            text = f"{where} gave no answer within {self.timeout:g} s{tried}"
-        elif "Invalid response object" in str(error):
-            text = f"what {where} answered is no answer{tried}"
-        elif headers:
-            text = f"the server answered {status}: {text}"
-            if status in (401, 403):
-                text += "; check api_key=, or the provider's environment variable"
-            elif status == 404:
-                text += "; check the name of the model and base_url="
-            elif status == 429 and (wait := headers.get("retry-after")):
-                text += f"; it asks to wait {said(wait)} s"
-        elif status >= 500:
-            text = f"no answer from {where}: {said(str(chain[-1]) or text)}{tried}"
-        text = self._without_keys(text)
-        bodies = " ".join(str(getattr(each, "body", None) or each) for each in chain)
-        if type(error).__name__ == "ContextWindowExceededError" or any(
-            mark in bodies for mark in _OVERFLOWS
-        ):
-            return ContextOverflow(f"{self.name}: {text}; nothing was cut")
-        return ModelError(f"{self.name}: {text}")
+        text = _said(error)
+        if _is_late(error):
+            text = f"{where} gave no answer within {self.timeout:g} s{tried(tries)}"
+        elif _is_lost(error):
+            reason = error_reason(_chain(error)[-1])
+            return self._lost(f"no answer from {where}: {reason}{tried(tries)}")
+        elif "LLM Provider NOT provided" in text:
+            text = f"litellm knows no provider {self.provider!r}"
+        elif (status := getattr(error, "status_code", 500)) == 500:
+            text = f"what {where} answered cannot be read"
+        elif may_pass(status):  # of a library that tells litellm no more than this
+            return self._refused(status, text, {}, tries)
+        return ModelError(self._hidden(f"{self.name}: {text}"))
 
-    def _broke_off(self, error: Exception | None) -> ModelError:
-        if error is None:
-            return ModelError(f"{self.name}: the answer broke off")
-        if (forbidden := _forbidden(error)) is not None:
-            return forbidden
-        if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
-            return ModelError(f"{self.name}: the answer took longer than {self.timeout:g} s")
-        return ModelError(f"{self.name}: the answer broke off: {self._said(error)}")
+    def _broke_off(self, error: Exception) -> ModelError:
+        _raise_forbidden(error)
+        reason = f"the answer broke off: {_said(error)}"
+        if _is_late(error):
+            reason = f"the answer took longer than {self.timeout:g} s"
+        return ModelError(self._hidden(f"{self.name}: {reason}"))
 
-    def _said(self, error: Exception) -> str:
-        text = said(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
-        return self._without_keys(said(_parsed(text)))
 
-    def _without_keys(self, text: str) -> str:
-        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
-        for key in (self._key, *keys):
-            if key and len(key) > 4:
-                text = text.replace(key, "…")
-        return text
+def _said(error: Exception) -> str:
+    """What an error of litellm's own says, without what stands around it."""
+    text = said(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
+    with suppress(ValueError, RecursionError):
+        text = said(json.loads(text))
+    return text
 
 
 def _called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -336,21 +291,29 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def _status(error: BaseException) -> int:
-    """What the server answered, which litellm turns into another status where it knows none."""
-    found = [getattr(each, "status_code", None) for each in _chain(error)]
-    return next((status for status in reversed(found) if isinstance(status, int)), 0)
+def _response(error: BaseException) -> Any:
+    """The server's own refusal, which litellm wraps in errors of its own; None if there is none."""
+    refused = [each for each in _chain(error) if type(each).__name__ == "HTTPStatusError"]
+    return getattr(refused[0], "response", None) if refused else None
 
 
-def _forbidden(error: BaseException) -> RemoteForbidden | None:
-    return next((each for each in _chain(error) if isinstance(each, RemoteForbidden)), None)
+def _is_late(error: BaseException) -> bool:
+    return isinstance(error, TimeoutError) or type(error).__name__ == "Timeout"
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
+def _is_lost(error: BaseException) -> bool:
+    """Whether there was no connection, or it broke."""
+    of_http = ("httpx", "aiohttp")
+    return any(
+        isinstance(each, OSError) or type(each).__module__.startswith(of_http)
+        for each in _chain(error)
+    )
+
+
+def _raise_forbidden(error: BaseException) -> None:
+    for each in _chain(error):
+        if isinstance(each, RemoteForbidden):
+            raise each from None
 
 
 async def _closed(close: Any) -> None:

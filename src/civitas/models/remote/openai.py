@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -11,18 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import names_checked
-from civitas.errors import ContextOverflow, DefinitionError, ModelError
+from civitas.errors import DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
-from civitas.models.base import Answering
-from civitas.models.protocol import ModelReply, StreamPart
-from civitas.models.remote.chat_answer import calls_in, overflows, read_answer, said
-from civitas.models.remote.chat_format import chat_messages, response_format, tools
+from civitas.models.protocol import StreamPart
+from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
-from civitas.models.remote.options import check_base_url, check_key, check_options
+from civitas.models.remote.remote import RemoteModel
+from civitas.models.settings import check_count
 from civitas.network import check_allowed
 
 if TYPE_CHECKING:
-    from civitas.action import Action
     from civitas.models.wrappers.rate_limit import RateLimit
 
 _OPENAI = "https://api.openai.com/v1"
@@ -37,7 +34,7 @@ _MAX_BYTES = 64 * 2**20
 
 
 @names_checked
-class OpenAIModel(Answering):
+class OpenAIModel(RemoteModel):
     """A model behind OpenAI's chat interface, of OpenAI's own server or any that is compatible.
 
     Without `base_url` it is OpenAI's (or the server that `OPENAI_BASE_URL` names), and the key is
@@ -80,6 +77,10 @@ class OpenAIModel(Answering):
         DefinitionError: an argument is not what it should be
     """
 
+    base_url: str
+    own_fields = _OWN_FIELDS
+    variable = "OPENAI_API_KEY"
+
     def __init__(
         self,
         name: str,
@@ -101,24 +102,22 @@ class OpenAIModel(Answering):
         limit = next((field for field in _LENGTHS if field in (options or {})), None)
         if limit is not None and options is not None:
             max_tokens = options[limit]
-        counts = {"max_retries": (max_retries, 0), "connections": (connections, 1)}
-        for field, count in (("context_tokens", context_tokens), ("max_tokens", max_tokens)):
-            if count is not None:
-                counts[field] = count, 1
-        check_options("OpenAIModel", counts, timeout, options, _OWN_FIELDS)
-        self.model = name
         given = os.environ.get("OPENAI_BASE_URL") or _OPENAI if base_url is None else base_url
-        self.base_url = check_base_url(given, "OpenAIModel")
-        self.name = f"{self.base_url}#{name}" if base_url else f"openai:{name}"
-        self.context_tokens: int | None = context_tokens
-        self.max_tokens = max_tokens
-        self.rate_limit = rate_limit
-        self.timeout = timeout
-        found = api_key or (None if base_url else os.environ.get("OPENAI_API_KEY"))
-        if found is None and self.base_url == _OPENAI:
+        super().__init__(
+            f"{str(base_url).rstrip('/')}#{name}" if base_url else f"openai:{name}",
+            given,
+            api_key or (None if base_url else os.environ.get("OPENAI_API_KEY")),
+            context_tokens=context_tokens,
+            max_tokens=max_tokens,
+            timeout=timeout,
+            max_retries=max_retries,
+            rate_limit=rate_limit,
+            options=options,
+        )
+        check_count("OpenAIModel", "connections", connections)
+        if self._key is None and self.base_url == _OPENAI:
             raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
-        check_key(found, self.name)
-        self._key = found or "none"
+        self.model = name
         # Until a server says that it does not know how.
         self._streams_usage = True
         self._fields: dict[str, Any] = {"model": name, **(options or {})}
@@ -128,7 +127,7 @@ class OpenAIModel(Answering):
             if about is not None:
                 self._fields[field] = about
         self._headers = {
-            "Authorization": f"Bearer {self._key}",
+            "Authorization": f"Bearer {self._key or 'none'}",
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
@@ -163,35 +162,25 @@ class OpenAIModel(Answering):
         """Close the connections of this event loop; a later call opens new ones."""
         await self._client.aclose()
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
+    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
+        check_allowed(self.base_url, self.name)
+
+    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        return self._fields
+
+    async def _asked(
+        self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
-        content = self._content(messages, actions, schema)
-        reserved = None
-        if self.rate_limit is not None:
-            # One token for each three bytes, and the longest answer: rather too many.
-            estimate = len(content) // 3 + (self.max_tokens or 0)
-            reserved = await self.rate_limit.acquire(estimate)
         try:
             if stream:
-                async with aclosing(self._streamed(content, calls_in(messages))) as parts:
+                async with aclosing(self._streamed(content, calls_before)) as parts:
                     async for part in parts:
-                        if isinstance(part, ModelReply) and reserved is not None:
-                            reserved.settle_by(part.usage)
                         yield part
             else:
                 response = await self._post(content)
-                reply = read_answer(response.content, self.name, calls_in(messages))
-                if reserved is not None:
-                    reserved.settle_by(reply.usage)
-                yield reply
+                yield read_answer(response.content, self.name, calls_before)
         except HTTPError as error:
-            hint = "; is the server running there?" if "Connection refused" in str(error) else ""
-            raise ModelError(f"{self.name}: {self._hidden(str(error))}{hint}") from None
+            raise self._lost(str(error)) from None
         except ModelError as error:
             hidden = self._hidden(str(error))
             if hidden == str(error):
@@ -214,24 +203,6 @@ class OpenAIModel(Answering):
             yield part
         yield reply
 
-    def _content(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> bytes:
-        """The body of a request."""
-        check_allowed(self.base_url, self.name)
-        try:
-            body = {**self._fields, "messages": chat_messages(messages, self.name)}
-            if actions:
-                body["tools"] = tools(actions)
-            if schema is not None:
-                body["response_format"] = response_format(schema)
-            return json.dumps(body, allow_nan=False).encode()
-        except (TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
-
     async def _open(self, content: bytes) -> Response:
         if self._streams_usage:
             try:
@@ -249,34 +220,15 @@ class OpenAIModel(Answering):
             stream=stream,
         )
         if not 200 <= response.status < 300:
-            raise self._refused(response)
+            raise self._failed(response)
         return response
 
-    def _hidden(self, text: str) -> str:
-        return text.replace(self._key, "…") if len(self._key) > 4 else text
-
-    def _refused(self, response: Response) -> ModelError:
-        """What a server refuses a request with, in one line that names the model."""
+    def _failed(self, response: Response) -> ModelError:
         text = response.content.decode("utf-8", "replace")
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError):
-            body = text
-        status = response.status
-        reason = f"{self.name}: the server answered {status}: {said(body)}"
-        if overflows(body):
-            return ContextOverflow(f"{reason}; nothing was cut")
-        if status in (400, 422) and _STREAM_USAGE.search(text):
-            return _NoUsage(reason)
-        if status in (401, 403):
-            reason += "; check api_key=, or OPENAI_API_KEY"
-        elif status == 404:
-            reason += "; check the name of the model and base_url="
-        elif status == 429 and (wait := response.headers.get("retry-after")):
-            reason += f"; it asks to wait {said(wait)} s"
-        if response.tries > 1:
-            reason += f"; tried {response.tries} times"
-        return ModelError(reason)
+        error = self._refused(response.status, text, response.headers, response.tries)
+        if response.status in (400, 422) and _STREAM_USAGE.search(text):
+            return _NoUsage(str(error))
+        return error
 
 
 class _NoUsage(ModelError):

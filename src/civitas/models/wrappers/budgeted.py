@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,11 +17,10 @@ from civitas.errors import (
     DeadlineExceeded,
     DefinitionError,
     MissingExtra,
-    ModelError,
     RemoteForbidden,
     UnknownPrice,
 )
-from civitas.models.base import Answering, answer_of
+from civitas.models.base import Answering, Request
 from civitas.models.names import model as named
 from civitas.models.protocol import Model, ModelReply, StreamPart
 from civitas.models.wrappers.fallback import FallbackModel
@@ -125,28 +122,22 @@ class BudgetedModel(Answering):
     def __repr__(self) -> str:
         return f"BudgetedModel({self.model!r}, {self.budget!r})"
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:
-            whole = answer_of(self._obeying, messages, actions, schema, stream)
-            async with aclosing(whole):
-                async for part in whole:
+            parts = request.asked_of(self._obeying)
+            async with aclosing(parts):
+                async for part in parts:
                     yield part
             return
-        bound, held = self._reserve(messages, actions, schema)
-        parts: Any = answer_of(self.model, messages, actions, schema, stream)
+        bound, held = self._reserve(request)
+        parts = request.asked_of(self.model)
         began = False
         with held:
             async with aclosing(parts):
                 while True:
                     try:
                         # Part by part: a timeout around a `yield` would end who reads it.
-                        part = await self._in_time(lambda: anext(parts, _END))
+                        part = await self._next(parts)
                     except Exception as error:
                         if not began:
                             _give_back(held, error)
@@ -155,7 +146,7 @@ class BudgetedModel(Answering):
                         return
                     began = True
                     # A plain answer may be anything that a user's own model gives.
-                    if (isinstance(part, ModelReply) or not stream) and held.open:
+                    if (isinstance(part, ModelReply) or not request.stream) and held.open:
                         self._settle(held, bound, part)
                     yield part
 
@@ -178,7 +169,7 @@ class BudgetedModel(Answering):
                 each = list(obeying.models)
             found = [model._most(messages, actions, schema) for model in each]
             return max(tokens for tokens, _ in found), max(usd for _, usd in found)
-        bound, tokens, usd = self._bound(messages, actions, schema)
+        bound, tokens, usd = self._bound(Request(messages, actions, schema))
         if bound.input is None or bound.output is None:
             left = self.budget.left
             if left.tokens is not None:
@@ -187,24 +178,14 @@ class BudgetedModel(Answering):
                 usd = max(usd, Decimal(repr(left.usd)))
         return tokens, usd
 
-    def _bound(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> tuple[_Bound, int, Decimal]:
+    def _bound(self, request: Request) -> tuple[_Bound, int, Decimal]:
         """How many tokens a call can take at most, by kind and together, and what these cost."""
-        bound = _Bound(self._input_bound(messages, actions, schema), self._output_bound())
+        bound = _Bound(self._input_bound(request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
         return bound, input + output, self.cost(input, output)
 
-    def _reserve(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> tuple[_Bound, Reservation]:
-        bound, tokens, usd = self._bound(messages, actions, schema)
+    def _reserve(self, request: Request) -> tuple[_Bound, Reservation]:
+        bound, tokens, usd = self._bound(request)
         try:
             if bound.input is not None and bound.output is not None:
                 held = self.budget.reserve(tokens=tokens, usd=usd, model_calls=1)
@@ -228,21 +209,13 @@ class BudgetedModel(Answering):
             counted = "by count_tokens, and the answer at max_tokens; shorten the input"
         return f" (input counted {counted}, a lower max_tokens, or a larger budget)"
 
-    def _input_bound(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> int | None:
+    def _input_bound(self, request: Request) -> int | None:
         """How many tokens go in at most; None if that cannot be told."""
-        if any(_has_more_than_text(message) for message in messages):
+        if any(map(_has_more_than_text, request.messages)):
             return None
-        offered = [[each.name, each.description, each.parameters] for each in actions or ()]
-        try:
-            text = json.dumps([messages, offered, schema], ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
-        around = _AROUND_ALL + _AROUND_EACH * (len(messages) + len(offered))
+        text = request.as_json(self.name, ensure_ascii=False)
+        parts = len(request.messages) + len(request.actions or ())
+        around = _AROUND_ALL + _AROUND_EACH * parts
         count = getattr(self.model, "count_tokens", None)
         if count is None:
             # No tokenizer makes more tokens than bytes.
@@ -300,20 +273,18 @@ class BudgetedModel(Answering):
 
     # -- the call, and after it --------------------------------------------------------------------
 
-    async def _in_time(self, call: Callable[[], Any]) -> Any:
-        """What a call gives, if it does before the deadline; then it is cancelled."""
+    async def _next(self, parts: AsyncGenerator[StreamPart, None]) -> Any:
+        """The next part, if it comes before the deadline; then the call is cancelled."""
         left = self.budget.remaining_seconds()
         if left is None:
-            given = call()
-            return await given if inspect.isawaitable(given) else given
+            return await anext(parts, _END)
         late = f"{self.name}: the seconds of {self.budget} were over before it had answered"
         if left <= 0:
             raise DeadlineExceeded(late)
         limit = asyncio.timeout(left)
         try:
             async with limit:
-                given = call()
-                return await given if inspect.isawaitable(given) else given
+                return await anext(parts, _END)
         except Exception as error:
             # A TimeoutError of the model's own is the model's. Cancelled from outside as well, it
             # is no Exception that comes here.

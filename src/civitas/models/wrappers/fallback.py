@@ -5,15 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ContextOverflow, DefinitionError, MissingExtra, ModelError
-from civitas.models.base import Answering, answer_of
+from civitas.models.base import Answering, Request
 from civitas.models.names import model as named
 from civitas.models.protocol import Model, StreamPart
-
-if TYPE_CHECKING:
-    from civitas.action import Action
 
 logger = logging.getLogger("civitas.models")
 
@@ -50,18 +46,12 @@ class FallbackModel(Answering):
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         errors: list[Exception] = []
         for each in self.models:
             begun = False
             try:
-                async with aclosing(answer_of(each, messages, actions, schema, stream)) as parts:
+                async with aclosing(request.asked_of(each)) as parts:
                     async for part in parts:
                         begun = True
                         yield part

@@ -6,9 +6,10 @@ import asyncio
 import threading
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from civitas.errors import DefinitionError
+from civitas.models.settings import check_count
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Usage
@@ -16,16 +17,12 @@ if TYPE_CHECKING:
 _MINUTE_S = 60.0
 
 
-class Clock(Protocol):
-    """What tells the time and waits. Tests bring one of their own, which they set."""
+class _Clock(Protocol):
+    """The time in seconds since some moment, and waiting; tests bring one that they set."""
 
-    def now(self) -> float:
-        """Seconds since some moment; they never go back."""
-        ...
+    def now(self) -> float: ...
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait so long."""
-        ...
+    async def sleep(self, seconds: float) -> None: ...
 
 
 class _RealClock:
@@ -36,25 +33,23 @@ class _RealClock:
         await asyncio.sleep(seconds)
 
 
+@dataclass(eq=False, slots=True)
 class Reservation:
     """What a call was given of a limit."""
 
-    __slots__ = ("_limit", "at", "counted", "tokens")
+    _limit: RateLimit
+    at: float
+    tokens: int
+    counted: bool = True
 
-    def __init__(self, limit: RateLimit, at: float, tokens: int) -> None:
-        self._limit = limit
-        self.at = at
-        self.counted = True
-        self.tokens = tokens
+    def settle_by(self, usage: Usage) -> None:
+        """Settle with what a provider counted; the estimate stands where it counted nothing."""
+        if usage.total:
+            self.settle(usage.total)
 
     def settle(self, tokens: int) -> None:
         """Say how many tokens it was in the end, in place of the estimate."""
         self._limit._settle(self, tokens)
-
-    def settle_by(self, usage: Usage) -> None:
-        """Settle with what a provider counted; the estimate stands where it counted nothing."""
-        if spent := usage.total:
-            self.settle(spent)
 
 
 class RateLimit:
@@ -78,17 +73,13 @@ class RateLimit:
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
         *,
-        clock: Clock | None = None,
+        clock: _Clock | None = None,
     ) -> None:
-        for what, value in (
-            ("requests_per_minute", requests_per_minute),
-            ("tokens_per_minute", tokens_per_minute),
-        ):
-            if value is not None and (type(value) is not int or value < 1):
-                raise DefinitionError(f"RateLimit: {what}= is a positive integer, not {value!r}")
+        check_count("RateLimit", "requests_per_minute", requests_per_minute, optional=True)
+        check_count("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
-        self._clock: Clock = clock or _RealClock()
+        self._clock: _Clock = clock or _RealClock()
         # Held for a few instructions, never while waiting.
         self._guard = threading.Lock()
         self._begun: deque[Reservation] = deque()
@@ -179,15 +170,13 @@ class RateLimit:
 class _Waiter:
     """One who waits, on whatever loop that is."""
 
-    __slots__ = ("_future", "_loop")
-
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[None] | None = None
+        self._woken = self._loop.create_future()
 
     def renew(self) -> asyncio.Future[None]:
-        self._future = self._loop.create_future()
-        return self._future
+        self._woken = self._loop.create_future()
+        return self._woken
 
     @property
     def gone(self) -> bool:
@@ -196,13 +185,10 @@ class _Waiter:
 
     def wake(self) -> bool:
         """Wake it, from any thread; whether its loop is still there."""
-        if self.gone:
-            return False
-        if self._future is not None:
-            try:
-                self._loop.call_soon_threadsafe(_set, self._future)
-            except RuntimeError:
-                return False  # closed just now
+        try:
+            self._loop.call_soon_threadsafe(_set, self._woken)
+        except RuntimeError:
+            return False  # closed
         return True
 
 

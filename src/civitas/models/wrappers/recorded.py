@@ -14,15 +14,13 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from civitas.errors import ModelError
-from civitas.models.base import Answering, Closing, answer_of, in_pieces
+from civitas.models.base import Answering, Closing, Request, in_pieces
 from civitas.models.names import model as named
 from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
-
-if TYPE_CHECKING:
-    from civitas.action import Action
+from civitas.text import one_line
 
 logger = logging.getLogger("civitas.models")
 
@@ -90,24 +88,20 @@ class RecordedModel(Answering, Closing):
         with self._lock:
             self._finalizer()
 
-    async def _answer(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-        stream: bool,
-    ) -> AsyncGenerator[StreamPart, None]:
-        key = self._key(messages, actions, schema)
-        asking = await self._turn(key, messages, actions, schema)
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        content = request.as_json(self.name, sort_keys=True, allow_nan=False)
+        key = hashlib.sha256(content.encode()).hexdigest()
+        about = _about(request)
+        asking = await self._turn(key, about)
         if isinstance(asking, ModelReply):
-            for part in in_pieces(asking) if stream else (asking,):
+            for part in in_pieces(asking) if request.stream else (asking,):
                 yield part
             return
+        assert self.model is not None  # nobody gets a turn to ask without one
         error: ModelError | None = None
         reply: ModelReply | None = None
         try:
-            parts = answer_of(self._asked(), messages, actions, schema, stream)
-            async with aclosing(parts):
+            async with aclosing(request.asked_of(self.model)) as parts:
                 async for part in parts:
                     if isinstance(part, ModelReply):
                         reply = part
@@ -115,22 +109,20 @@ class RecordedModel(Answering, Closing):
                     yield part
             if reply is None:
                 raise ModelError(f"{self.name}: its stream ended without an answer")
-            self._add(key, reply, messages, actions, schema)
+            with self._lock:
+                if self._finalizer.alive:
+                    self._file.add(key, reply, about)
         except ModelError as raised:
             error = raised
             raise
         finally:
-            self._end(key, asking, error)
+            with self._lock:
+                del self._asking[key]
+            asking.end(error)
         yield reply
 
-    async def _turn(
-        self,
-        key: str,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> ModelReply | _Asking:
-        """The recorded answer, or the turn to ask for one, which `_end` ends."""
+    async def _turn(self, key: str, about: str) -> ModelReply | _Asking:
+        """The recorded answer, or the turn to ask for one."""
         while True:
             with self._lock:
                 if not self._finalizer.alive:
@@ -139,8 +131,7 @@ class RecordedModel(Answering, Closing):
                     return known
                 if self.model is None:
                     raise ModelError(
-                        f"{self.name}: {self.path} has no answer to this request: "
-                        f"{_about(messages, actions, schema)}"
+                        f"{self.name}: {self.path} has no answer to this request: {about}"
                     )
                 asking = self._asking.get(key)
                 if asking is None:
@@ -150,58 +141,17 @@ class RecordedModel(Answering, Closing):
             # Who asks may be cancelled; then one of those who wait asks in its place.
             await waiter
 
-    def _asked(self) -> Model:
-        assert self.model is not None  # nobody gets a turn to ask without one
-        return self.model
 
-    def _add(
-        self,
-        key: str,
-        reply: ModelReply,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> None:
-        with self._lock:
-            if self._finalizer.alive:
-                self._file.add(key, reply, _about(messages, actions, schema))
-
-    def _end(self, key: str, asking: _Asking, error: ModelError | None) -> None:
-        with self._lock:
-            del self._asking[key]
-        asking.end(error)
-
-    def _key(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None,
-        schema: dict[str, Any] | None,
-    ) -> str:
-        offered = [[each.name, each.description, each.parameters] for each in actions or ()]
-        try:
-            content = json.dumps([messages, offered, schema], sort_keys=True, allow_nan=False)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
-        return hashlib.sha256(content.encode()).hexdigest()
-
-
-def _about(
-    messages: list[dict[str, Any]],
-    actions: list[Action] | None,
-    schema: dict[str, Any] | None,
-) -> str:
+def _about(request: Request) -> str:
     """A request in one line, for people."""
-    last = messages[-1]
-    text = last.get("content")
-    if not isinstance(text, str):
-        text = json.dumps(text, ensure_ascii=False)
-    shown = " ".join(text.split())
-    shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
-    names = [action.name for action in actions or ()]
-    offered = f"actions {', '.join(names)}" if names else "no actions"
+    messages, actions, schema, _ = request
+    text = messages[-1].get("content")
+    shown = one_line(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), 80)
+    names = ", ".join(action.name for action in actions or ())
+    offered = f"actions {names}" if names else "no actions"
     return (
-        f"{len(messages)} messages, the last from {last.get('role')}: {shown!r}; {offered[:200]}; "
-        f"{'a' if schema is not None else 'no'} schema"
+        f"{len(messages)} messages, the last from {messages[-1].get('role')}: {shown!r}; "
+        f"{offered[:200]}; {'a' if schema is not None else 'no'} schema"
     )
 
 

@@ -6,19 +6,16 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import AsyncGeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.models.base import in_pieces
+from civitas.models.base import Answering, Request, in_pieces
 from civitas.models.protocol import Call, ModelReply, StreamPart, TextPiece
-
-if TYPE_CHECKING:
-    from civitas.action import Action
 
 _OF_A_FUNCTION = 1000
 
 
-class ScriptedModel:
+class ScriptedModel(Answering):
     """Gives prepared replies, one after the other.
 
     A reply is one of
@@ -78,50 +75,25 @@ class ScriptedModel:
             self._max_tokens = max(map(_most_tokens, self._replies), default=0)
         return self._max_tokens
 
-    async def complete(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> ModelReply:
-        """The next reply.
+    def skip(self, replies: int) -> None:
+        """Pass over some replies: a run that goes on in another process was given them before."""
+        self._skipped += replies
 
-        Raises:
-            ModelError: there are no messages, or no replies are left
-        """
-        place, reply = self._next(messages)
-        # Most often it is one of these, and then nothing more is looked at.
-        kind = type(reply)
-        if kind is ModelReply:
-            return reply  # type: ignore[no-any-return]
-        if kind is str:
-            return ModelReply(reply)
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        place = len(self.received) + self._skipped
+        self.received.append(list(request.messages))
+        if not self._answers_all and place >= len(self._replies):
+            raise ModelError(
+                f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"
+            )
+        reply = self._replies[0 if self._answers_all else place]
         if not isinstance(reply, type) and callable(reply):
-            reply = reply(messages, actions)
-            if inspect.isawaitable(reply):
-                reply = await reply
-            elif inspect.isasyncgen(reply):
-                reply = "".join([piece async for piece in self._pieces(reply, place)])
-        return self._reply(reply, place)
-
-    async def stream(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> AsyncGenerator[StreamPart, None]:
-        """The next reply, in pieces and then whole.
-
-        Raises:
-            ModelError: there are no messages, or no replies are left
-        """
-        place, reply = self._next(messages)
-        if not isinstance(reply, type) and callable(reply):
-            reply = reply(messages, actions)
+            reply = reply(request.messages, request.actions)
             if inspect.isawaitable(reply):
                 reply = await reply
         if not inspect.isasyncgen(reply):
-            for part in in_pieces(self._reply(reply, place)):
+            made = self._reply(reply, place)
+            for part in in_pieces(made) if request.stream else (made,):
                 yield part
             return
         said: list[str] = []
@@ -130,24 +102,6 @@ class ScriptedModel:
                 said.append(piece)
                 yield TextPiece(piece)
         yield ModelReply("".join(said))
-
-    def skip(self, replies: int) -> None:
-        """Pass over some replies: a run that goes on in another process was given them before."""
-        self._skipped += replies
-
-    def _next(self, messages: list[dict[str, Any]]) -> tuple[int, Any]:
-        """The place of the next reply, and the reply."""
-        if not messages:
-            raise ModelError(f"{self.name}: there are no messages to answer")
-        place = len(self.received) + self._skipped
-        self.received.append(list(messages))
-        if self._answers_all:
-            return place, self._replies[0]
-        if place >= len(self._replies):
-            raise ModelError(
-                f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}"
-            )
-        return place, self._replies[place]
 
     async def _pieces(
         self, given: AsyncGeneratorType[object, Any], place: int

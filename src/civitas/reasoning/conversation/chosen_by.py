@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import shorten
+from civitas.jsonvalue import Unreadable, read_json, shorten
 from civitas.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from civitas.message import address
 from civitas.models.names import check_name
@@ -110,30 +110,28 @@ class ChosenBy(Order):
         }
         told = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
         prompt = self._shown(state, told)
-        usage = Usage()
-        fault = ""
-        name = getattr(self.model, "name", None)
+        usage, fault = Usage(), ""
         for attempt in (1, 2):
             given = await state.record.step(
                 f"choose.{state.turns + 1}.{attempt}",
                 partial(completed, self.model, state.budget, prompt, schema),
                 of=ANSWER,
-                model=name,
+                model=getattr(self.model, "name", None),
             )
             # Before anything is read: what cannot be read has been paid for all the same.
             spent = getattr(given, "usage", None)
-            if isinstance(spent, Usage):
-                usage = usage + spent
+            usage = usage + spent if isinstance(spent, Usage) else usage
             text = getattr(given, "text", None)
             try:
                 chosen = _read(text, getattr(given, "calls", ()), allowed)
-            except ValueError as error:
-                fault = str(error)
+            except Unreadable as error:
+                fault = str(error).rstrip(".")
                 said = cut(readable(text), _MAX_ANSWER) if isinstance(text, str) else ""
+                again = f"Your answer cannot be used: {fault}. {told}"
                 prompt = [
                     *prompt,
                     {"role": "assistant", "content": said or "(no answer)"},
-                    {"role": "user", "content": f"Your answer cannot be used: {fault}. {told}"},
+                    {"role": "user", "content": again},
                 ]
                 continue
             if chosen is None:
@@ -183,29 +181,19 @@ class ChosenBy(Order):
 def _read(text: Any, calls: Any, allowed: list[str | None]) -> str | None:
     """Whom an answer names."""
     if calls:
-        raise ValueError("it calls an action")
+        raise Unreadable("it calls an action")
     if not isinstance(text, str) or len(text) > _MAX_ANSWER:
-        raise ValueError("it is no short text")
+        raise Unreadable("it is no short text")
     try:
-        answer = json.loads(text, object_pairs_hook=_once)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error.msg} at character {error.pos}") from None
+        answer = read_json(text)
+    except Unreadable as error:
+        raise Unreadable(f"it is {error}") from None
     if not isinstance(answer, dict) or answer.keys() != {"next"}:
-        raise ValueError('it is no object with "next" alone')
-    named = answer["next"]
-    if not (named is None or isinstance(named, str)) or named not in allowed:
-        shown = readable(shorten(json.dumps(named, ensure_ascii=False)))
-        raise ValueError(f"{shown} may not speak next")
+        raise Unreadable('it is no object with "next" alone')
+    named: str | None = answer["next"]
+    if named not in allowed:
+        raise Unreadable(f"{readable(shorten(_json(named)))} may not speak next")
     return named
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
-    return found
 
 
 def _json(value: Any) -> str:

@@ -7,25 +7,33 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import DefinitionError, NotPermitted, StateError
+from civitas.errors import NotPermitted, StateError
 from civitas.jsonvalue import NotJSON, copy_json
-from civitas.reasoning.conversation.exchange import Exchange
+from civitas.reasoning.conversation.exchange import Exchange, Talk
 from civitas.reasoning.conversation.order import Order
-from civitas.reasoning.conversation.participants import Participants
-from civitas.reasoning.conversation.record import KIND, program_of
-from civitas.reasoning.conversation.setup import set_up
-from civitas.reasoning.conversation.state import MAX_KEPT, Content, ConversationState, SavedTalk
-from civitas.reasoning.conversation.talk import Talk
+from civitas.reasoning.conversation.participants import Participants, recall, set_up
+from civitas.reasoning.conversation.record import (
+    KIND,
+    at_end,
+    program_of,
+    resumed,
+    stand,
+)
+from civitas.reasoning.conversation.state import (
+    MAX_KEPT,
+    Content,
+    ConversationState,
+)
 from civitas.reasoning.conversation.termination import Condition
-from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.group import members_without_threads, share_budget
-from civitas.reasoning.prompts import json_text
-from civitas.reasoning.record import Record, dumped, loaded
+from civitas.reasoning.group import budget_of
+from civitas.reasoning.loop.recording import note_known
+from civitas.reasoning.members import Group
+from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked, checked_content, thread_id
+from civitas.reasoning.resume import ENDED, ended
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Interruption, Thread, Threads
-from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.stream import Line
 
 
-class Conversation(Journaled, ConversationalAgent):
+class Conversation(Group):
     """Agents that talk with each other; itself an agent that can be talked to.
 
     Asked something, it has its participants speak in turn until it is over; what was said last is
@@ -88,7 +96,9 @@ class Conversation(Journaled, ConversationalAgent):
         DefinitionError: an argument is none of what it may be
     """
 
-    _records = True
+    _kind = KIND
+    _called = "conversation"
+    _state_type = ConversationState
     _together = True
 
     def __init__(
@@ -123,23 +133,10 @@ class Conversation(Journaled, ConversationalAgent):
         self.agents: Final = setup.agents
         self.next: Final = setup.next
         self.until: Final = setup.until
-        self.max_turns: Final = setup.max_turns
-        self.max_kept: Final = setup.max_kept
-        self.stop_if_failed: Final = setup.stop_if_failed
         self._setup = setup
         self.journal = journal
         if budget is not None:
             self.budget = budget
-
-    @property
-    def budget(self) -> Budget | None:
-        """What the participants may spend together, or None."""
-        return self._setup.budget
-
-    @budget.setter
-    def budget(self, budget: Budget | None) -> None:
-        share_budget(self, list(self.agents.values()), budget)
-        self._setup.budget = budget
 
     @property
     def state(self) -> ConversationState:
@@ -147,10 +144,10 @@ class Conversation(Journaled, ConversationalAgent):
         return self._talk(self._kept.default).state
 
     def _talk(self, thread: Thread) -> Talk:
-        talk: Talk | None = thread.own
-        if talk is None:
-            talk = thread.own = Talk(self._setup, ConversationState(self.agents, self.max_kept))
-        return talk
+        if thread.own is None:
+            max_kept = self._setup.max_kept
+            thread.own = Talk(ConversationState(tuple(self.agents), max_kept=max_kept))
+        return thread.own  # type: ignore[no-any-return]
 
     @property
     def _exchange(self) -> Exchange | None:
@@ -159,9 +156,6 @@ class Conversation(Journaled, ConversationalAgent):
             if thread.own is not None and thread.own.exchange is not None:
                 return thread.own.exchange  # type: ignore[no-any-return]
         return None
-
-    def _one_thread_only(self) -> str | None:
-        return members_without_threads(self._member_agents)
 
     @property
     def _member_agents(self) -> list[Any]:
@@ -218,20 +212,17 @@ class Conversation(Journaled, ConversationalAgent):
         """
         content = checked_content(text, "interrupt")
         kept = self._kept
-        exchange: Exchange | None = None
         if thread is None and not self.shared:
             exchange, chosen = self._exchange, kept.default
         else:
             chosen = kept.get(None if self.shared or thread == "" else thread_id(thread))
             exchange = self._talk(chosen).exchange
-        if exchange is not None:
-            if exchange.interrupt(content):
-                heard: concurrent.futures.Future[None] = concurrent.futures.Future()
-                heard.set_result(None)
-                return Interruption(heard)
-            chosen = exchange.thread
-        self._keep(content, chosen)
-        return Interruption(None)
+        if exchange is None or not exchange.interrupt(content):
+            self._keep(content, chosen if exchange is None else exchange.thread)
+            return Interruption(None)
+        heard: concurrent.futures.Future[None] = concurrent.futures.Future()
+        heard.set_result(None)
+        return Interruption(heard)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
         item = super()._as_observed(message)
@@ -251,7 +242,7 @@ class Conversation(Journaled, ConversationalAgent):
                 # Heard when that run goes on, or in the next: what waits for it stands there.
                 talk.since.append(content)
                 return
-            participants = Participants(self._setup, now, thread.id, once=self._as_once())
+            participants = Participants(self._setup, now, thread.id, self._as_once())
             # The next speaker of a reply that is resumed is asked the last.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
 
@@ -262,57 +253,86 @@ class Conversation(Journaled, ConversationalAgent):
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
             )
-        if asked.thread is not None and (why := self._one_thread_only()) is not None:
-            raise DefinitionError(
-                f"conversation {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
-                "make the conversation with shared=True"
-            )
-        asked.wanted()  # refused now, and not when all has been said
-        if asked.resumed and not talk.state.open:
-            raise StateError(
-                f"conversation {self.id!r} has no reply to go on with: it has ended, or none was "
-                "begun"
-            )
-        part = asked.record
-        if part is None:
-            if self._journal is None:
-                return await talk.reply(asked)
-            if asked.resumed and talk.run is not None:
+        if asked.resumed:
+            if not talk.state.open:
+                raise StateError(
+                    f"conversation {self.id!r} has no reply to go on with: it has ended, or none "
+                    "was begun"
+                )
+            if talk.run is not None:
                 asked.run_id = talk.run[1]
-            task = json_text(asked.content)
-            part = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
+        return await super()._respond(asked)
+
+    async def _work(self, asked: Asked, record: Record[ConversationState]) -> Reply:
+        talk, until = self._talk(asked.state), self.until
+        budget = self.budget if asked.budget is None else asked.budget
+        if record is not NULL_RECORD:
+            model = getattr(self.next, "model", None)
+            if model is not None:
+                record.committed = lambda: note_known(record, model, budget)
+            if record.state is not None:
+                reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
+                if reply is not None:
+                    if ended(record):
+                        talk.go_to(record.state)
+                    return reply
+                since = talk.since if talk.run is not None and talk.run[0] == record.key else []
+                talk.state = record.state
+                for content in (*since, *asked.state.hear()):
+                    talk.state.add(None, content)
+                    record.hear({"content": content, "known_to": []})
+            talk.run, talk.since = (record.key, record.run_id), []
+        now = talk.state
+        now.budget = budget
+        if record.state is None and asked.resumed:
+            now.steps.clear()
+        elif record.state is None:
+            now.begin()
+            for content in (*asked.state.hear(), asked.content):
+                now.add(None, content)
+        if until is not None:
+            until.begin(now.kept, "u")
+        talk.exchange = Exchange(self._setup, now, asked, record)
         try:
-            return await talk.reply_recorded(asked, part)
+            reply = await talk.exchange.go()
         finally:
-            if asked.record is None:
-                part.close()
+            talk.exchange = None
+        if reply.stop_reason in ENDED:
+            talk.run = None
+        return reply
 
     def _program(self) -> dict[str, Any]:
         return program_of(self._setup)
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
-        record: Record[SavedTalk] = Record(part, SavedTalk)
-        if record.begun is not None and record.state is not None:
-            await self._talk(self._kept.get(record.begun["thread"])).recall(record, budget)
+        record = Record(part, ConversationState)
+        if record.begun is None or record.state is None:
+            return
+        talk = self._talk(self._kept.get(record.begun["thread"]))
+        await recall(self._setup, record, budget_of(self, budget))
+        talk.run = None if ended(record) else (record.key, record.run_id)
+        now = at_end(record)
+        stand(now, record, self._setup)
+        talk.go_to(now)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
         """All that it needs to go on elsewhere, as JSON data, participants included.
 
-        A participant without `state_dict` keeps its own counsel: it must be made anew as it was.
+        Participants without `state_dict` are not saved; make them again with the same settings.
 
         Raises:
             RuntimeError: a participant is speaking; a state is of the time between two turns
             StateError: a participant's state is not JSON
         """
         exchange = self._exchange
-        if exchange is not None and not exchange.between:
-            raise RuntimeError(
-                f"conversation {self.id!r} is in the midst of a turn: take its state between two, "
-                "such as at a TurnEnded of its stream"
-            )
         if exchange is not None:
+            if not exchange.between:
+                raise RuntimeError(
+                    f"conversation {self.id!r} is in the midst of a turn: take its state between "
+                    "two, such as at a TurnEnded of its stream"
+                )
             exchange.hear()
         participants: dict[str, Any] = {}
         for id, agent in self.agents.items():
@@ -323,13 +343,11 @@ class Conversation(Journaled, ConversationalAgent):
                     raise StateError(
                         f"conversation {self.id!r}: the state of {id!r} is not JSON: {error}"
                     ) from None
+        mine = _saved(self.state)
         threads = {
-            thread.id: dumped(thread.own.state.saved())
-            for thread in self._kept
-            if thread.own is not None
+            thread.id: _saved(thread.own.state) for thread in self._kept if thread.own is not None
         }
-        mine = dumped(self.state.saved())
-        return state(KIND, conversation=mine, threads=threads, participants=participants)
+        return state(self._kind, conversation=mine, threads=threads, participants=participants)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Take what `state_dict` gave in place of what was said so far.
@@ -343,13 +361,16 @@ class Conversation(Journaled, ConversationalAgent):
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        data = opened(saved, KIND)
+        data = opened(saved, self._kind)
         whose = f"conversation {self.id!r} cannot go on from this state"
-        mine = self._loaded(data.get("conversation"), whose)
         threads, theirs = data.get("threads", {}), data.get("participants")
         if not isinstance(threads, dict):
             raise StateError(f"{whose}: threads must be an object")
-        others = {id: self._loaded(each, whose) for id, each in threads.items()}
+        kept = Threads(together=True)
+        for id, each in [(None, data.get("conversation")), *threads.items()]:
+            now = loaded(ConversationState, each, whose)
+            now.check(self.agents, self._setup.max_kept, whose)
+            kept.get(id).own = Talk(now)
         if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
             raise StateError(f"{whose}: participants names others than the participants")
         for id in theirs:
@@ -357,12 +378,9 @@ class Conversation(Journaled, ConversationalAgent):
                 raise StateError(f"{whose}: participant {id!r} has no load_state_dict")
         for id, its in theirs.items():
             self.agents[id].load_state_dict(its)
-        kept = Threads(together=True)
-        kept.default.own = Talk(self._setup, mine)
-        for id, each in others.items():
-            kept.get(id).own = Talk(self._setup, each)
         self._threads = kept
 
-    def _loaded(self, saved: Any, whose: str) -> ConversationState:
-        made = loaded(SavedTalk, saved, whose)
-        return ConversationState.of(made, self.agents, self.max_kept, whose)
+
+def _saved(state: ConversationState) -> dict[str, Any]:
+    """A state as `state_dict` has it: what was called in this reply, and its values, stay here."""
+    return {**dumped(state), "steps": [], "values": {}}

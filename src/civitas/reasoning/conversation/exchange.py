@@ -7,30 +7,28 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, MailboxFull, ModelError
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
-from civitas.reasoning.conversation.participants import Emit, Participants, Turn, own, told
-from civitas.reasoning.conversation.record import over
-from civitas.reasoning.conversation.setup import Setup
+from civitas.reasoning.conversation.participants import Participants, Setup, Turn, told
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
     ConversationState,
-    SavedTalk,
     TurnEnded,
     Utterance,
     shown,
 )
 from civitas.reasoning.group import in_thread
+from civitas.reasoning.members import Emit, end_of, own
 from civitas.reasoning.prompts import readable
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
-from civitas.reasoning.reply import Reply, Step, StopReason
+from civitas.reasoning.reply import Reply, Stop, StopReason
 from civitas.reasoning.resume import ENDED, guarded
-from civitas.reasoning.state import step_json
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
@@ -53,7 +51,11 @@ class Exchange:
     """
 
     def __init__(
-        self, setup: Setup, state: ConversationState, asked: Asked, record: Record[SavedTalk]
+        self,
+        setup: Setup,
+        state: ConversationState,
+        asked: Asked,
+        record: Record[ConversationState],
     ) -> None:
         self.thread = asked.state
         self.between = True
@@ -61,15 +63,11 @@ class Exchange:
         self._state = state
         self._record = state.record = record
         self._asked = asked
-        self._budget = state.budget = setup.budget if asked.budget is None else asked.budget
         self._emit: Emit | None = asked.emit
-        self._participants = Participants(setup, state, asked.thread, asked)
+        self._participants = Participants(setup, state, asked.thread)
         self._error: BaseException | None = None
-        self._saved = record.state or SavedTalk()  # what was recorded last
-        self._steps: deque[Step] = deque(self._saved.steps, maxlen=MAX_STEPS)
-        self._values = self._saved.values
         if record.state is None:
-            self._save()
+            record.save(state)
         # What is said while somebody speaks, in any thread, and who has heard it already.
         self._speaking: tuple[str, ...] = ()
         self._open = True
@@ -80,24 +78,25 @@ class Exchange:
 
     async def go(self) -> Reply:
         """Have the participants speak until there is a reason to stop, and write down why."""
-        if self._record is NULL_RECORD:
-            return await self._go()
 
         def cut_off(why: str) -> dict[str, Any]:
-            return over(self._record, None, self._reply("cancelled", why, *self._outcome(), None))
+            text, value = self._outcome()
+            return {"detail": why, "text": text, "value": value}
 
         def failed(error: JournalError) -> Reply:
             return self._reply("error", str(error), *self._outcome(), error)
 
-        return await guarded(self._record, self._go, self._over, cut_off, failed)
-
-    def _save(self) -> None:
-        if self._record is not NULL_RECORD:
-            self._saved = self._state.saved(self._saved, self._values)
-            self._record.save(self._saved)
-
-    def _over(self, reply: Reply) -> dict[str, Any]:
-        return over(self._record, self._state.saved(self._saved, self._values), reply)
+        try:
+            return await guarded(
+                self._record,
+                self._go,
+                lambda reply: end_of(self._record, self._state, reply, "saved"),
+                cut_off,
+                failed,
+            )
+        finally:
+            self._state.record = NULL_RECORD
+            self._state.trim()
 
     async def _go(self) -> Reply:
         try:
@@ -107,40 +106,45 @@ class Exchange:
             self.hear(last=True)
 
     async def _speak(self) -> None:
-        setup, state = self._setup, self._state
         task = asyncio.current_task()
         cancelled = task.cancelling() if task is not None else 0
-        while state.stop is None:
-            if task is not None and task.cancelling() > cancelled:
-                raise asyncio.CancelledError  # a participant has kept it to itself
-            left = setup.max_turns - state.turns
-            self.hear()
-            try:
-                if self._budget is not None:
-                    self._budget.start()
-                    self._budget.check()
-                key = f"choose.{state.turns + 1}"
-                choice = await self._record.step(key, self._choose, of=Choice)
-            except NoChoice as error:
-                state.usage = state.usage + error.usage
-                state.stop = ("unreadable", str(error))
-                return
-            except Exception as error:
-                if isinstance(error, JournalError) and self._record is not NULL_RECORD:
-                    raise
-                self._fail_to_tell("who speaks next", error)
-                return
-            state.usage = state.usage + choice.usage
-            if not choice.ids:
-                state.stop = ("done", choice.detail or "nobody was to speak next")
-            elif len(choice.ids) > left:
-                state.stop = (
-                    "max_iterations",
-                    f"{len(choice.ids)} were to speak at once, and {left} of "
-                    f"{setup.max_turns} turns were left",
-                )
-            else:
-                await self._take_turn(choice.ids)
+        try:
+            while self._state.stop is None:
+                if task is not None and task.cancelling() > cancelled:
+                    raise asyncio.CancelledError  # a participant has kept it to itself
+                self.hear()
+                await self._take_turn(await self._chosen())
+        except Stop as stop:
+            self._stop(stop)
+
+    def _stop(self, stop: Stop) -> None:
+        self._error = stop.error
+        self._state.stop = (stop.reason, stop.detail)
+
+    async def _chosen(self) -> tuple[str, ...]:
+        """Who speaks next."""
+        state, most = self._state, self._setup.max_turns
+        try:
+            if state.budget is not None:
+                state.budget.start()
+                state.budget.check()
+            key = f"choose.{state.turns + 1}"
+            choice = await self._record.step(key, self._choose, of=Choice)
+        except NoChoice as error:
+            state.usage = state.usage + error.usage
+            raise Stop("unreadable", str(error)) from error
+        except Exception as error:
+            if isinstance(error, JournalError) and self._record is not NULL_RECORD:
+                raise
+            raise self._not_told("who speaks next", error) from error
+        state.usage = state.usage + choice.usage
+        if not choice.ids:
+            raise Stop("done", choice.detail or "nobody was to speak next")
+        left = most - state.turns
+        if len(choice.ids) > left:
+            wanted = f"{len(choice.ids)} were to speak at once"
+            raise Stop("max_iterations", f"{wanted}, and {left} of {most} turns were left")
+        return choice.ids
 
     async def _choose(self, step: RecordStep) -> Choice:
         choosing = self._setup.next.choose(self._state)
@@ -148,7 +152,7 @@ class Exchange:
 
     async def _in_time(self, asked: Awaitable[Any], what: str) -> Any:
         """What comes of asking something of the user's, if it does before the deadline."""
-        budget = self._budget
+        budget = self._state.budget
         limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
         try:
             async with limit:
@@ -168,15 +172,18 @@ class Exchange:
         try:
             await self._participants.deliver([id for id in state.agents if id not in ids])
             self._speaking = ids
-            turns = await self._participants.speak(ids, before)
+            turns = await self._participants.speak(ids, self._asked)
             self.hear(speaking=())
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
             state.handed_to = turns[-1].handed_to
-            await self._judge(turns)
+            try:
+                await self._judge(turns)
+            except Stop as stop:
+                self._stop(stop)
             if state.stop is None or state.stop[0] in ENDED:
                 # Else the turn is taken again when the run goes on.
-                self._save()
+                self._record.save(state)
                 await self._record.commit()
         finally:
             self._speaking = ()
@@ -198,65 +205,55 @@ class Exchange:
             text = readable(reply.text)
             if isinstance(reply.usage, Usage):
                 state.usage = state.usage + reply.usage
-            self._steps.extend(reply.steps)
-            if self._record is not NULL_RECORD:
-                self._saved.steps.extend(Step(**step_json(each)) for each in reply.steps)
+            state.steps.extend(reply.steps)
         fault = None if turn.fault is None else readable(turn.fault)
         return state.add(turn.id, text, fault)
 
     # -- stopping ----------------------------------------------------------------------------------
 
     async def _judge(self, turns: list[Turn]) -> None:
-        """Whether the turn that was just taken is the last."""
+        """Whether the turn that was just taken is the last: then it raises why."""
         setup, state = self._setup, self._state
-        self._values = {
+        state.values = {
             turn.id: turn.reply.value for turn in turns if turn.reply and turn.fault is None
         }
         failed = [turn for turn in turns if turn.fault is not None]
         for turn in failed:
             met = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
             if met in _FINAL:
-                self._error = turn.error
-                state.stop = (met, f"agent {turn.id!r}: {turn.fault}")
-                return
-        rule = setup.stop_if_failed
-        if failed and (rule == "any" or (rule == "all" and len(failed) == len(turns))):
+                raise Stop(met, f"agent {turn.id!r}: {turn.fault}", turn.error)
+        all_failed = len(failed) == len(turns)
+        if failed and (
+            setup.stop_if_failed == "any" or (setup.stop_if_failed == "all" and all_failed)
+        ):
             names = " and ".join(repr(turn.id) for turn in failed)
             detail = f"agent {names} gave no answer: {'; '.join(t.fault or '' for t in failed)}"
             error = next((turn.error for turn in failed if turn.error is not None), None)
-            self._fail(detail, error)
-            return
+            raise Stop(reason_of(error), detail, error)
         if setup.until is not None:
             try:
                 checking = setup.until.check(state, "u")
                 reason = await self._in_time(checking, "whether it is over")
-            except Exception as error:
-                self._fail_to_tell("whether it is over", error)
-                return
+            except Exception as fault:
+                raise self._not_told("whether it is over", fault) from fault
             if reason is not None:
-                state.stop = ("done", reason)
-                return
+                raise Stop("done", reason)
         reason = setup.next.over(state)
-        if reason is not None and len(failed) == len(turns):
-            self._fail(f"{reason}: {failed[-1].fault}", failed[-1].error)
-        elif reason is not None:
-            state.stop = ("done", reason)
-        elif state.turns >= setup.max_turns:
-            state.stop = (
-                "max_iterations",
-                f"the conversation was not over after {state.turns} turns",
-            )
+        if reason is not None and all_failed:
+            last = failed[-1]
+            raise Stop(reason_of(last.error), f"{reason}: {last.fault}", last.error)
+        if reason is not None:
+            raise Stop("done", reason)
+        if state.turns >= setup.max_turns:
+            detail = f"the conversation was not over after {state.turns} turns"
+            raise Stop("max_iterations", detail)
 
-    def _fail_to_tell(self, what: str, error: Exception) -> None:
+    def _not_told(self, what: str, error: Exception) -> Stop:
+        """Why it ends with a function or a model that could not tell something."""
         if isinstance(error, BudgetExceeded):
-            self._fail(str(error), error)
-            return
+            return Stop(reason_of(error), str(error), error)
         log_failure(logger, f"conversation {self._setup.id!r} could not be told {what}", error)
-        self._fail(f"{what} could not be told: {told(error)}", error)
-
-    def _fail(self, detail: str, error: BaseException | None) -> None:
-        self._error = error
-        self._state.stop = (reason_of(error), detail)
+        return Stop("error", f"{what} could not be told: {told(error)}", error)
 
     async def _end(self) -> Reply:
         """Tell everyone what was said last, and give the reply."""
@@ -269,7 +266,13 @@ class Exchange:
             if self._asked.schema is not None:
                 value = None
                 if reason == "done" and state.last:
-                    reason, detail, text, value = await self._conclude(reason, detail, text)
+                    turn = await self._conclude(state.last[-1])
+                    if turn.fault is None and turn.reply is not None:
+                        text, value = readable(turn.reply.text), turn.reply.value
+                    else:
+                        self._error = turn.error
+                        reason = "error" if turn.reply is None else turn.reply.stop_reason
+                        detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
             self.hear(last=True)
             if self._record is NULL_RECORD or reason in ENDED:
                 # Else the turn is taken again, and what came of this one is not heard.
@@ -286,45 +289,34 @@ class Exchange:
         self, reason: StopReason, detail: str, text: str, value: Any, error: BaseException | None
     ) -> Reply:
         """The reply as it stands."""
-        state, steps = self._state, list(self._steps)
+        state = self._state
         end = (reason, detail, error, self._asked.run_id)
-        return Reply(text, value, state.messages, steps, state.usage, *end)
+        return Reply(text, value, state.messages, state.steps[-MAX_STEPS:], state.usage, *end)
 
     def _outcome(self) -> tuple[str, Any]:
         """The text and the value of the last turn."""
         state = self._state
         said = [each for each in state.said if each.error is None]
-        if len(said) > 1:
-            text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
-            # Without the values, as after loading, what was said is what there is.
-            return text, {
-                each.speaker: self._values.get(each.speaker or "", each.text) for each in said
-            }
-        if said:
-            text = said[0].text
-            return text, self._values.get(said[0].speaker or "", text)
-        for each in reversed(state.own):
-            if each.speaker is not None and each.error is None:
-                return each.text, each.text
-        return "", ""
+        if not said:
+            given = (each for each in reversed(state.own) if each.speaker and each.error is None)
+            text = next((each.text for each in given), "")
+            return text, text
+        # Without the values, as after loading, what was said is what there is.
+        values = {each.speaker: state.values.get(each.speaker or "", each.text) for each in said}
+        if len(said) == 1:
+            return said[0].text, values[said[0].speaker]
+        text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
+        return text, values
 
-    async def _conclude(
-        self, reason: StopReason, detail: str, text: str
-    ) -> tuple[StopReason, str, str, Any]:
+    async def _conclude(self, id: str) -> Turn:
         """Ask the last speaker for the outcome by the schema."""
-        state = self._state
-        id = state.last[-1]
         self._speaking = (id,)
         try:
-            turn = await self._participants.conclude(id, self._asked.schema)
+            turn = await self._participants.conclude(id, self._asked)
         finally:
             self._speaking = ()
         self._keep(turn)
-        if turn.fault is None and turn.reply is not None:
-            return reason, detail, readable(turn.reply.text), turn.reply.value
-        self._error = turn.error
-        why = "error" if turn.reply is None else turn.reply.stop_reason
-        return why, f"agent {id!r} gave no outcome: {turn.fault}", text, None
+        return turn
 
     # -- what is said while somebody speaks --------------------------------------------------------
 
@@ -374,9 +366,25 @@ class Exchange:
                 self._record.hear({"content": content, "known_to": list(known_to)})
 
 
+@dataclass(slots=True)
+class Talk:
+    """One thread of a conversation: where it stands, the reply under way, a run that is not over.
+
+    Of the run it has the key and the id, and what was said since it was stopped.
+    """
+
+    state: ConversationState
+    exchange: Exchange | None = None
+    run: tuple[str, str] | None = None
+    since: list[Content] = field(default_factory=list)
+
+    def go_to(self, state: ConversationState) -> None:
+        """Stand where a reply ended, unless the thread has gone further since."""
+        state.record = NULL_RECORD
+        if state.count > self.state.count:
+            self.state = state
+
+
 def reason_of(error: BaseException | None) -> StopReason:
     """Why a reply ends with this error."""
-    reason: Any = "error"
-    if isinstance(error, BudgetExceeded):
-        reason = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
-    return reason  # type: ignore[no-any-return]
+    return Stop.at_limit(error).reason if isinstance(error, BudgetExceeded) else "error"

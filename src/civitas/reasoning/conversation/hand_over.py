@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from civitas.action import Action
-from civitas.errors import AskAgain, DefinitionError, InvalidArguments
+from civitas.errors import AskAgain, DefinitionError
 from civitas.jsonvalue import excerpt
 from civitas.message import address
 from civitas.reasoning.conversation.order import Choice, Handed, Order
@@ -80,19 +80,20 @@ class HandOver(Order):
         return self.first or state.agents[0]
 
     @contextmanager
-    def speaking(self, state: ConversationState, id: str, agent: Any) -> Iterator[Handed]:
+    def speaking(
+        self, state: ConversationState, id: str, agent: Any, handed: Handed
+    ) -> Iterator[None]:
         """Offer the action to a participant's model for as long as its turn lasts."""
-        handed = Handed()
         others = [each for each in state.agents if each != id]
         registry = getattr(agent, "actions", None)
         if not others or not _is_registry(registry):
-            yield handed
+            yield
             return
         action = _HandOverAction(handed, others, self.about)
         beside = agent.actions = _Beside(registry, action)
         token = _TURN.set(action)
         try:
-            yield handed
+            yield
         finally:
             _TURN.reset(token)
             action.over = True
@@ -152,14 +153,7 @@ class _HandOverAction(Action):
         for id in others:
             if id in about:
                 described += f" {excerpt(id)}: {about[id]}"
-        super().__init__(
-            HAND_OVER,
-            hand_over,
-            described,
-            {},
-            terminal=True,
-            idempotent=True,
-        )
+        super().__init__(HAND_OVER, hand_over, described, {}, terminal=True, idempotent=True)
         # Not given above, where it would be checked anew at each turn.
         self._parameters = {
             "type": "object",
@@ -171,24 +165,6 @@ class _HandOverAction(Action):
             "additionalProperties": False,
         }
         self.over = False
-        self._others = frozenset(others)
-
-    def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
-        """The arguments, looked at without making a validator for each turn."""
-        name = where or self.name
-        if unexpected := args.keys() - {"to", "message"}:
-            raise InvalidArguments(f'"{name}" unexpected argument {excerpt(min(unexpected))}')
-        for each in ("to", "message"):
-            if each not in args:
-                raise InvalidArguments(f'"{name}" missing argument "{each}"')
-            if not isinstance(args[each], str):
-                raise InvalidArguments(f'"{name}" argument "{each}" must be a string')
-        if args["to"] not in self._others:
-            raise InvalidArguments(
-                f'"{name}" argument "to" must be one of '
-                f"{', '.join(map(excerpt, sorted(self._others)))}, not {excerpt(args['to'])}"
-            )
-        return args
 
 
 def _is_registry(registry: Any) -> bool:

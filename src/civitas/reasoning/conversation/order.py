@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from civitas.action import is_async
-from civitas.errors import CivitasError, DefinitionError, InvalidId
+from civitas.errors import CivitasError, DefinitionError
 from civitas.jsonvalue import shorten
-from civitas.message import address
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.threads import WORKERS
@@ -20,12 +19,9 @@ from civitas.threads import WORKERS
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who speaks next.
+    """Who speaks next: several speak at once, and nobody ends the conversation; `detail` says why.
 
-    Attributes:
-        ids: the participants, at once if there are several; nobody if the conversation is over
-        usage: the tokens that choosing took
-        detail: why nobody speaks, in words
+    `usage` are the tokens that choosing took.
     """
 
     ids: tuple[str, ...]
@@ -34,36 +30,24 @@ class Choice:
 
 
 class NoChoice(CivitasError):
-    """Who speaks next could not be told.
-
-    Attributes:
-        usage: the tokens that trying took
-    """
+    """Who speaks next could not be told; `usage` are the tokens that trying took."""
 
     def __init__(self, text: str, usage: Usage) -> None:
         super().__init__(text)
         self.usage = usage
 
 
+@dataclass(slots=True)
 class Handed:
-    """Whom a speaker handed over to in its turn.
+    """Whom a speaker handed over to in its turn, or None; `note` is called with it."""
 
-    Attributes:
-        to: a participant; None as long as to nobody
-        note: called with it, where that is recorded
-    """
-
-    __slots__ = ("note", "to")
-
-    def __init__(self) -> None:
-        self.to: str | None = None
-        self.note: Callable[[str], None] | None = None
+    note: Callable[[str], None]
+    to: str | None = None
 
     def over(self, to: str) -> None:
         """Hand over to a participant."""
         self.to = to
-        if self.note is not None:
-            self.note(to)
+        self.note(to)
 
 
 class Order:
@@ -73,22 +57,11 @@ class Order:
     """
 
     async def choose(self, state: ConversationState) -> Choice:
-        """Who speaks next.
-
-        Raises:
-            NoChoice: it could not be told
-        """
+        """Who speaks next; raises NoChoice if that could not be told."""
         raise NotImplementedError
 
     def check(self, agents: dict[str, Any]) -> None:
-        """Refuse participants that it cannot work with.
-
-        Args:
-            agents: the participants by id
-
-        Raises:
-            DefinitionError: it cannot
-        """
+        """Refuse participants that it cannot work with, by a DefinitionError."""
 
     def over(self, state: ConversationState) -> str | None:
         """Why nobody is to speak any more, where that shows without choosing."""
@@ -99,9 +72,9 @@ class Order:
         return [type(self).__qualname__]
 
     def speaking(
-        self, state: ConversationState, id: str, agent: Any
-    ) -> AbstractContextManager[Handed | None]:
-        """What surrounds the turn of a participant."""
+        self, state: ConversationState, id: str, agent: Any, handed: Handed
+    ) -> AbstractContextManager[None]:
+        """What surrounds the turn of a participant, who may hand over in it."""
         return nullcontext()
 
 
@@ -144,33 +117,24 @@ def _ids(named: Any, agents: dict[str, Any]) -> tuple[str, ...]:
     """The ids that a function named."""
     if named is None:
         return ()
-    if not isinstance(named, list | tuple):
-        return (_id(named, agents),)
-    ids = tuple(_id(each, agents) for each in named)
+    several = isinstance(named, list | tuple)
+    ids = tuple(_id(each, agents) for each in (named if several else [named]))
     if len(set(ids)) < len(ids):
         raise DefinitionError(f"next= named one of {list(ids)!r:.200} twice")
     return ids
 
 
 def _id(named: Any, agents: dict[str, Any]) -> str:
-    if not isinstance(named, str | int) or isinstance(named, bool):
-        for id, agent in agents.items():
-            if agent is named:
-                return id
-        raise DefinitionError(
-            f"next= named {shorten(repr(named))}, which is no participant: it gives an id or a "
-            "participant, a list of these for several at once, or None to end"
-        )
-    try:
-        id = address(named)
-    except InvalidId:
-        id = ""
-    if id not in agents:
-        raise DefinitionError(
-            f"next= named {shorten(repr(named))}, which is no participant; these are "
-            f"{shorten(', '.join(map(repr, agents)), 300)}"
-        )
-    return id
+    for id, agent in agents.items():
+        if agent is named:
+            return id
+    if isinstance(named, str | int) and not isinstance(named, bool) and str(named) in agents:
+        return str(named)
+    raise DefinitionError(
+        f"next= named {shorten(repr(named))}, which is no participant: it gives an id or a "
+        "participant, a list of these for several at once, or None to end; the participants are "
+        f"{shorten(', '.join(map(repr, agents)), 300)}"
+    )
 
 
 def as_order(given: Any) -> Order:

@@ -5,62 +5,130 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import JournalError, ModelError, RunMismatch
-from civitas.reasoning.conversation.record import Told, step_of, tell
-from civitas.reasoning.conversation.setup import Setup
-from civitas.reasoning.conversation.state import (
-    Content,
-    ConversationState,
-    TurnStarted,
-    Utterance,
-)
+from civitas.errors import DefinitionError, JournalError, RunMismatch
+from civitas.message import address
+from civitas.reasoning.conversation.order import Handed, Order, as_order
+from civitas.reasoning.conversation.state import ConversationState, TurnStarted, Utterance
+from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.events import Done
-from civitas.reasoning.group import options_for
+from civitas.reasoning.group import in_thread
+from civitas.reasoning.loop.recording import catch_up_models
+from civitas.reasoning.members import Emit, ask_member, own
 from civitas.reasoning.prompts import cut
-from civitas.reasoning.record import NULL_RECORD, Step
+from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
-from civitas.reasoning.replying import joined
-from civitas.reasoning.state import REPLY
+from civitas.reasoning.replying import observing
+from civitas.reasoning.resume import Marks
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
+    from civitas.budget import Budget
     from civitas.reasoning.reply_request import Asked
 
 logger = logging.getLogger("civitas.reasoning")
-
-Emit: TypeAlias = Callable[[Any], Awaitable[None]]
-"""Takes an event, and returns when the next one may come."""
 
 GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
 """What a speaker is asked that has heard everything already."""
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """What the last speaker is asked if the outcome is wanted by a schema."""
+_MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` says it
+_RULES: Final = ("all", "any", "none")
+_MARKS = Marks()
 
-# The run cannot go on, or not by this program: no participant's failure.
-_NO_TURN: Final = (JournalError, RunMismatch)
+
+@dataclass(slots=True)
+class Setup:
+    """What a conversation is made of, as `Conversation` describes it."""
+
+    id: str
+    agents: dict[str, Any]
+    next: Order
+    until: Condition | None
+    max_turns: int
+    max_kept: int
+    stop_if_failed: str
 
 
+def set_up(
+    id: str,
+    agents: Iterable[Any],
+    next: Order | Callable[[ConversationState], Any] | None,
+    until: Condition | Callable[[ConversationState], Any] | None,
+    max_turns: int | None,
+    max_kept: int,
+    stop_if_failed: str,
+) -> Setup:
+    """What `Conversation` was given, checked."""
+    participants, order = _participants(agents, id), as_order(next)
+    order.check(participants)
+    condition = None if until is None else as_condition(until)
+    if condition is not None and (unknown := condition.ids - participants.keys()):
+        raise DefinitionError(
+            f"conversation {id!r}: until={condition} waits for {sorted(unknown)!r:.200}, "
+            "who takes no part"
+        )
+    if max_turns is None:
+        max_turns = (condition.most_turns if condition is not None else None) or _MAX_TURNS
+    for number, what in ((max_turns, "max_turns"), (max_kept, "max_kept")):
+        if type(number) is not int or number < 1:
+            raise DefinitionError(f"conversation {id!r}: {what}= is 1 or more, not {number!r:.80}")
+    if stop_if_failed not in _RULES:
+        raise DefinitionError(
+            f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
+            f"{stop_if_failed!r:.80}"
+        )
+    return Setup(id, participants, order, condition, max_turns, max_kept, stop_if_failed)
+
+
+def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
+    """The participants by id."""
+    if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
+        raise DefinitionError(
+            f"conversation {id!r}: agents= is a list of agents, not {agents!r:.80}"
+        )
+    found: dict[str, Any] = {}
+    for agent in agents:
+        missing = [n for n in ("id", "reply", "observe") if not hasattr(agent, n)]
+        if missing or isinstance(agent, type):
+            given = f"the class {agent.__name__}" if isinstance(agent, type) else repr(agent)[:80]
+            raise DefinitionError(
+                f"conversation {id!r}: a participant has id, reply and observe, and {given} has "
+                f"not{' ' + ', '.join(missing) if missing else ''}"
+            )
+        name = address(agent.id)
+        if name in found:
+            raise DefinitionError(
+                f"conversation {id!r}: two participants have the id {name!r}: give each its own"
+            )
+        found[name] = agent
+    if not found:
+        raise DefinitionError(f"conversation {id!r} has no participants")
+    return found
+
+
+@dataclass(slots=True)
 class Turn:
-    """What came of asking one participant."""
+    """What came of asking one participant; `fault` says why it gave no answer."""
 
-    __slots__ = ("error", "fault", "handed_to", "id", "reply")
-
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.reply: Reply | None = None
-        self.handed_to: str | None = None
-        self.fault: str | None = None
-        self.error: BaseException | None = None
+    id: str
+    reply: Reply | None = None
+    handed_to: str | None = None
+    fault: str | None = None
+    error: BaseException | None = None
 
     def gave(self, reply: Reply) -> None:
         """The participant gave a reply, which is an answer or tells why there is none."""
         self.reply = reply
         if reply.stop_reason not in ANSWERED:
-            self.fault = _fault(reply)
             self.error = reply.error
+            why = [reply.stop_reason, reply.detail] if reply.detail else [str(reply.stop_reason)]
+            self.fault = ": ".join(why[1:] if why[0] == "error" and why[1:] else why)
 
 
 class Participants:
@@ -71,56 +139,60 @@ class Participants:
         setup: Setup,
         state: ConversationState,
         thread: str | None,
-        asked: Asked | None = None,
         once: tuple[str, int] | None = None,
     ) -> None:
         self._setup = setup
         self._state = state
         self._thread = thread
-        self._works_for = asked
         self._once = once
         self._record = state.record
-        self._told = None if self._record is NULL_RECORD else Told(self._record, setup)
-        self._emit: Emit | None = None if asked is None else asked.emit
+        self._is_recorded = self._record is not NULL_RECORD
+        # How much each was told in this run.
+        self._counts = Counter(_told_to(past.key) for past in self._record.past("told."))
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
         """Have participants observe what they have not heard, but for the last `leave`."""
-        state, told_before = self._state, self._told
-        if told_before is not None:
-            for id in ids:
-                waiting = state.pending[id]
-                for place in range(len(waiting) - leave):
-                    told_before.note(id, waiting[place], waiting[place].message(state.agents))
-            await told_before.commit()
+        due = []
         for id in ids:
-            waiting = state.pending[id]
-            while len(waiting) > leave:
-                # Gone before it is told: what breaks off in the middle is not told twice.
-                utterance = waiting.popleft()
-                message = utterance.message(state.agents)
-                once = self._once
-                if told_before is not None:
-                    if (once := told_before.due(id, utterance)) is None:
-                        continue
-                elif once is not None:  # one of several, of what was told as one
-                    once = (f"{once[0]}/{utterance.number}", once[1])
-                try:
-                    await own(tell(self._setup.agents[id], message, self._thread, once))
-                except Exception as error:
-                    logger.warning(
-                        "participant %r of %r failed to observe what was said: %s",
-                        id,
-                        self._setup.id,
-                        told(error),
-                    )
+            waiting = self._state.pending[id]
+            due += [(id, each) for each in waiting[: len(waiting) - leave]]
+        known = [self._note(*each) for each in due]
+        if any(known):
+            await self._record.commit()
+        for (id, utterance), once in zip(due, known, strict=True):
+            # Gone before it is told: what breaks off in the middle is not told twice.
+            self._state.pending[id].remove(utterance)
+            if self._is_recorded and once is None:
+                continue  # it was told in the process before, or when the run went on
+            message = utterance.message(self._state.agents)
+            try:
+                await own(_tell(self._setup.agents[id], message, self._thread, once))
+            except Exception as error:
+                about = "participant %r of %r failed to observe what was said: %s"
+                logger.warning(about, id, self._setup.id, told(error))
 
-    async def speak(self, ids: tuple[str, ...], before: int) -> list[Turn]:
+    def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
+        """As which message of a run a participant is told something, which is noted before."""
+        if not self._is_recorded:
+            # One of several, of what was told as one.
+            once = self._once
+            return None if once is None else (f"{once[0]}/{utterance.number}", once[1])
+        key = f"told.{utterance.number}.{id}"
+        if self._record.has_ended(key):
+            return None
+        once = (f"{self._record.key}/told/{id}", self._counts[id])
+        self._counts[id] += 1
+        self._record.mark(key, utterance.message(self._state.agents), once=once)
+        return once
+
+    async def speak(self, ids: tuple[str, ...], asked: Asked) -> list[Turn]:
         """Have participants speak, at once if there are several."""
+        first = self._state.turns + 1
         if len(ids) == 1:
-            return [await self._speak(ids[0], before + 1)]
+            return [await self._speak(ids[0], first, asked)]
         tasks = [
-            asyncio.create_task(self._speak(id, number))
-            for number, id in enumerate(ids, before + 1)
+            asyncio.create_task(self._speak(id, number, asked))
+            for number, id in enumerate(ids, first)
         ]
         try:
             return [await task for task in tasks]
@@ -129,53 +201,59 @@ class Participants:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _speak(self, id: str, number: int) -> Turn:
+    async def _speak(self, id: str, number: int, asked: Asked) -> Turn:
         state, record = self._state, self._record
         part = f"T{number}/{id}"
-        asked = await self._question(id, part)
-        question = GO_ON if asked is None else asked.heard(state.agents)
-        if self._emit is not None:
-            await self._emit(TurnStarted(self._setup.id, id, number, *self._of()))
+        waited = await self._question(id, part)
+        question = GO_ON if waited is None else waited.heard(state.agents)
+        place = 0 if waited is None else waited.number
+        emit: Emit | None = asked.emit
+        if emit is not None:
+            await emit(TurnStarted(self._setup.id, id, number, asked.run_id, asked.thread))
         turn = Turn(id)
         agent = self._setup.agents[id]
+        handed = Handed(partial(record.mark, f"handed.{part}"))
         try:
-            with self._setup.next.speaking(state, id, agent) as handed:
-                if handed is not None:
-                    before = step_of(record, f"handed.{part}")
-                    turn.handed_to = None if before is None else before.result
-                    handed.note = partial(record.mark, f"handed.{part}")
-                number = 0 if asked is None else asked.number
-                turn.gave(await own(self._ask(agent, question, part, number)))
-            if handed is not None and handed.to is not None:
-                turn.handed_to = handed.to
+            with self._setup.next.speaking(state, id, agent, handed):
+                turn.gave(
+                    await ask_member(agent, question, part, asked, record, emit, question=place)
+                )
+            turn.handed_to = handed.to
+            if handed.to is None and (before := self._past(f"handed.{part}")) is not None:
+                turn.handed_to = before.result
         except Exception as error:
             self._failed(turn, error)
-            logger.warning("participant %r of %r failed: %s", id, self._setup.id, told(error))
         return turn
 
-    async def conclude(self, id: str, schema: Any) -> Turn:
+    async def conclude(self, id: str, asked: Asked) -> Turn:
         """Ask a participant for the outcome by a schema."""
         await self.deliver((id,))
-        turn = Turn(id)
+        turn, agent = Turn(id), self._setup.agents[id]
+        part = f"conclusion/{id}"
         try:
-            agent, part = self._setup.agents[id], f"conclusion/{id}"
-            turn.gave(await own(self._ask(agent, _CONCLUDE, part, 0, schema=schema)))
+            reply = await ask_member(
+                agent, _CONCLUDE, part, asked, self._record, None, asked.schema, question=0
+            )
+            turn.gave(reply)
+            if asked.emit is not None:
+                await asked.emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
         except Exception as error:
             self._failed(turn, error)
         return turn
 
     def _failed(self, turn: Turn, error: Exception) -> None:
         """Note that a participant failed; raise what is no participant's failure."""
-        if self._told is not None and isinstance(error, _NO_TURN):
+        if self._is_recorded and isinstance(error, JournalError | RunMismatch):
             raise error
         turn.error = error
         turn.fault = told(error)
+        logger.warning("participant %r of %r failed: %s", turn.id, self._setup.id, turn.fault)
 
     async def _question(self, id: str, part: str) -> Utterance | None:
         """What a participant is asked, of what it has not heard; the rest it observes."""
         waiting = self._state.pending[id]
         begun = self._record.members.get(part)
-        if begun is None and (past := step_of(self._record, part)) is not None:
+        if begun is None and (past := self._past(part)) is not None:
             begun = past.about
         if begun is None:
             await self.deliver((id,), leave=1)
@@ -187,89 +265,51 @@ class Participants:
         await self.deliver((id,))
         return asked
 
-    async def _ask(
-        self, agent: Any, question: Content, part: str, number: int, **wanted: Any
-    ) -> Reply:
-        """What a participant gives, now or in the process before."""
-        record = self._record
-        options = {} if self._works_for is None else options_for(agent, self._works_for)
-        if getattr(agent, "_records", False):
-            if self._told is not None:
-                options["run_id"] = record.run_id
-            with joined(agent, record.member(part, str(agent.id), question=number)):
-                return await self._asked(agent, question, wanted, options)
-
-        async def ask_once(step: Step) -> Reply:
-            await step.begins()
-            return await self._asked(agent, question, wanted, options)
-
-        reply = await record.step(part, ask_once, of=REPLY, question=number)
-        await record.commit()  # before anything is made of it
-        return reply
-
-    async def _asked(
-        self, agent: Any, question: Content, wanted: dict[str, Any], options: dict[str, Any]
-    ) -> Reply:
-        emit = self._emit
-        if emit is None or wanted or not hasattr(agent, "stream"):
-            given: Any = agent.reply(question, **wanted, **options)
-            reply = await given if inspect.isawaitable(given) else given
-            if emit is not None and isinstance(reply, Reply):
-                await emit(Done(str(agent.id), reply, *self._of()))
-            return _checked(reply)
-        reply = None
-        events = agent.stream(question, **options)
-        try:
-            async for event in events:
-                await emit(event)
-                if isinstance(event, Done):
-                    reply = event.reply  # those of participants of its own come before
-        finally:
-            close = getattr(events, "aclose", None)
-            if close is not None:
-                await close()
-        return _checked(reply)
-
-    def _of(self) -> tuple[str | None, str | None]:
-        """The run and the thread of which events are."""
-        run_id = None if self._works_for is None else self._works_for.run_id
-        return run_id, self._thread
+    def _past(self, key: str) -> Past | None:
+        """What was recorded of a step, or None."""
+        return next((past for past in self._record.past(key) if past.key == key), None)
 
 
-def _fault(reply: Reply) -> str:
-    """Why a reply is no answer, in words."""
-    if reply.stop_reason == "error" and reply.detail:
-        return reply.detail
-    return f"{reply.stop_reason}: {reply.detail}" if reply.detail else str(reply.stop_reason)
+async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
+    """Have the model that chooses, and who keeps a record, know what they did and were told."""
+    thread = None if record.begun is None else record.begun["thread"]
+    for entry in record.entries():
+        data, told_id = entry.data, _told_to(entry.data.get("key", ""))
+        agent: Any = setup.agents.get(told_id or data.get("agent", ""))
+        if not getattr(agent, "_records", False):
+            continue
+        if entry.kind == "started" and "part" in data:
+            await agent._recall(record.member(data["part"], data["agent"]), budget)
+        elif entry.kind == "ended" and told_id:
+            try:
+                await _tell(agent, data["result"], thread, tuple(data["about"]["once"]))
+            except Exception as error:
+                about = f"participant {agent.id!r} of {setup.id!r} failed to observe"
+                log_failure(logger, about, error)
+    model = getattr(setup.next, "model", None)
+    if model is not None:
+        catch_up_models(record, model, model, budget)
 
 
-def _checked(reply: Any) -> Reply:
-    """What a participant gave, if it is a reply."""
-    if not isinstance(reply, Reply):
-        raise ModelError(f"it gave no Reply but {type(reply).__name__}")
-    if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
-        raise ModelError("its Reply has no text, or no list of steps")
-    return reply
+def _told_to(key: str) -> str:
+    """Whom a step of this key told something; empty if it is another step."""
+    return key.split(".", 2)[2] if key.startswith("told.") else ""
 
 
-async def own(given: Any) -> Any:
-    """Await what is not ours.
-
-    A cancellation that it ends with, although nobody cancelled us, is a failure like others.
-    """
-    if not inspect.isawaitable(given):
-        return given
-    try:
-        return await given
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        _was_cancelled(error)
-
-
-def _was_cancelled(error: BaseException) -> NoReturn:
-    raise ModelError("it was cancelled from elsewhere") from error
+async def _tell(
+    agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
+) -> None:
+    """Have a participant observe a message; one of a run once, whoever tells it in this process."""
+    if once is not None:
+        run, place = once
+        if _MARKS.get(agent, run) > place:
+            return
+        # Before it is told: what breaks off in the middle is not told twice.
+        _MARKS.set(agent, run, place + 1)
+    with observing(once):
+        given = agent.observe(message, **in_thread(agent.observe, thread))
+        if inspect.isawaitable(given):
+            await given
 
 
 def told(error: BaseException) -> str:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, TypeAlias
 
 from civitas.approval import escaped
 from civitas.errors import StateError
 from civitas.models.protocol import Usage
 from civitas.reasoning.prompts import cut
-from civitas.reasoning.record import APPENDED, NULL_RECORD, Record
+from civitas.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from civitas.reasoning.reply import Step, StopReason
-
-if TYPE_CHECKING:
-    from civitas.budget import Budget
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """A text, or blocks of content."""
@@ -73,10 +69,8 @@ class Utterance:
                 them said is marked
         """
         if self.speaker is None:
-            text = self.content
-            if isinstance(text, str) and text.lstrip().startswith(
-                tuple(f"{shown(i)}:" for i in ids)
-            ):
+            text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
+            if isinstance(text, str) and text.lstrip().startswith(names):
                 return f"(from outside the conversation) {text}"
             return text
         name = shown(self.speaker)
@@ -94,50 +88,31 @@ class Utterance:
         return message
 
 
-class Transcript:
-    """The last utterances of a conversation.
+@dataclass(slots=True, eq=False)
+class ConversationState:
+    """Where a conversation stands. To be read; the conversation alone changes it.
 
     Attributes:
-        count: how many there have been, those that were dropped too
+        agents: the ids of the participants, in their order
+        open: whether a reply was begun and has not ended
+        begun: the number of the first utterance of this reply
+        turns: how many turns this reply has had; each speaker of a fan-out had one
+        usage: the tokens that this reply took
+        last: who spoke in the last turn; empty before the first
+        said: what they said
+        handed_to: whom the last speaker handed over to, or None
+        stop: why the reply is to end, with more in words; None while it goes on
+        kept: what the conditions keep from turn to turn
+        max_kept: how many utterances the transcript keeps
+        pending: what each participant has still to hear
+        transcript: the last utterances, of this reply and those before it; of a reply that is
+            recorded all of them, as long as it goes on
+        steps: what the participants called in this reply
+        values: what each speaker of the last turn said, as a value
+        chars: how many characters the transcript has; not saved, like the next two
+        budget: what may be spent, or None
+        record: where the reply is recorded
     """
-
-    __slots__ = ("_chars", "_items", "count", "kept")
-
-    def __init__(self, kept: int = MAX_KEPT, utterances: Iterable[Utterance] = ()) -> None:
-        self.kept = kept
-        self.count = 0
-        self._items: deque[Utterance] = deque()
-        self._chars = 0
-        for utterance in utterances:
-            self._append(utterance)
-
-    def add(self, speaker: str | None, content: Content, error: str | None = None) -> Utterance:
-        """Add what somebody said, and drop what there is no longer room for."""
-        utterance = Utterance(self.count + 1, speaker, content, error)
-        self._append(utterance)
-        return utterance
-
-    def _append(self, utterance: Utterance) -> None:
-        self.count = utterance.number
-        items = self._items
-        items.append(utterance)
-        self._chars += utterance.size
-        while len(items) > 1 and (len(items) > self.kept or self._chars > MAX_CHARS):
-            self._chars -= items.popleft().size
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Utterance]:
-        return iter(self._items)
-
-    def __reversed__(self) -> Iterator[Utterance]:
-        return reversed(self._items)
-
-
-@dataclass(slots=True, eq=False)
-class Stand:
-    """What of a conversation's state is saved as it is, whole each time."""
 
     agents: tuple[str, ...] = ()
     open: bool = False
@@ -149,61 +124,31 @@ class Stand:
     handed_to: str | None = None
     stop: tuple[StopReason, str] | None = None
     kept: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class SavedTalk(Stand):
-    """What is saved of a conversation: by `state_dict`, and between two turns in a journal.
-
-    Attributes:
-        max_kept: how many utterances the transcript keeps
-        pending: what each participant has still to hear
-        transcript: what was said; in a journal all of it, since the first that was recorded
-        steps: what the participants called in a reply that is recorded
-        values: what each of them said in its last turn, as a value
-    """
-
     max_kept: int = MAX_KEPT
     pending: dict[str, list[Utterance]] = field(default_factory=dict)
     transcript: list[Utterance] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
     values: dict[str, Any] = field(default_factory=dict)
+    chars: int = field(default=0, metadata=LIVE)
+    budget: Any = field(default=None, metadata=LIVE)
+    record: Any = field(default=NULL_RECORD, metadata=LIVE)
 
-
-class ConversationState(Stand):
-    """Where a conversation stands. To be read; the conversation alone changes it.
-
-    Attributes:
-        agents: the ids of the participants, in their order
-        transcript: the last utterances, of this reply and those before it
-        turns: how many turns this reply has had; each speaker of a fan-out had one
-        usage: the tokens that this reply took
-        last: who spoke in the last turn; empty before the first
-        said: what they said
-        handed_to: whom the last speaker handed over to, or None
-        stop: why the reply is to end, with more in words; None while it goes on
-        open: whether a reply was begun and has not ended
-        begun: the number of the first utterance of this reply
-        budget: what may be spent, or None; it is not saved
-        kept: what the conditions keep from turn to turn
-        pending: what each participant has still to hear
-        record: where the reply is recorded; it is not saved
-    """
-
-    __slots__ = ("budget", "pending", "record", "transcript")
-
-    def __init__(self, agents: Iterable[str], max_kept: int = MAX_KEPT) -> None:
-        super().__init__(tuple(agents))
-        self.transcript = Transcript(max_kept)
-        self.pending: dict[str, deque[Utterance]] = {
-            id: deque(maxlen=max_kept) for id in self.agents
-        }
-        self.budget: Budget | None = None
-        self.record: Record[SavedTalk] = NULL_RECORD
+    def __post_init__(self) -> None:
+        self.chars = sum(each.size for each in self.transcript)
+        for id in self.agents:
+            self.pending.setdefault(id, [])
 
     def begin(self) -> None:
         """Begin a reply: nobody has spoken, nothing was used, no condition is met."""
-        super().__init__(self.agents, True, self.transcript.count + 1)
+        self.open, self.begun, self.turns = True, self.count + 1, 0
+        self.usage, self.last, self.said = Usage(), (), ()
+        self.handed_to, self.stop, self.kept = None, None, {}
+        self.steps, self.values = [], {}
+
+    @property
+    def count(self) -> int:
+        """How many utterances there have been."""
+        return self.transcript[-1].number if self.transcript else 0
 
     def add(
         self,
@@ -220,83 +165,56 @@ class ConversationState(Stand):
             error: why it gave no answer
             known_to: who has heard it already
         """
-        utterance = self.transcript.add(speaker, content, error)
+        utterance = Utterance(self.count + 1, speaker, content, error)
+        self.transcript.append(utterance)
+        self.chars += utterance.size
         for id in self.agents:
             if id != speaker and id not in known_to:
                 self.pending[id].append(utterance)
+        self.trim()
         return utterance
+
+    def trim(self) -> None:
+        """Drop what there is no longer room for, but for what is still to be recorded."""
+        for waiting in self.pending.values():
+            del waiting[: -self.max_kept]
+        if self.record is NULL_RECORD:
+            del self.steps[:-MAX_STEPS]
+            kept = self.transcript
+            while len(kept) > 1 and (len(kept) > self.max_kept or self.chars > MAX_CHARS):
+                self.chars -= kept.pop(0).size
 
     @property
     def own(self) -> list[Utterance]:
         """The utterances of this reply that are kept."""
-        return [each for each in self.transcript if each.number >= self.begun]
+        return [each for each in self.transcript if each.number >= self.begun][-self.max_kept :]
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The same as chat messages."""
         return [_as_chat(each) for each in self.own]
 
-    # -- saved and loaded --------------------------------------------------------------------------
-
-    def saved(
-        self, after: SavedTalk | None = None, values: dict[str, Any] | None = None
-    ) -> SavedTalk:
-        """What is saved of it.
-
-        Args:
-            after: what was recorded before, whose lists go on
-            values: what each speaker of the last turn said, as a value
-        """
-        after = SavedTalk() if after is None else after
-        known = after.transcript[-1].number if after.transcript else 0
-        after.transcript.extend(each for each in self.transcript if each.number > known)
-        stand: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Stand)}
-        return SavedTalk(
-            **stand,
-            max_kept=self.transcript.kept,
-            pending={id: list(waiting) for id, waiting in self.pending.items()},
-            transcript=after.transcript,
-            steps=after.steps,
-            values=values or {},
-        )
-
-    @classmethod
-    def of(
-        cls, saved: SavedTalk, agents: Iterable[str], max_kept: int, whose: str
-    ) -> ConversationState:
-        """The state that was saved.
-
-        Args:
-            saved: it
-            agents: the participants that it must be of
-            max_kept: how many utterances the transcript keeps
-            whose: whose state it is, for errors
+    def check(self, agents: Iterable[str], max_kept: int, whose: str) -> None:
+        """Refuse a state that was loaded, if it is of others or contradicts itself; then trim it.
 
         Raises:
-            StateError: it is of other participants, or contradicts itself
+            StateError: `whose` state it is, and what is wrong with it
         """
-        made = cls(agents, max_kept)
-        if saved.agents != made.agents:
-            raise StateError(
-                f"{whose}: it is of {saved.agents!r:.200}, not of {made.agents!r:.200}"
-            )
-        numbers = [each.number for each in saved.transcript]
-        handed = () if saved.handed_to is None else (saved.handed_to,)
-        for field_name, wrong in (
-            ("pending names others than the participants", saved.pending.keys() ^ set(agents)),
-            ("last names others than the participants", set(saved.last) - set(agents)),
-            ("handed_to names no participant", set(handed) - set(agents)),
-            ("turns and begun must be 0 or more", min(saved.turns, saved.begun) < 0),
+        ids = tuple(agents)
+        numbers = [each.number for each in self.transcript]
+        handed = () if self.handed_to is None else (self.handed_to,)
+        for fault, wrong in (
+            (f"it is of {self.agents!r:.200}, not of {ids!r:.200}", self.agents != ids),
+            ("pending names others than the participants", self.pending.keys() ^ set(ids)),
+            ("last names others than the participants", set(self.last) - set(ids)),
+            ("handed_to names no participant", set(handed) - set(ids)),
+            ("turns and begun must be 0 or more", min(self.turns, self.begun) < 0),
             ("the numbers of the transcript must rise", sorted(set(numbers)) != numbers),
         ):
             if wrong:
-                raise StateError(f"{whose}: {field_name}")
-        for each in fields(Stand):
-            setattr(made, each.name, getattr(saved, each.name))
-        made.transcript = Transcript(max_kept, saved.transcript)
-        for id, waiting in saved.pending.items():
-            made.pending[id].extend(waiting)
-        return made
+                raise StateError(f"{whose}: {fault}")
+        self.max_kept = max_kept
+        self.trim()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,14 @@ class Condition:
 
     A condition keeps nothing itself, so one may serve any number of conversations. A subclass needs
     no more than `met`.
+
+    Attributes:
+        ids: the participants that it is about
+        most_turns: how many turns there can be before it is met; None if that is not known
     """
+
+    ids: frozenset[str] = frozenset()
+    most_turns: int | None = None
 
     def met(self, state: ConversationState) -> Any:
         """Why the conversation is to end now, in words; None (or False) if it is to go on.
@@ -36,21 +43,8 @@ class Condition:
         """
         raise NotImplementedError
 
-    def ids(self) -> frozenset[str]:
-        """The participants that it is about."""
-        return frozenset()
-
-    def most_turns(self) -> int | None:
-        """How many turns there can be before it is met; None if that is not known."""
-        return None
-
     def begin(self, kept: dict[str, Any], place: str) -> None:
-        """Called when a reply begins, and when it is gone on with.
-
-        Args:
-            kept: what the conditions of this reply keep: JSON data, saved with the conversation
-            place: what this one keeps its own under
-        """
+        """Called when a reply begins or goes on; `kept` is saved, and `place` its own key there."""
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Look whether it is met now."""
@@ -69,16 +63,16 @@ class Condition:
         )
 
     def __or__(self, other: Condition | Callable[[ConversationState], Any]) -> Condition:
-        return _Either(self, as_condition(other))
+        return _Pair("|", self, as_condition(other))
 
     def __ror__(self, other: Callable[[ConversationState], Any]) -> Condition:
-        return _Either(as_condition(other), self)
+        return _Pair("|", as_condition(other), self)
 
     def __and__(self, other: Condition | Callable[[ConversationState], Any]) -> Condition:
-        return _Both(self, as_condition(other))
+        return _Pair("&", self, as_condition(other))
 
     def __rand__(self, other: Callable[[ConversationState], Any]) -> Condition:
-        return _Both(as_condition(other), self)
+        return _Pair("&", as_condition(other), self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -92,15 +86,11 @@ class MaxTurns(Condition):
     """
 
     def __init__(self, turns: int) -> None:
-        self.turns = _positive(turns, "MaxTurns")
+        self.turns = self.most_turns = _positive(turns, "MaxTurns")
 
     def met(self, state: ConversationState) -> bool:
         """Whether there have been as many."""
         return state.turns >= self.turns
-
-    def most_turns(self) -> int:
-        """As many as it says."""
-        return self.turns
 
     def __repr__(self) -> str:
         return f"MaxTurns({self.turns})"
@@ -156,6 +146,7 @@ class Said(Condition):
             raise DefinitionError(f"Said takes a text or a compiled pattern, not {what!r:.80}")
         self.what = what
         self.by = None if by is None else address(by)
+        self.ids = frozenset() if self.by is None else frozenset((self.by,))
         self.ignore_case = ignore_case
         self._folded = what.casefold() if isinstance(what, str) else ""
 
@@ -173,10 +164,6 @@ class Said(Condition):
                 return f"{self}: {utterance.speaker!r} said it"
         return None
 
-    def ids(self) -> frozenset[str]:
-        """Who is to say it."""
-        return frozenset() if self.by is None else frozenset((self.by,))
-
     def __repr__(self) -> str:
         what = self.what if isinstance(self.what, str) else self.what.pattern
         return f"Said({shorten(what, 60)!r})"
@@ -191,14 +178,11 @@ class StoppedBy(Condition):
 
     def __init__(self, agent_id: str | int) -> None:
         self.agent_id = address(agent_id)
+        self.ids = frozenset((self.agent_id,))
 
     def met(self, state: ConversationState) -> bool:
         """Whether it spoke in the last turn."""
         return any(u.speaker == self.agent_id and u.error is None for u in state.said)
-
-    def ids(self) -> frozenset[str]:
-        """Who is to speak."""
-        return frozenset((self.agent_id,))
 
     def __repr__(self) -> str:
         return f"StoppedBy({self.agent_id!r})"
@@ -219,11 +203,7 @@ class Elapsed(Condition):
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        if (
-            isinstance(seconds, bool)
-            or not isinstance(seconds, int | float)
-            or not 0 < seconds < math.inf
-        ):
+        if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
             raise DefinitionError(f"Elapsed takes a positive number of seconds, not {seconds!r}")
         self.seconds = seconds
         self.clock = clock
@@ -235,11 +215,10 @@ class Elapsed(Condition):
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Look whether it has taken as long."""
         kept, now = state.kept, self.clock()
-        at: Any = kept.get(f"{place}.at")
-        spent: Any = kept.get(f"{place}.spent", 0.0)
-        if not _is_number(at) or not _is_number(spent):
-            raise DefinitionError(f"{self}: the loaded state says no time")
-        spent += now - at
+        try:
+            spent = kept.get(f"{place}.spent", 0.0) + now - kept[f"{place}.at"]
+        except (KeyError, TypeError):
+            raise DefinitionError(f"{self}: the loaded state says no time") from None
         kept[f"{place}.at"], kept[f"{place}.spent"] = now, spent
         return str(self) if spent >= self.seconds else None
 
@@ -259,54 +238,33 @@ class _Function(Condition):
 
 
 class _Pair(Condition):
-    def __init__(self, first: Condition, second: Condition) -> None:
-        self.first = first
-        self.second = second
-
-    def ids(self) -> frozenset[str]:
-        return self.first.ids() | self.second.ids()
+    def __init__(self, sign: str, *conditions: Condition) -> None:
+        self.sign = sign
+        self.conditions = conditions
+        self.ids = frozenset().union(*(each.ids for each in conditions))
+        most = [each.most_turns for each in conditions if each.most_turns is not None]
+        if sign == "|":
+            self.most_turns = min(most, default=None)
+        elif len(most) == len(conditions):
+            self.most_turns = max(most)
 
     def begin(self, kept: dict[str, Any], place: str) -> None:
-        self.first.begin(kept, f"{place}0")
-        self.second.begin(kept, f"{place}1")
+        for number, each in enumerate(self.conditions):
+            each.begin(kept, f"{place}{number}")
 
-    def _most(self) -> tuple[int | None, int | None]:
-        return self.first.most_turns(), self.second.most_turns()
-
-    async def _each(self, state: ConversationState, place: str) -> tuple[str | None, str | None]:
+    async def check(self, state: ConversationState, place: str) -> str | None:
         # Both, always: what the second keeps is of every turn.
-        first = await self.first.check(state, f"{place}0")
-        return first, await self.second.check(state, f"{place}1")
-
-
-class _Either(_Pair):
-    async def check(self, state: ConversationState, place: str) -> str | None:
-        first, second = await self._each(state, place)
-        return second if first is None else first
-
-    def most_turns(self) -> int | None:
-        return min((n for n in self._most() if n is not None), default=None)
+        met = [await each.check(state, f"{place}{n}") for n, each in enumerate(self.conditions)]
+        if self.sign == "|":
+            return next((reason for reason in met if reason is not None), None)
+        for number, reason in enumerate(met):
+            if reason is not None:
+                state.kept.setdefault(f"{place}{number}.met", reason)
+        reasons = [state.kept.get(f"{place}{number}.met") for number in range(len(met))]
+        return None if None in reasons else " and ".join(map(str, reasons))
 
     def __repr__(self) -> str:
-        return f"({self.first} | {self.second})"
-
-
-class _Both(_Pair):
-    async def check(self, state: ConversationState, place: str) -> str | None:
-        met = []
-        for number, reason in enumerate(await self._each(state, place)):
-            key = f"{place}{number}.met"
-            if reason is not None and key not in state.kept:
-                state.kept[key] = reason
-            met.append(state.kept.get(key))
-        return None if None in met else f"{met[0]} and {met[1]}"
-
-    def most_turns(self) -> int | None:
-        first, second = self._most()
-        return None if first is None or second is None else max(first, second)
-
-    def __repr__(self) -> str:
-        return f"({self.first} & {self.second})"
+        return f"({f' {self.sign} '.join(map(str, self.conditions))})"
 
 
 def as_condition(given: Any) -> Condition:
@@ -325,7 +283,3 @@ def _positive(number: object, what: str) -> int:
     if type(number) is not int or number < 1:
         raise DefinitionError(f"{what} takes a positive integer, not {number!r:.80}")
     return number
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from civitas.errors import (
-    BudgetExceeded,
-    ConfigError,
-    DefinitionError,
-    StateError,
-)
-from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.dualact import recording
-from civitas.reasoning.dualact.briefing import Briefing
+from civitas.errors import BudgetExceeded, ConfigError, StateError
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.dualact.config import DualActConfig, as_config
 from civitas.reasoning.dualact.progress import DualActReply, Progress
+from civitas.reasoning.dualact.review import review_rule
 from civitas.reasoning.dualact.rounds import Rounds
-from civitas.reasoning.group import in_thread, members_without_threads, share_budget
-from civitas.reasoning.prompts import json_text
+from civitas.reasoning.events import ConclusionReached, DecisionMade
+from civitas.reasoning.group import in_thread
+from civitas.reasoning.members import Group
+from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import Asked, thread_id
 from civitas.reasoning.resume import ended
 from civitas.reasoning.state import opened, state
 from civitas.reasoning.thread import Thread, Threads
-from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.reasoning.dualact.review import ReviewRule
-
-KIND = "DualActAgent"
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]
@@ -45,7 +38,7 @@ ConclusionExtractor: TypeAlias = Callable[[Reply], Conclusion | Awaitable[Conclu
 """`fn(reply)`: what R's reply comes to."""
 
 
-class DualActAgent(Journaled, ConversationalAgent):
+class DualActAgent(Group):
     """Two agents as one: H reviews what R concludes until it accepts.
 
     H is given the task, and decides: CONTINUE, with an instruction for R; REDIRECT, which changes
@@ -77,7 +70,9 @@ class DualActAgent(Journaled, ConversationalAgent):
         ConfigError: H or R has a budget that is no part of this one's
     """
 
-    _records = True
+    _kind = "DualActAgent"
+    _called = "dual act"
+    _state_type = Progress
 
     def __init__(
         self,
@@ -123,14 +118,8 @@ class DualActAgent(Journaled, ConversationalAgent):
             deps=deps,
             **options,
         )
-        self._briefing = Briefing(
-            config.human_decision_prompt,
-            config.reactive_task_prompt,
-            config.conclusion_format_prompt,
-        )
         self._decide_by: DecisionFunc | None = None
         self._extract_by: ConclusionExtractor | None = None
-        self._own_budget: Budget | None = None
         if budget is not None:
             self.budget = budget
         self.journal = journal
@@ -148,16 +137,6 @@ class DualActAgent(Journaled, ConversationalAgent):
     def reactive_agent(self) -> Any:
         """R, which executes; a list if there are several."""
         return self.config.reactive
-
-    @property
-    def budget(self) -> Budget | None:
-        """What the two may spend together, or None."""
-        return self._own_budget
-
-    @budget.setter
-    def budget(self, budget: Budget | None) -> None:
-        share_budget(self, self._agents, budget)
-        self._own_budget = budget
 
     def _share_memory(self) -> None:
         """Have H and every R remember in each thread what the first R does there."""
@@ -191,12 +170,8 @@ class DualActAgent(Journaled, ConversationalAgent):
         self._extract_by = fn
 
     @property
-    def _agents(self) -> list[Any]:
-        return [self.config.human, *self.config.reactives]
-
-    @property
     def _member_agents(self) -> list[Any]:
-        return self._agents
+        return [self.config.human, *self.config.reactives]
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -208,15 +183,21 @@ class DualActAgent(Journaled, ConversationalAgent):
         Raises:
             StateError: something remembered is not JSON
         """
-        config = self.config
-        progress = _progress_json(self._kept.default)
-        threads = {thread.id: _progress_json(thread) for thread in self._kept if thread.own}
+        config, own = self.config, self._kept.default.own
+        threads = {thread.id: thread.own and dumped(thread.own) for thread in self._kept}
         # With one memory, it is saved once.
-        human = None if config.shared_memory else _state_of(config.human)
-        reactive = [_state_of(agent) for agent in config.reactives]
-        if config.shared_memory:
-            reactive[1:] = [None] * (len(reactive) - 1)
-        return state(KIND, progress=progress, threads=threads, human=human, reactive=reactive)
+        savers = [None, config.reactives[0]] if config.shared_memory else self._member_agents
+        human, *reactive = [
+            agent.state_dict() if hasattr(agent, "state_dict") else None for agent in savers
+        ]
+        reactive += [None] * (len(config.reactives) - len(reactive))
+        return state(
+            self._kind,
+            progress=own and dumped(own),
+            threads={id: progress for id, progress in threads.items() if progress},
+            human=human,
+            reactive=reactive,
+        )
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Be where the dual act was whose state this is; `resume` goes on.
@@ -224,21 +205,19 @@ class DualActAgent(Journaled, ConversationalAgent):
         Raises:
             StateError: it is no such state
         """
-        found = opened(saved, KIND)
+        found = opened(saved, self._kind)
         reactive = found.get("reactive")
         if not isinstance(reactive, list) or len(reactive) != len(self.config.reactives):
             raise StateError(f"dual act {self.id!r}: the state is of another number of R")
-        given = found.get("progress")
         threads = found.get("threads", {})
         if not isinstance(threads, dict):
             raise StateError(f"dual act {self.id!r}: the state of its threads is no object")
         kept = Threads()
-        kept.default.own = (
-            None if given is None else loaded(Progress, given, f"dual act {self.id!r}")
-        )
-        for id, each in threads.items():
-            kept.get(id).own = loaded(Progress, each, f"dual act {self.id!r}")
-        for agent, of_agent in zip(self._agents, [found.get("human"), *reactive], strict=True):
+        for id, given in [(None, found.get("progress")), *threads.items()]:
+            own = None if given is None else loaded(Progress, given, f"dual act {self.id!r}")
+            kept.get(id).own = own
+        saved_by = [found.get("human"), *reactive]
+        for agent, of_agent in zip(self._member_agents, saved_by, strict=True):
             if of_agent is not None:
                 agent.load_state_dict(of_agent)
         if self.config.shared_memory:
@@ -280,67 +259,40 @@ class DualActAgent(Journaled, ConversationalAgent):
     # -- the work ----------------------------------------------------------------------------------
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        if thread.id is not None:
-            self._check_threads()
-        agents = self.config.reactives[:1] if self.config.shared_memory else self._agents
+        self._check_thread(thread.id)
+        agents = self.config.reactives[:1] if self.config.shared_memory else self._member_agents
         for agent in agents:
             await agent.observe(message, **in_thread(agent.observe, thread.id))
 
-    def _one_thread_only(self) -> str | None:
-        return members_without_threads(self._agents)
-
-    def _check_threads(self) -> None:
-        why = self._one_thread_only()
-        if why is not None:
-            raise DefinitionError(
-                f"dual act {self.id!r} cannot keep threads apart: {why}. Leave out thread=, or "
-                "make the dual act with shared=True"
-            )
-
     def _program(self) -> dict[str, Any]:
-        return recording.program_of(self)
+        config = self.config
+        rule = review_rule(config.review)
+        return of_group(
+            self._member_agents,
+            agent=[self._kind, str(self.id)],
+            human=str(config.human.id),
+            reactive=[str(each.id) for each in config.reactives],
+            human_decision_prompt=config.human_decision_prompt,
+            reactive_task_prompt=config.reactive_task_prompt,
+            conclusion_format_prompt=config.conclusion_format_prompt,
+            first=config.first,
+            review=[type(rule).__qualname__, str(rule.name)],
+            shared_memory=config.shared_memory,
+        )
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
-        await recording.recall(self, part, budget)
+        await self._recall_members(Record(part, Progress), budget)
 
-    async def _respond(self, asked: Asked) -> Reply:
-        asked.wanted()  # that it is none is no failure of R's
-        if asked.thread is not None:
-            self._check_threads()
-        record = asked.record
-        if record is None:
-            if self._journal is None:
-                return await self._work(asked, NULL_RECORD)
-            task = json_text(asked.content)
-            record = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
-        try:
-            return await self._work_recorded(asked, record)
-        finally:
-            if asked.record is None:
-                record.close()
-
-    async def _work_recorded(self, asked: Asked, part: Part) -> Reply:
-        record = recording.begun(self, part, asked)
-        progress = record.state
-        if progress is not None and asked.emit is not None:
-            recording.emit_past(self, progress, asked.emit)
-        over = ended(record)
-        try:
-            await recording.recall(self, part, asked.budget)
-        except BudgetExceeded as error:
-            if not over:
-                progress = progress or Progress(asked.content, asked.thread, asked.run_id)
-                stop = Stop.at_limit(error)
-                progress.over(stop.reason, stop.detail)
-                return progress.reply([], None)
-        if progress is not None:
-            if over:
-                return progress.reply([], None)
-            asked.state.own = progress
-            asked.resumed = True
-        return await self._work(asked, record)
+    async def _recall_members(self, record: Record[Progress], budget: Budget | None) -> None:
+        members = {str(each.id): each for each in self._member_agents}
+        for name, turn in record.members.items():
+            member = members.get(turn["agent"])
+            if member is not None and getattr(member, "_records", False):
+                await member._recall(record.member(name, turn["agent"]), budget)
 
     async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
+        if record is not NULL_RECORD and (reply := await self._gone_on_with(record, asked)):
+            return reply
         progress: Progress | None = asked.state.own
         if progress is None or not asked.resumed:
             turn: Any = self.config.first
@@ -350,19 +302,54 @@ class DualActAgent(Journaled, ConversationalAgent):
             progress.want(asked.schema)
             asked.state.own = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
-            # Stopped in the midst of a turn, which begins anew.
+            # Stopped in the middle of a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
-        work = Rounds(self, progress, asked, record)
+        by = (self._decide_by, self._extract_by)
+        rounds = Rounds(self, self.config, progress, asked, record, *by)
         if asked.state.underway is None:
-            asked.state.underway = work
-        return await work.reply()
+            asked.state.underway = rounds
+        return await rounds.reply()
 
+    async def _gone_on_with(self, record: Record[Progress], asked: Asked) -> DualActReply | None:
+        """Know what was done in a run that goes on; its reply, if it ends here."""
+        progress, wanted = record.state, asked.wanted()
+        if progress is not None:
+            progress.run_id = record.run_id  # in a copy it is that of the other
+            progress.want(asked.schema)
+            if wanted is not None:
+                progress.read_values(wanted, len(self.config.reactives) > 1)
+            self._emit_past(progress, asked)
+        over = ended(record)
+        try:
+            await self._recall_members(record, asked.budget)
+        except BudgetExceeded as error:
+            if not over:
+                progress = progress or Progress(asked.content, asked.thread, asked.run_id)
+                stop = Stop.at_limit(error)
+                progress.over(stop.reason, stop.detail)
+                return progress.reply()
+        if progress is None:
+            return None
+        if over:
+            return progress.reply()
+        asked.state.own = progress
+        asked.resumed = True
+        return None
 
-def _progress_json(thread: Thread) -> dict[str, Any] | None:
-    progress: Progress | None = thread.own
-    return None if progress is None else dumped(progress)
-
-
-def _state_of(agent: Any) -> Any:
-    own = getattr(agent, "state_dict", None)
-    return own() if callable(own) else None
+    def _emit_past(self, progress: Progress, asked: Asked) -> None:
+        """Tell whoever looks on what was decided and concluded in the process before."""
+        if asked.emit is None:
+            return
+        of = (True, progress.run_id, progress.thread)
+        rounds: list[list[Any]] = [
+            [DecisionMade(str(self.id), n, e, *of) for n, e in enumerate(progress.decisions, 1)],
+            [
+                ConclusionReached(str(self.id), n, each, *of)
+                for n, each in enumerate(progress.conclusions, 1)
+            ],
+        ]
+        if self.config.first == "reactive":
+            rounds.reverse()
+        for pair in zip_longest(*rounds):
+            for event in filter(None, pair):
+                asked.emit(event)

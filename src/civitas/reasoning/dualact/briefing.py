@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import Any, Final
 
+from civitas.errors import ConfigError
 from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, said_steps
-from civitas.reasoning.dualact.templates import Template
 from civitas.reasoning.prompts import json_text, marked
 
-DECISION_PLACES: Final = ("original_task", "summary", "steps", "evidence", "confidence")
-"""What a prompt for H may have places for."""
-TASK_PLACES: Final = ("instruction", "focus_area", "original_task")
-"""What a prompt for R may have places for."""
-FORMAT_PLACES: Final = ("instruction", "original_task")
-"""What a prompt for R's conclusion may have places for."""
+_DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")
+_TASK_PLACES = ("instruction", "focus_area", "original_task")
+_FORMAT_PLACES = ("instruction", "original_task")
 
 _BEGIN = """\
 You decide what another agent, R, is to do. This is the task:
@@ -50,11 +48,6 @@ new_instruction. TERMINATE: the task is done as it is; new_instruction is empty.
 _EACH = """
 There are {several} R. new_instruction may be one text for all, or a list with one for each."""
 
-_REDIRECTED = """\
-Change your approach; do not go on with what you did before.
-Why: {focus_area}
-From now on: {instruction}"""
-
 CONCLUSION_FORMAT: Final = (
     "When you are done, answer with one JSON object of this schema, or with plain text: "
     + json.dumps(CONCLUSION_SCHEMA)
@@ -62,19 +55,21 @@ CONCLUSION_FORMAT: Final = (
 """What an R whose model keeps to a schema is told of how to conclude."""
 
 
+_CHANGE = "Change your approach; do not go on with what you did before."
+_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
 class Briefing:
-    """The prompts of a dual act, the given ones or our own."""
+    """The prompts of a dual act, the given ones or our own.
+
+    Raises:
+        ConfigError: one given is no text, or has a place that is not known
+    """
 
     def __init__(self, decision: str | None, task: str | None, form: str | None) -> None:
-        self._decision = Template(
-            _REVIEW if decision is None else decision, DECISION_PLACES, "human_decision_prompt"
-        )
-        self._begin = Template(_BEGIN, DECISION_PLACES, "human_decision_prompt")
-        self._task = None if task is None else Template(task, TASK_PLACES, "reactive_task_prompt")
-        self._redirected = Template(_REDIRECTED, TASK_PLACES, "reactive_task_prompt")
-        self._form = (
-            None if form is None else Template(form, FORMAT_PLACES, "conclusion_format_prompt")
-        )
+        self._decision = _checked(decision, _DECISION_PLACES, "human_decision_prompt")
+        self._task = _checked(task, _TASK_PLACES, "reactive_task_prompt")
+        self._form = _checked(form, _FORMAT_PLACES, "conclusion_format_prompt")
 
     def for_human(
         self,
@@ -85,26 +80,26 @@ class Briefing:
         in_words: bool = False,
     ) -> str:
         """What H is asked, before R has run or of its conclusion."""
-        if in_words and self._decision.text == _REVIEW:
+        if in_words and self._decision is None:
             return for_person(_text(task), conclusion, told)
         values = {"original_task": marked(_text(task))}
         if conclusion is None:
-            asked = self._begin.fill(values)
+            asked = _filled(_BEGIN, values)
         else:
             said = conclusion.summary
             if conclusion.error is not None:
                 said = f"{said}\n[R came to no end of its own: {conclusion.error}]".strip()
             if conclusion.suggested_next_action:
                 said += f"\n[R suggests: {conclusion.suggested_next_action}]"
+            done = (f"{_called(each)} {_came(each, 'gave: ')}" for each in conclusion.evidence)
+            sure = conclusion.confidence
             values |= {
                 "summary": marked(said),
                 "steps": marked(said_steps(conclusion.steps)),
-                "evidence": marked("\n".join(map(_called, conclusion.evidence))),
-                "confidence": "not stated"
-                if conclusion.confidence is None
-                else f"{conclusion.confidence:g}",
+                "evidence": marked("\n".join(done)),
+                "confidence": "not stated" if sure is None else f"{sure:g}",
             }
-            asked = self._decision.fill(values)
+            asked = _filled(_REVIEW if self._decision is None else self._decision, values)
         more = [f"The user says meanwhile:\n{marked(text)}" for text in told]
         return "\n\n".join([asked, *more, *([] if in_words else [self._answer(several)])])
 
@@ -122,27 +117,47 @@ class Briefing:
             "focus_area": why.strip() or "as the instruction says",
             "original_task": original,
         }
-        if self._task is None:
-            asked = self._redirected.fill(values) if redirected else values["instruction"]
+        if self._task is not None:
+            asked = _filled(self._task, values)
+            if redirected:
+                asked = f"{_CHANGE}\nWhy: {values['focus_area']}\n\n{asked}"
+        else:
+            asked = values["instruction"]
+            if redirected:
+                asked = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {asked}"
             if instruction.strip() and instruction.strip() != original.strip():
                 asked += f"\n\nIt is a part of this task:\n{original}"
-        else:
-            asked = self._task.fill(values)
-            if redirected:
-                change = "Change your approach; do not go on with what you did before."
-                asked = f"{change}\nWhy: {values['focus_area']}\n\n{asked}"
         return "\n\n".join([asked, *(f"The user says meanwhile: {text}" for text in told)])
 
-    def with_format(self, instruction: str, task: Any, keeps_schema: bool) -> str:
+    def with_format(self, instruction: str, task: Any, agent: Any) -> str:
         """An instruction, and how to conclude it."""
         if self._form is not None:
-            form = self._form.fill({"instruction": instruction, "original_task": _text(task)})
+            form = _filled(self._form, {"instruction": instruction, "original_task": _text(task)})
         else:
-            form = CONCLUSION_FORMAT if keeps_schema else ""
+            keeps = getattr(getattr(agent, "model", None), "keeps_schema", False)
+            form = CONCLUSION_FORMAT if keeps else ""
         return f"{instruction}\n\n{form}" if form else instruction
 
     def _answer(self, several: int) -> str:
         return _ANSWER + (_EACH.replace("{several}", str(several)) if several > 1 else "")
+
+
+def _checked(text: str | None, places: Sequence[str], what: str) -> str | None:
+    """A prompt with places such as `{summary}`; braces around anything else are text."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise ConfigError(f"{what}= is a text, not {type(text).__name__}")
+    for name in _PLACE.findall(text):
+        if name not in places:
+            there = ", ".join(f"{{{each}}}" for each in places)
+            raise ConfigError(f"{what}= has a place {{{name}}} that is not known; known: {there}")
+    return text
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    """A prompt with the values in their places; what looks like a place in a value is none."""
+    return _PLACE.sub(lambda place: values[place[1]], text)
 
 
 def _text(task: Any) -> str:
@@ -157,10 +172,13 @@ def _text(task: Any) -> str:
 
 
 def _called(item: dict[str, Any]) -> str:
+    """A call; an extractor of the user's own may leave parts out."""
     who = f"{item['agent']}: " if "agent" in item else ""
-    came = f"failed: {item['error']}" if "error" in item else f"gave: {item.get('result')}"
-    # An extractor of the user's own may leave parts out.
-    return f"{who}{item.get('action')} {json_text(item.get('args', {}))} {came}"
+    return f"{who}{item.get('action')} {json_text(item.get('args', {}))}"
+
+
+def _came(item: dict[str, Any], gave: str = "") -> str:
+    return f"failed: {item['error']}" if "error" in item else f"{gave}{item.get('result')}"
 
 
 def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) -> str:
@@ -169,9 +187,8 @@ def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) ->
     if conclusion is None:
         parts["What was done"] = "Nothing yet: say how the agent is to begin."
     else:
-        parts["What was done"] = (
-            "\n".join(map(_done, conclusion.evidence)) or "No action was called."
-        )
+        done = (f"{_called(e)}\n{indent(_came(e), '  → ')}" for e in conclusion.evidence)
+        parts["What was done"] = "\n".join(done) or "No action was called."
         if conclusion.steps:
             parts["The steps, as the agent says"] = said_steps(conclusion.steps)
         parts["The agent's answer"] = conclusion.summary or "(none)"
@@ -184,11 +201,3 @@ def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) ->
     if told:
         parts["Said meanwhile"] = "\n".join(told)
     return "\n".join(f"{head}:\n{indent(text, '  ')}" for head, text in parts.items())
-
-
-def _done(item: dict[str, Any]) -> str:
-    """A call and its result, for a person."""
-    who = f"{item['agent']}: " if "agent" in item else ""
-    came = f"failed: {item['error']}" if "error" in item else f"{item.get('result')}"
-    called = f"{who}{item.get('action')} {json_text(item.get('args', {}))}"
-    return f"{called}\n{indent(came, '  → ')}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from civitas.errors import DefinitionError
@@ -85,15 +84,7 @@ class Conclusion:
     error: str | None = None
 
     def __post_init__(self) -> None:
-        fault = _fault_of_parts(
-            {
-                "summary": self.summary,
-                "steps": self.steps,
-                "suggested_next_action": self.suggested_next_action,
-                "confidence": self.confidence,
-                "artifacts": self.artifacts,
-            }
-        )
+        fault = _fault_of_parts({name: getattr(self, name) for name in _WANTED})
         if fault is not None:
             raise DefinitionError(f"a conclusion's {fault}")
         object.__setattr__(self, "artifacts", _json_artifacts(self.artifacts))
@@ -132,12 +123,21 @@ CONCLUSION_SCHEMA: Final[dict[str, Any]] = {
 
 def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
     """The decision that an answer is: exactly one object, and nothing beside it."""
-    value = _object(answer, "a decision")
-    wanted = set(DECISION_SCHEMA["properties"])
+    try:
+        value = copy_json(read_json(answer) if isinstance(answer, str) else answer)
+    except (Unreadable, NotJSON) as error:
+        raise Unreadable(f"is no decision: {error}") from None
+    wanted = DECISION_SCHEMA["properties"]
+    if not isinstance(value, dict):
+        raise Unreadable(f"is {json_type(value)}, not the one object that a decision is")
     if unknown := sorted(value.keys() - wanted):
         raise Unreadable(f'is no decision: "{readable(unknown[0])[:80]}" is no part of one')
     if missing := [name for name in DECISION_SCHEMA["required"] if name not in value]:
         raise Unreadable(f'is no decision: "{missing[0]}" is missing')
+    instruction = value["new_instruction"]
+    if isinstance(instruction, list) and (instructions == 1 or len(instruction) != instructions):
+        form = "a text" if instructions == 1 else f"a text, or a list of {instructions} texts"
+        raise Unreadable(f'is no decision: "new_instruction" is {form}')
     try:
         action = DecisionAction(value["action"])
     except ValueError:
@@ -145,20 +145,10 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
         raise Unreadable(
             f'is no decision: "action" is CONTINUE, TERMINATE or REDIRECT, not {told}'
         ) from None
-    reasoning = value.get("reasoning", "")
-    if not isinstance(reasoning, str):
-        raise Unreadable(f'is no decision: "reasoning" must be a text, got {json_type(reasoning)}')
-    instruction = value["new_instruction"]
-    if instructions > 1 and isinstance(instruction, list):
-        if len(instruction) != instructions or not all(isinstance(i, str) for i in instruction):
-            raise Unreadable(
-                f'is no decision: "new_instruction" is a text, or a list of {instructions} texts'
-            )
-    elif not isinstance(instruction, str):
-        raise Unreadable(
-            f'is no decision: "new_instruction" is a text, not {json_type(instruction)}'
-        )
-    return HumanDecision(action, instruction, reasoning)
+    try:
+        return HumanDecision(**{**value, "action": action})
+    except DefinitionError as error:
+        raise Unreadable(f"is no decision: {readable(str(error))}") from None
 
 
 def read_conclusion(text: str) -> Conclusion:
@@ -170,11 +160,9 @@ def read_conclusion(text: str) -> Conclusion:
         value = copy_json(read_json(text))
     except (Unreadable, NotJSON):
         return Conclusion(text)
-    wanted = CONCLUSION_SCHEMA["properties"].keys()
-    if not isinstance(value, dict) or "summary" not in value or value.keys() - wanted:
+    if not isinstance(value, dict) or "summary" not in value or value.keys() - _WANTED.keys():
         return Conclusion(text)
-    fault = _fault_of_parts(value)
-    if fault is not None:
+    if fault := _fault_of_parts(value):
         raise Unreadable(f"is a conclusion whose {fault}")
     return Conclusion(**value)
 
@@ -185,15 +173,7 @@ def conclusion_of(reply: Reply) -> Conclusion:
     if reply.stop_reason not in ANSWERED:
         error = f"{reply.stop_reason}: {reply.detail}" if reply.detail else reply.stop_reason
         return Conclusion(reply.text, evidence=evidence, error=error)
-    said = read_conclusion(reply.text)
-    return Conclusion(
-        said.summary,
-        said.steps,
-        said.suggested_next_action,
-        said.confidence,
-        said.artifacts,
-        evidence,
-    )
+    return replace(read_conclusion(reply.text), evidence=evidence)
 
 
 def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
@@ -235,45 +215,29 @@ def _evidence(step: Step) -> dict[str, Any]:
     return shown
 
 
-def _object(answer: Any, what: str) -> dict[str, Any]:
-    try:
-        value = copy_json(read_json(answer) if isinstance(answer, str) else answer)
-    except Unreadable as error:
-        raise Unreadable(f"is no {what.removeprefix('a ')}: it is {error}") from None
-    except NotJSON as error:
-        raise Unreadable(f"is no {what.removeprefix('a ')}: it is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise Unreadable(f"is {json_type(value)}, not the one object that {what} is")
-    return value
+_WANTED: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "summary": ("a text", lambda value: isinstance(value, str)),
+    "steps": (
+        "a list of texts",
+        lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    ),
+    "suggested_next_action": ("a text", lambda value: isinstance(value, str)),
+    "confidence": (
+        "a number from 0 to 1",
+        lambda value: value is None or (type(value) in (int, float) and 0 <= value <= 1),
+    ),
+    "artifacts": ("an object", lambda value: isinstance(value, dict)),
+}
+"""What each part of a conclusion is."""
 
 
-def _fault_of_parts(value: Mapping[str, Any]) -> str | None:
+def _fault_of_parts(parts: Mapping[str, Any]) -> str | None:
     """What is wrong with the parts of a conclusion, after `a conclusion's`."""
-    for name in ("summary", "suggested_next_action"):
-        if name in value and not isinstance(value[name], str):
-            return f"{name} is a text, not {_kind(value[name])}"
-    steps = value.get("steps", [])
-    if not isinstance(steps, list) or not all(isinstance(step, str) for step in steps):
-        return f"steps are a list of texts, not {_kind(steps)}"
-    confidence = value.get("confidence")
-    if confidence is not None and (
-        isinstance(confidence, bool)
-        or not isinstance(confidence, int | float)
-        or not math.isfinite(confidence)
-        or not 0 <= confidence <= 1
-    ):
-        return f"confidence is a number from 0 to 1, not {cut(repr(confidence), 80)}"
-    artifacts = value.get("artifacts", {})
-    if not isinstance(artifacts, dict):
-        return f"artifacts are an object, not {_kind(artifacts)}"
+    for name, value in parts.items():
+        wanted, fits = _WANTED[name]
+        if not fits(value):
+            return f"{name} is {wanted}, not {cut(repr(value), 80)}"
     return None
-
-
-def _kind(value: Any) -> str:
-    try:
-        return json_type(value)
-    except (TypeError, ValueError):
-        return type(value).__name__
 
 
 def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:

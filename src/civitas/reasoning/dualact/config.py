@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from civitas.arguments import names_checked
 from civitas.errors import ConfigError
-from civitas.reasoning.dualact.briefing import DECISION_PLACES, FORMAT_PLACES, TASK_PLACES, Briefing
+from civitas.reasoning.dualact.briefing import Briefing
 from civitas.reasoning.dualact.review import ReviewRule, every, review_rule
-from civitas.reasoning.dualact.templates import Template
-
-if TYPE_CHECKING:
-    from civitas.budget import Budget
-    from civitas.reasoning.hooks import Hooks
 
 MAX_HR_LOOPS: Final = 5
 """How often R may run for one reply."""
@@ -60,32 +55,22 @@ class DualActConfig:
             raise ConfigError("reactive= is an empty list: there is nobody to execute anything")
         for agent in self.reactives:
             _check_agent(agent, "reactive")
-        if len({id(agent) for agent in self.reactives}) != len(self.reactives):
-            raise ConfigError("reactive= has the same agent twice")
         if any(agent is self.human for agent in self.reactives):
             raise ConfigError(
                 f"human= and reactive= are the same agent, {self.human!r:.80}: make two, which may "
                 "have one model"
             )
         names = [str(getattr(agent, "id", "")) for agent in self.reactives]
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError(
-                    f"reactive= has two agents of the id {name!r}, by which is known who concludes "
-                    "what"
-                )
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(
+                f"reactive= has two agents of the id {twice[0]!r}, by which is known who concludes "
+                "what"
+            )
         if type(self.max_hr_loops) is not int or self.max_hr_loops < 1:
             raise ConfigError(f"max_hr_loops= is 1 or more, not {self.max_hr_loops!r:.80}")
         if self.first not in ("human", "reactive"):
             raise ConfigError(f'first= is "human" or "reactive", not {self.first!r:.80}')
-        for name, places in (
-            ("human_decision_prompt", DECISION_PLACES),
-            ("reactive_task_prompt", TASK_PLACES),
-            ("conclusion_format_prompt", FORMAT_PLACES),
-        ):
-            text = getattr(self, name)
-            if text is not None:
-                Template(text, places, name)
+        self.briefing()
         self.review = review_rule(self.review)
         if self.shared_memory:
             for agent in (self.human, *self.reactives):
@@ -99,6 +84,16 @@ class DualActConfig:
     def reactives(self) -> list[Any]:
         """R, as a list."""
         return list(self.reactive) if isinstance(self.reactive, list | tuple) else [self.reactive]
+
+    def briefing(self) -> Briefing:
+        """The prompts of the two.
+
+        Raises:
+            ConfigError: one of them is no text, or has a place that is not known
+        """
+        return Briefing(
+            self.human_decision_prompt, self.reactive_task_prompt, self.conclusion_format_prompt
+        )
 
 
 def as_config(config: DualActConfig | None, parts: dict[str, Any]) -> DualActConfig:
@@ -123,22 +118,3 @@ def _check_agent(agent: Any, what: str) -> None:
         raise ConfigError(
             f"{what}= needs an agent that replies, such as ReActAgent, not {agent!r:.80}"
         )
-
-
-class Pair(Protocol):
-    """A dual act, as far as its turns and its record know of it."""
-
-    id: str | int
-    config: DualActConfig
-    _briefing: Briefing
-    _decide_by: Any
-    _extract_by: Any
-    _hooks: Hooks | None
-
-    @property
-    def budget(self) -> Budget | None:
-        """What the two may spend together, or None."""
-        ...
-
-    @property
-    def _agents(self) -> list[Any]: ...

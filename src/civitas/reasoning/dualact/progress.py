@@ -1,16 +1,22 @@
-"""How far a dual act has come."""
+"""How far a dual act has come, as it is saved and recorded, and what comes of it."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
+from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
-from civitas.reasoning.record import APPENDED, LIVE
+from civitas.reasoning.read_record import ReadRecord
+from civitas.reasoning.record import APPENDED, LIVE, loaded
 from civitas.reasoning.reply import Reply, Step, StopReason
+from civitas.reasoning.resume import ended, not_ended
 
-Turn: TypeAlias = Literal["human", "reactive", "over"]
+if TYPE_CHECKING:
+    from civitas.journal.replay import RecordedPart
+    from civitas.reasoning.reply_request import AnswerSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +42,16 @@ class DualActReply(Reply):
 class Progress:
     """The state of a dual act: enough to go on with it in another process.
 
-    Attributes:
-        task: what it was asked
-        thread: the conversation that it belongs to
-        run_id: the id of the run
-        turn: whose turn is next; `over` if there is none
-        instruction: what R is to do next, one for each R
-        redirected: whether that is a change of approach
-        why: H's reasoning
-        r_runs: how often R ran
-        decisions: what H decided
-        conclusions: what R came to
-        steps: what H and R called
-        values: of each conclusion, the value that was asked for, or None
-        schema: what the answer is to be: a JSON schema, or None; True where it is a type, which is
-            not saved
-        wanted: what it is to be, as it was asked for
-        human_usage: the tokens that H took
-        reactive_usage: the tokens that R took
-        stop: why it is over
-        detail: more on that
+    `instruction` is what R is to do next, one text for each R; `redirected` says that it is a
+    change of approach, and `why` is H's reasoning. `values` has of each conclusion the value that
+    was asked for, or None. `schema` is what the answer is to be: a JSON schema, None, or True where
+    it is a type, which is not saved; `wanted` is the same as it was asked for.
     """
 
     task: str | list[dict[str, Any]] = ""
     thread: str | None = None
     run_id: str = ""
-    turn: Turn = "human"
+    turn: Literal["human", "reactive", "over"] = "human"
     instruction: list[str] = field(default_factory=list)
     redirected: bool = False
     why: str = ""
@@ -111,24 +101,21 @@ class Progress:
         """Note that it is over, and why."""
         self.turn, self.stop, self.detail = "over", stop, detail
 
-    def reply(self, messages: list[dict[str, Any]], error: BaseException | None) -> DualActReply:
+    def reply(self, error: BaseException | None = None) -> DualActReply:
         """What came of it."""
         text, value = "", None
         found = list(zip(self.conclusions, self.values, strict=True))
-        if not found:
-            text = self.why if self.stop == "terminated" else ""
-        elif self.stop == "terminated":
+        if self.stop != "terminated":
+            # A run of R that was cut off may have come to nothing, where one before did.
+            found = [(conclusion, its) for conclusion, its in found if conclusion.summary]
+        if found:
             text, value = found[-1][0].summary, found[-1][1]
-        else:  # a run of R that was cut off may have come to nothing, where one before did
-            for conclusion, of_it in reversed(found):
-                if conclusion.summary:
-                    text, value = conclusion.summary, of_it
-                    break
-        value = text if value is None else value
+        elif self.stop == "terminated":
+            text = self.why
         return DualActReply(
             text,
-            value,
-            messages,
+            text if value is None else value,
+            [],
             list(self.steps),
             self.human_usage + self.reactive_usage,
             self.stop or "error",
@@ -141,3 +128,31 @@ class Progress:
             self.human_usage,
             self.reactive_usage,
         )
+
+    def read_values(self, wanted: AnswerSchema, several: bool) -> None:
+        """Have the values, which were recorded as JSON, be of the type that is asked for."""
+
+        def typed(value: Any) -> Any:
+            try:
+                return None if value is None else wanted.read(json.dumps(value))
+            except Unreadable:
+                return value
+
+        self.values = [
+            {id: typed(its) for id, its in each.items()}
+            if several and isinstance(each, dict)
+            else typed(each)
+            for each in self.values
+        ]
+
+
+def replayed(part: RecordedPart) -> DualActReply:
+    """The reply that a run ended with."""
+    record = ReadRecord(part, Progress)
+    if record.over is None:
+        raise not_ended(part.run_id)
+    progress = record.state or Progress()
+    if not ended(record):
+        progress = loaded(Progress, record.over["progress"], f"run {part.run_id!r}")
+    progress.run_id = part.run_id
+    return progress.reply()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,76 +38,48 @@ class ReviewRule:
         raise NotImplementedError
 
     def __or__(self, other: ReviewRule) -> ReviewRule:
-        return _Combined(any, "|", self, _rule(other))
+        return _combined(any, "|", self, _rule(other))
 
     def __and__(self, other: ReviewRule) -> ReviewRule:
-        return _Combined(all, "&", self, _rule(other))
+        return _combined(all, "&", self, _rule(other))
 
     def __repr__(self) -> str:
         return self.name
 
 
-class _Every(ReviewRule):
-    name = "every"
+class _Rule(ReviewRule):
+    def __init__(self, name: str, catches: Callable[[Situation], bool]) -> None:
+        self.name = name
+        self._catches = catches
 
     def catches(self, situation: Situation) -> bool:
+        return self._catches(situation)
+
+
+def _combined(how: Callable[[list[bool]], bool], sign: str, *rules: ReviewRule) -> ReviewRule:
+    name = "(" + f" {sign} ".join(rule.name for rule in rules) + ")"
+    # All are looked at: one that fails is not hidden behind another.
+    return _Rule(name, lambda situation: how([rule.catches(situation) for rule in rules]))
+
+
+def _failed(situation: Situation) -> bool:
+    conclusion = situation.conclusion
+    return conclusion.error is not None or any("error" in item for item in conclusion.evidence)
+
+
+def _repeats(situation: Situation) -> bool:
+    conclusion = situation.conclusion
+    if conclusion.error is not None and conclusion.error.startswith("no_progress"):
         return True
+    same = (conclusion.summary, conclusion.evidence)
+    return any((each.summary, each.evidence) == same for each in situation.before)
 
 
-class _OnError(ReviewRule):
-    name = "on_error"
-
-    def catches(self, situation: Situation) -> bool:
-        conclusion = situation.conclusion
-        return conclusion.error is not None or any("error" in item for item in conclusion.evidence)
-
-
-class _NoProgress(ReviewRule):
-    name = "no_progress"
-
-    def catches(self, situation: Situation) -> bool:
-        conclusion = situation.conclusion
-        if conclusion.error is not None and conclusion.error.startswith("no_progress"):
-            return True
-        same = (conclusion.summary, conclusion.evidence)
-        return any((each.summary, each.evidence) == same for each in situation.before)
-
-
-class _BelowConfidence(ReviewRule):
-    def __init__(self, least: float) -> None:
-        self.least = _share(least, "below_confidence")
-        self.name = f"below_confidence({least:g})"
-
-    def catches(self, situation: Situation) -> bool:
-        confidence = situation.conclusion.confidence
-        return confidence is None or confidence < self.least
-
-
-class _AfterBudgetShare(ReviewRule):
-    def __init__(self, share: float) -> None:
-        self.share = _share(share, "after_budget_share")
-        self.name = f"after_budget_share({share:g})"
-
-    def catches(self, situation: Situation) -> bool:
-        return situation.budget is not None and _spent_share(situation.budget) >= self.share
-
-
-class _Combined(ReviewRule):
-    def __init__(self, how: Any, sign: str, *rules: ReviewRule) -> None:
-        self._how = how
-        self._rules = rules
-        self.name = "(" + f" {sign} ".join(rule.name for rule in rules) + ")"
-
-    def catches(self, situation: Situation) -> bool:
-        # All are looked at: one that fails is not hidden behind another.
-        return bool(self._how([rule.catches(situation) for rule in self._rules]))
-
-
-every: Final[ReviewRule] = _Every()
+every: Final[ReviewRule] = _Rule("every", lambda situation: True)
 """Every conclusion."""
-on_error: Final[ReviewRule] = _OnError()
+on_error: Final[ReviewRule] = _Rule("on_error", _failed)
 """Those of an R that came to no end of its own, or one of whose actions failed."""
-no_progress: Final[ReviewRule] = _NoProgress()
+no_progress: Final[ReviewRule] = _Rule("no_progress", _repeats)
 """Those that say and rest on the same as one before."""
 
 
@@ -117,7 +89,13 @@ def below_confidence(least: float) -> ReviewRule:
     Raises:
         ConfigError: it is no number from 0 to 1
     """
-    return _BelowConfidence(least)
+    least = _share(least, "below_confidence")
+
+    def unsure(situation: Situation) -> bool:
+        confidence = situation.conclusion.confidence
+        return confidence is None or confidence < least
+
+    return _Rule(f"below_confidence({least:g})", unsure)
 
 
 def after_budget_share(share: float) -> ReviewRule:
@@ -126,7 +104,12 @@ def after_budget_share(share: float) -> ReviewRule:
     Raises:
         ConfigError: it is no number from 0 to 1
     """
-    return _AfterBudgetShare(share)
+    share = _share(share, "after_budget_share")
+
+    def late(situation: Situation) -> bool:
+        return situation.budget is not None and _spent_share(situation.budget) >= share
+
+    return _Rule(f"after_budget_share({share:g})", late)
 
 
 _NAMED: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
@@ -134,15 +117,7 @@ _NAMED: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
 
 def review_rule(given: Any) -> ReviewRule:
     """The rule that is meant: one, or the name of one that takes no number."""
-    if isinstance(given, str) and given in _NAMED:
-        return _NAMED[given]
-    return _rule(given)
-
-
-def described(rule: str | ReviewRule) -> list[str]:
-    """What a rule is, as JSON data: a run that is recorded goes on only with the same."""
-    made = review_rule(rule)
-    return [type(made).__qualname__, str(made.name)]
+    return _NAMED[given] if isinstance(given, str) and given in _NAMED else _rule(given)
 
 
 def _rule(given: Any) -> ReviewRule:

@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import logging
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from civitas.errors import JournalError
-from civitas.reasoning.dualact.human import decide
+from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, RunMismatch
+from civitas.jsonvalue import Unreadable
+from civitas.models.protocol import Usage
+from civitas.reasoning.dualact.conclusions import (
+    DECISION_SCHEMA,
+    Conclusion,
+    DecisionAction,
+    HumanDecision,
+    conclusion_of,
+    evidence_of,
+    merged,
+    read_decision,
+)
 from civitas.reasoning.dualact.progress import DualActReply
-from civitas.reasoning.dualact.reactive import act
-from civitas.reasoning.dualact.recording import over
+from civitas.reasoning.dualact.review import Situation, review_rule
 from civitas.reasoning.dualact.turn import Work
-from civitas.reasoning.reply import Stop
+from civitas.reasoning.events import ConclusionReached, DecisionMade
+from civitas.reasoning.group import is_spent_for_all
+from civitas.reasoning.hooks import expect
+from civitas.reasoning.members import end_of
+from civitas.reasoning.record import Step
+from civitas.reasoning.reply import ANSWERED, Reply, Stop, StopReason
+from civitas.reasoning.reply import Step as Called
 from civitas.reasoning.resume import guarded
+from civitas.text import log_failure
+
+logger = logging.getLogger("civitas.reasoning")
+
+T = TypeVar("T")
+
+_NOT_TO_JUDGE = (JournalError, RunMismatch)
+"""What is no failure of H or R: the run cannot go on, or not by this program."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one R came to: `stop` is why all ends with it, `value` its answer by the schema."""
+
+    conclusion: Conclusion = field(default_factory=Conclusion)
+    stop: Stop | None = None
+    value: Any = None
+    steps: list[Called] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
 
 
 class Rounds(Work):
@@ -19,33 +57,265 @@ class Rounds(Work):
 
     async def reply(self) -> DualActReply:
         """Turn after turn, until it is over."""
-        progress = self.progress
+        progress, record = self._progress, self._record
 
         def failed(error: JournalError) -> DualActReply:
             progress.over("error", str(error))
-            return progress.reply(self.messages, error)
+            return progress.reply(error)
 
         def cut_off(why: str) -> dict[str, Any]:
             progress.over("cancelled", why)
-            return over(self.record, progress, progress.reply([], None))
+            return end(progress.reply())
 
-        return await guarded(
-            self.record,
-            self._reply,
-            lambda reply: over(self.record, progress, reply),
-            cut_off,
-            failed,
-        )
+        def end(reply: DualActReply) -> dict[str, Any]:
+            return end_of(record, progress, reply, "progress")
+
+        return await guarded(record, self._reply, end, cut_off, failed)
 
     async def _reply(self) -> DualActReply:
-        progress = self.progress
+        progress = self._progress
         error: BaseException | None = None
         try:
             while not progress.is_over:
-                await (decide(self) if progress.turn == "human" else act(self))
+                await (self._decide() if progress.turn == "human" else self._act())
                 if not progress.is_over:
-                    self.record.save(progress)
+                    self._record.save(progress)
         except Stop as stop:
             error = stop.error
             progress.over(stop.reason, stop.detail)
-        return progress.reply(self.messages, error)
+        return progress.reply(error)
+
+    # -- H's turn ----------------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        """H decides about the last conclusion, or how R begins."""
+        progress, config = self._progress, self._config
+        conclusion = progress.conclusion
+        rule = review_rule(config.review)
+        if conclusion is not None and not rule.catches(
+            Situation(conclusion, progress.conclusions[:-1], self._budget)
+        ):
+            why = f"accepted: {rule!r} did not catch it"
+            self._take(HumanDecision(DecisionAction.TERMINATE, "", why))
+            return
+        several = len(self._reactives)
+        in_words = getattr(self._human, "decides_in_words", False)
+        prompt = self._briefing.for_human(
+            progress.task, conclusion, self._heard(), several, in_words
+        )
+        number = len(progress.decisions) + 1
+        about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
+        prompt = await self._hooked(
+            "pre_reasoning", about, "prompt", prompt, lambda made: expect(made, str)
+        )
+        if self._decide_by is not None:
+            decision = await self._record.step(
+                f"decide.{number}", self._decided_by_function, of=HumanDecision
+            )
+        else:
+            decision = await self._ask_human(prompt, several)
+        self._take(decision)
+        about["prompt"] = prompt
+        changed = await self._hooked(
+            "post_reasoning", about, "decision", decision, self._expect_decision, HumanDecision
+        )
+        if changed != decision:
+            progress.decisions.pop()
+            self._take(changed)
+
+    async def _decided_by_function(self, step: Step) -> HumanDecision:
+        assert self._decide_by is not None
+        progress = self._progress
+        decision = await self._call(self._decide_by, progress.conclusion, progress.task)
+        if isinstance(decision, HumanDecision):
+            return decision
+        raise Stop(
+            "error",
+            f"the decision function of {self._agent.id!r} must give a HumanDecision, "
+            f"got {decision!r:.80}",
+        )
+
+    async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
+        human, progress = self._human, self._progress
+        # Of several R each may be given an instruction: then the schema would be in the way.
+        schema = DECISION_SCHEMA if several == 1 else None
+        fault = ""
+        for again in ("", ".again"):
+            part = f"H{len(progress.decisions) + 1}{again}"
+            self._speaking = [human]
+            try:
+                reply = await self._ask(human, prompt, schema, part)
+            except _NOT_TO_JUDGE:
+                raise
+            except Exception as error:
+                raise self._broken("H", human, error) from error
+            finally:
+                self._speaking = []
+            progress.steps.extend(reply.steps)
+            progress.human_usage = progress.human_usage + reply.usage
+            if reply.stop_reason not in ANSWERED:
+                raise _stopped("H", human, reply)
+            # The object of a schema or a terminal action, or the text.
+            said = reply.value if isinstance(reply.value, dict) else reply.text
+            try:
+                return read_decision(said, several)
+            except Unreadable as error:
+                fault = f"Your answer {error}"
+                prompt = self._briefing.again(fault, several)
+        raise Stop("unreadable", f"H ({human.id!r}) gave no decision: {fault}")
+
+    def _take(self, decision: HumanDecision) -> None:
+        agents = len(self._reactives)
+        try:
+            self._expect_as_many(decision.new_instruction, "a decision")
+        except ValueError as error:
+            raise Stop("error", str(error)) from None
+        self._progress.decided(decision, self._config.max_hr_loops, agents)
+        self._tell(DecisionMade, len(self._progress.decisions), decision)
+
+    def _expect_decision(self, decision: Any) -> None:
+        expect(decision, HumanDecision)
+        self._expect_as_many(decision.new_instruction, "a decision")
+
+    # -- R's turn ----------------------------------------------------------------------------------
+
+    async def _act(self) -> None:
+        """Each R works on its instruction, and together they come to a conclusion."""
+        progress, reactives = self._progress, self._reactives
+        number = progress.r_runs + 1
+        heard = self._heard()
+        instructions = [
+            self._briefing.for_reactive(
+                progress.task, each, progress.why, progress.redirected, heard
+            )
+            for each in progress.instruction
+        ]
+        about: dict[str, Any] = {"loop": number}
+        given: str | list[str] = instructions[0] if len(reactives) == 1 else instructions
+        given = await self._hooked(
+            "pre_acting", about, "instruction", given, self._expect_instruction
+        )
+        about["instruction"] = given
+        instructions = list(given) if isinstance(given, list) else [given] * len(reactives)
+        self._speaking = reactives
+        try:
+            runs = await self._run_all(instructions)
+        finally:
+            self._speaking = []
+        conclusion = merged({id: run.conclusion for id, run in runs.items()})
+        values = {id: run.value for id, run in runs.items() if run.value is not None} or None
+        progress.r_runs = number
+        progress.conclusions.append(conclusion)
+        progress.values.append(values if values is None or len(runs) > 1 else values.popitem()[1])
+        progress.turn, progress.instruction = "human", []
+        for run in runs.values():
+            progress.steps.extend(run.steps)
+            progress.reactive_usage = progress.reactive_usage + run.usage
+        changed = await self._hooked(
+            "post_acting",
+            about,
+            "conclusion",
+            conclusion,
+            lambda made: expect(made, Conclusion),
+            Conclusion,
+        )
+        if changed != conclusion:
+            progress.conclusions[-1] = changed
+            progress.values[-1] = None  # it was that of another text
+        self._tell(ConclusionReached, number, changed)
+        for run in runs.values():
+            if run.stop is not None:
+                raise run.stop
+
+    async def _run_all(self, instructions: list[str]) -> dict[str, _Run]:
+        """What each R comes to, by its id. If one raises, the others are cancelled."""
+        works = list(zip(self._reactives, instructions, strict=True))
+        if len(works) == 1:
+            return {str(works[0][0].id): await self._run(*works[0])}
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {str(of.id): group.create_task(self._run(of, text)) for of, text in works}
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        return {id: task.result() for id, task in tasks.items()}
+
+    async def _run(self, agent: Any, instruction: str) -> _Run:
+        schema = self._asked.schema
+        text = instruction
+        if schema is None:
+            text = self._briefing.with_format(instruction, self._progress.task, agent)
+        run = _Run()
+        for again in ("", ".again"):
+            part = f"R{self._progress.r_runs + 1}{again}/{agent.id}"
+            try:
+                reply = await self._ask(agent, text, schema, part)
+            except _NOT_TO_JUDGE:
+                raise
+            except Exception as error:
+                late = isinstance(error, DeadlineExceeded)
+                if isinstance(error, BudgetExceeded) and self._is_spent(agent, late=late):
+                    run.stop = self._broken("R", agent, error)
+                    return run
+                about = f"R ({agent.id!r}) of dual act {self._agent.id!r} failed"
+                log_failure(logger, about, error)
+                run.conclusion = Conclusion(error=f"{type(error).__name__}: {error}")
+                return run
+            run.usage = run.usage + reply.usage
+            run.steps.extend(reply.steps)
+            run.value = reply.value if schema is not None else None
+            if self._ends_all(agent, reply.stop_reason):
+                run.stop = _stopped("R", agent, reply)
+                run.conclusion = conclusion_of(reply)
+                return run
+            try:
+                run.conclusion = await self._concluded(reply)
+                return run
+            except Stop as stop:  # R has run all the same
+                run.conclusion = Conclusion(reply.text, evidence=evidence_of(reply))
+                run.stop = stop
+                return run
+            except Unreadable as error:
+                fault = f"unreadable: the answer {error}"
+                run.conclusion = Conclusion(reply.text, error=fault)
+                text = f"Your answer {error}. Conclude again."
+        return run
+
+    async def _concluded(self, reply: Reply) -> Conclusion:
+        if self._extract_by is None:
+            return conclusion_of(reply)
+        made = await self._call(self._extract_by, reply)
+        if not isinstance(made, Conclusion):
+            raise Stop(
+                "error", f"the conclusion extractor must give a Conclusion, got {made!r:.80}"
+            )
+        # H is shown what R really did, whatever is made of what it said.
+        return made if made.evidence else replace(made, evidence=evidence_of(reply))
+
+    def _ends_all(self, agent: Any, reason: StopReason) -> bool:
+        """Whether there is nothing for H to judge, R having stopped for this reason."""
+        if reason in ("budget", "deadline"):
+            return self._is_spent(agent, late=reason == "deadline")
+        return reason in ("cancelled", "in_doubt")
+
+    def _is_spent(self, agent: Any, *, late: bool) -> bool:
+        """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
+        shared = self._budget
+        if shared is None:
+            from civitas.budget import Budget  # not loaded for a pair without any
+
+            own, of_human = getattr(agent, "budget", None), getattr(self._human, "budget", None)
+            if isinstance(own, Budget) and isinstance(of_human, Budget):
+                shared = own.common(of_human)
+        return is_spent_for_all(shared, agent, late=late)
+
+    def _expect_instruction(self, instruction: Any) -> None:
+        for each in instruction if isinstance(instruction, list) else [instruction]:
+            expect(each, str)
+        self._expect_as_many(instruction, "it")
+
+
+def _stopped(who: str, agent: Any, reply: Reply) -> Stop:
+    """Why all ends with a member whose reply is no answer."""
+    known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
+    reason = reply.stop_reason if reply.stop_reason in known else "error"
+    return Stop(reason, f"{who} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error)

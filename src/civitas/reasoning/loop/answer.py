@@ -11,6 +11,8 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -95,21 +97,9 @@ class Shown:
                 self.actions.append(action)
             else:
                 self.public[safe] = name
-                self.actions.append(_renamed(action, safe))
-
-
-def _renamed(action: Action, name: str) -> Action:
-    return Action._described(
-        name,
-        action.function,
-        action.description,
-        action.parameters,
-        terminal=action.terminal,
-        access_policy=action.access_policy,
-        idempotent=action.idempotent,
-        timeout=action.timeout,
-        help=action.help,
-    )
+                shown = copy(action)
+                shown.name = safe
+                self.actions.append(shown)
 
 
 MAX_CALLS = 128
@@ -118,55 +108,31 @@ MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 
 
+@dataclass(slots=True)
 class Wanted:
-    """One call of an answer.
+    """One call of an answer."""
 
-    Attributes:
-        id: different from those of the answer's other calls
-        name: the action's public name
-        shown: the name as it stands in the conversation
-        args: the arguments as JSON data; empty if they could not be read
-        action: the action, if there is one
-        kwargs: the arguments for the function
-        fault: what is wrong with the call, or None
-    """
-
-    __slots__ = ("action", "args", "fault", "id", "kwargs", "name", "shown")
-
-    def __init__(self, id: str, name: str, shown: str) -> None:
-        self.id = id
-        self.name = name
-        self.shown = shown
-        self.args: dict[str, Any] = {}
-        self.action: Action | None = None
-        self.kwargs: dict[str, Any] = {}
-        self.fault: str | None = None
+    id: str  # different from those of the answer's other calls
+    name: str  # the action's public name
+    shown: str  # the name as it stands in the conversation
+    args: dict[str, Any] = field(default_factory=dict)  # as JSON data; empty if unreadable
+    action: Action | None = None
+    kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
+    fault: str | None = None  # what is wrong with the call
 
 
+@dataclass(slots=True)
 class Answer:
-    """A model's answer, read.
+    """A model's answer, read."""
 
-    Attributes:
-        text: what it says; empty if nothing
-        calls: what it calls
-        fault: what is wrong with the answer as a whole, or None
-        faulty: whether it cannot be used
-    """
-
-    __slots__ = ("calls", "fault", "faulty", "text")
-
-    def __init__(self, text: str, calls: list[Wanted], fault: str | None = None) -> None:
-        self.text = text
-        self.calls = calls
-        self.fault = fault
-        self.faulty = fault is not None
+    text: str
+    calls: list[Wanted]
+    fault: str = ""  # what is wrong with the answer as a whole
 
     @property
     def faults(self) -> str:
-        """Everything that is wrong with it, in words."""
-        if self.fault is not None:
-            return self.fault
-        return "; ".join(call.fault for call in self.calls if call.fault is not None)
+        """All for which it cannot be used, in words; empty if it can."""
+        return self.fault or "; ".join([call.fault for call in self.calls if call.fault])
 
 
 def read_answer(
@@ -190,14 +156,8 @@ def read_answer(
             "None was executed."
         )
         return Answer(text, [], fault)
-    read = Answer(text, [])
     ids: set[str] = set()
-    for call in calls:
-        wanted = _read_call(call, ids, find, known)
-        read.calls.append(wanted)
-        if wanted.fault is not None:
-            read.faulty = True
-    return read
+    return Answer(text, [_read_call(call, ids, find, known) for call in calls])
 
 
 def _read_call(
@@ -298,15 +258,6 @@ def _without_thread(say: Action) -> Action:
     made = _FOREIGN.get(say)
     if made is None:
         shown = {name: each for name, each in properties.items() if name != "thread"}
-        made = _FOREIGN[say] = Action._described(
-            say.name,
-            say.function,
-            say.description,
-            {**parameters, "properties": shown},
-            terminal=say.terminal,
-            access_policy=say.access_policy,
-            idempotent=say.idempotent,
-            timeout=say.timeout,
-            help=say.help,
-        )
+        made = _FOREIGN[say] = copy(say)
+        made._parameters, made._validator = {**parameters, "properties": shown}, None
     return made

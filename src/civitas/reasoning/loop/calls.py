@@ -1,25 +1,42 @@
-"""The calls of a model's answer: recorded and executed at once, with hooks around each."""
+"""The calls of an answer: permitted, recorded and executed at once, with hooks around each."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.environment import failed
-from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InvalidArguments
+from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
+from civitas.agent import CURRENT
+from civitas.approval import ApprovalRequest
+from civitas.context import Context, filled
+from civitas.environment import execute_in_thread, failed
+from civitas.errors import (
+    BudgetExceeded,
+    DeadlineExceeded,
+    DefinitionError,
+    HookError,
+    InvalidArguments,
+    JournalError,
+)
 from civitas.jsonvalue import copy_json
 from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.hooks import Hooks, expect, expect_args
+from civitas.reasoning.hooks import expect, expect_args
 from civitas.reasoning.loop.answer import Wanted
-from civitas.reasoning.loop.execute import execute
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.prompts import as_json, cut, json_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.state import Codec
+from civitas.refusal import Decision, not_permitted
+from civitas.text import log_failure
+from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -62,57 +79,98 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     )
 
 
+@dataclass(slots=True, eq=False)
+class Calls:
+    """The calls of one answer, executed at once, each result put in its place of `results`."""
+
+    agent: LoopAgent
+    wanted: list[Wanted]
+    asked: Asked
+    record: Record[Any]
+    iteration: int
+    results: list[dict[str, Any] | None]
+    broken: list[HookError] = field(default_factory=list)  # hooks that ended the reply
+
+    async def execute(self) -> None:
+        """Execute them."""
+        count = len(self.wanted)
+        if count == 1:
+            self.results[0] = await Call(self, 0).result()
+        else:
+            works = [asyncio.ensure_future(self._into(place)) for place in range(count)]
+            try:
+                await asyncio.gather(*works)
+            except BaseException:  # the journal's, or cancelled: then no other goes on either
+                for work in works:
+                    work.cancel()
+                await asyncio.wait(works)
+                raise
+        if self.broken:
+            raise Stop.on_hook(self.agent.id, self.broken[0]) from self.broken[0]
+
+    async def within(self, budget: Budget) -> None:
+        """Execute them as far as a budget reaches, and in its time."""
+        calls = [Call(self, place) for place in range(len(self.wanted))]
+        ended = [self.record.has_ended(call.key) for call in calls]
+        try:
+            held = budget.reserve(actions=ended.count(False))
+        except BudgetExceeded as error:
+            refused = {"tool_executed": False, "error": f"not executed: {error}"}
+            for place, call in enumerate(calls):
+                self.results[place] = (
+                    await call.result() if ended[place] else call.end_as({**refused})
+                )
+            raise Stop.at_limit(error) from error
+        limit = asyncio.timeout(budget.remaining_seconds())
+        try:
+            async with limit:
+                await self.execute()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            late = DeadlineExceeded("the time of the run was over while its actions were executed")
+            raise Stop.at_limit(late) from error
+        finally:
+            held.settle()
+
+    def cut_off(self, place: int) -> dict[str, Any]:
+        """The result of a call that was cut off, recorded and told."""
+        call = Call(self, place)
+        result = call.end_as(cut_off())
+        call.tell_end(result)
+        return result
+
+    async def _into(self, place: int) -> None:
+        self.results[place] = await Call(self, place).result()
+
+
 class Call:
-    """One call of an answer."""
+    """One call of an answer.
 
-    __slots__ = (
-        "_agent",
-        "_asked",
-        "_beside",
-        "_broken",
-        "_iteration",
-        "_place",
-        "_record",
-        "_refused",
-        "_wanted",
-    )
+    Attributes:
+        key: what its step is called
+    """
 
-    def __init__(
-        self,
-        agent: LoopAgent,
-        wanted: Wanted,
-        asked: Asked,
-        record: Record[Any],
-        iteration: int,
-        place: int,
-        beside: bool,
-        broken: list[HookError],
-    ) -> None:
-        self._agent = agent
-        self._wanted = wanted
-        self._asked = asked
-        self._record = record
-        self._iteration = iteration
+    def __init__(self, of: Calls, place: int) -> None:
+        self._agent = of.agent
+        self._asked = of.asked
+        self._record = of.record
+        self._wanted = of.wanted[place]
+        self._of = of
         self._place = place
-        self._beside = beside
-        self._broken = broken
         self._refused = False  # by a hook: it was not executed, and no other hook is told
+        self.key = f"{of.iteration}.{place}"
 
     @property
-    def key(self) -> str:
-        """What its step is called."""
-        return f"{self._iteration}.{self._place}"
-
-    @property
-    def about(self) -> dict[str, Any]:
+    def _about(self) -> dict[str, Any]:
         """What is recorded of it besides."""
         wanted = self._wanted
         id = {"action": wanted.name, "id": wanted.id}
-        return {**id, "iteration": self._iteration, "call": self._place}
+        return {**id, "iteration": self._of.iteration, "call": self._place}
 
     async def result(self) -> dict[str, Any]:
         """What comes of it: as it was recorded, or of executing it now."""
-        record, chosen = self._record, self._wanted.action
+        record, chosen, beside = self._record, self._wanted.action, len(self._of.wanted) > 1
         assert chosen is not None
         known = False
         if record is NULL_RECORD:
@@ -124,27 +182,32 @@ class Call:
                 self._execute,
                 of=Codec(self._dump, self._load),
                 outcome="repeat" if chosen.idempotent is True else "ask",
-                beside=self._beside,
+                beside=beside,
                 decided=self._decided,
-                **self.about,
+                **self._about,
             )
         hooks = self._agent._hooks
         if hooks is not None and not self._refused and hooks.has("post_acting"):
-            result = await self._after(hooks, result)
-        if not known and self._asked.emit is not None:
+            try:
+                result = await record.step(
+                    f"post_acting.{self.key}", partial(self._after, result), beside=beside
+                )
+            except HookError as error:
+                self._of.broken.append(error)
+        if not known:
             self.tell_end(result)
         return result
 
     def end_as(self, result: dict[str, Any]) -> dict[str, Any]:
         """Record a result of a call that was not executed, or whose end was not waited for."""
-        self._record.mark(self.key, self._dump(result), **self.about)
+        self._record.mark(self.key, self._dump(result), **self._about)
         return result
 
     def tell_end(self, result: dict[str, Any]) -> None:
         """Tell whoever looks on that it has ended."""
         emit, wanted, asked = self._asked.emit, self._wanted, self._asked
         if emit is not None:
-            about = (str(self._agent.id), self._iteration, wanted.id, wanted.name)
+            about = (str(self._agent.id), self._of.iteration, wanted.id, wanted.name)
             emit(CallEnded(*about, result, error_of(result), False, asked.run_id, asked.thread))
 
     # -- as it is recorded -------------------------------------------------------------------------
@@ -179,148 +242,51 @@ class Call:
         if isinstance(step.args, dict):  # as it had begun, whatever hooks make of it now
             _change(wanted, step.args)
         if asked.emit is not None:
-            about = (str(agent.id), self._iteration, wanted.id, wanted.name, wanted.args)
+            about = (str(agent.id), self._of.iteration, wanted.id, wanted.name, wanted.args)
             asked.emit(CallStarted(*about, False, asked.run_id, asked.thread))
         return await execute(agent, wanted, asked, step)
 
-    @property
-    def _told(self) -> dict[str, Any]:
-        """What hooks are told."""
-        wanted, asked = self._wanted, self._asked
-        return {
+    def _hooked(
+        self, type: str, what: str, check: Callable[[Any], object], **more: Any
+    ) -> Awaitable[dict[str, Any]]:
+        """What the hooks of a type make of the arguments, or of the result."""
+        agent, wanted, asked = self._agent, self._wanted, self._asked
+        assert agent._hooks is not None
+        told = {
             "action": wanted.name,
             "args": copy_json(wanted.args),
-            "iteration": self._iteration,
+            "iteration": self._of.iteration,
             "call_id": wanted.id,
             "run_id": asked.run_id,
             "thread": asked.thread,
+            **more,
         }
+        return agent._hooks.run(type, agent, told, lambda made: check(made[what]))
 
     async def _before(self) -> dict[str, Any] | None:
         """Call the `pre_acting` hooks; gives the result of a call that one refused."""
-        agent, wanted = self._agent, self._wanted
-        assert agent._hooks is not None
-        if self._record is not NULL_RECORD:
-            await self._record.commit()  # what is recorded is shown
+        await self._record.commit()  # what is recorded is shown
         try:
-            made = await agent._hooks.run("pre_acting", agent, self._told, _expect_args)
-            _change(wanted, made["args"])
+            made = await self._hooked("pre_acting", "args", expect_args)
+            _change(self._wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
-                self._broken.append(error)  # no arguments: nothing for the model to mend
+                self._of.broken.append(error)  # no arguments: nothing for the model to mend
                 return failed(error)
             # What the hook raised says to the model why the call was not executed.
             logger.warning("%s; it was not executed", error)
             return failed(error.__cause__)
         except InvalidArguments as error:
-            logger.warning("agent %r: a pre_acting hook gave wrong arguments: %s", agent.id, error)
+            about = "agent %r: a pre_acting hook gave wrong arguments: %s"
+            logger.warning(about, self._agent.id, error)
             return failed(error)
         return None
 
-    async def _after(self, hooks: Hooks, result: dict[str, Any]) -> dict[str, Any]:
+    async def _after(self, result: dict[str, Any], step: Step) -> dict[str, Any]:
         """What the `post_acting` hooks make of a result."""
-
-        async def call(step: Step) -> dict[str, Any]:
-            told = {**self._told, "result": result}
-            made = await hooks.run("post_acting", self._agent, told, _expect_result)
-            return made["result"]  # type: ignore[no-any-return]
-
-        try:
-            if self._record is NULL_RECORD:
-                return await call(NULL_STEP)
-            return await self._record.step(f"post_acting.{self.key}", call, beside=self._beside)
-        except HookError as error:
-            self._broken.append(error)
-            return result
-
-
-def _expect_args(made: dict[str, Any]) -> None:
-    expect_args(made["args"])
-
-
-def _expect_result(made: dict[str, Any]) -> None:
-    expect(made["result"], dict)
-
-
-class Calls:
-    """The calls of one answer, executed at once, each result put in its place of `results`."""
-
-    __slots__ = ("_agent", "_asked", "_broken", "_iteration", "_record", "_results", "_wanted")
-
-    def __init__(
-        self,
-        agent: LoopAgent,
-        wanted: list[Wanted],
-        asked: Asked,
-        record: Record[Any],
-        iteration: int,
-        results: list[dict[str, Any] | None],
-    ) -> None:
-        self._agent = agent
-        self._wanted = wanted
-        self._asked = asked
-        self._record = record
-        self._iteration = iteration
-        self._results = results
-        self._broken: list[HookError] = []
-
-    async def execute(self) -> None:
-        """Execute them."""
-        count = len(self._wanted)
-        if count == 1:
-            await self._into(0)
-        else:
-            works = [asyncio.ensure_future(self._into(place)) for place in range(count)]
-            try:
-                await asyncio.gather(*works)
-            except BaseException:  # the journal's, or cancelled: then no other goes on either
-                for work in works:
-                    work.cancel()
-                await asyncio.wait(works)
-                raise
-        if self._broken:
-            raise Stop.on_hook(self._agent.id, self._broken[0]) from self._broken[0]
-
-    async def within(self, budget: Budget) -> None:
-        """Execute them as far as a budget reaches, and in its time."""
-        places = range(len(self._wanted))
-        ended = [self._record.has_ended(f"{self._iteration}.{place}") for place in places]
-        try:
-            held = budget.reserve(actions=ended.count(False))
-        except BudgetExceeded as error:
-            for place, has_ended in enumerate(ended):
-                call = self._call(place)
-                if has_ended:
-                    self._results[place] = await call.result()
-                else:
-                    result = {"tool_executed": False, "error": f"not executed: {error}"}
-                    self._results[place] = call.end_as(result)
-            raise Stop.at_limit(error) from error
-        limit = asyncio.timeout(budget.remaining_seconds())
-        try:
-            async with limit:
-                await self.execute()
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            late = DeadlineExceeded("the time of the run was over while its actions were executed")
-            raise Stop.at_limit(late) from error
-        finally:
-            held.settle()
-
-    def cut_off(self, place: int) -> dict[str, Any]:
-        """The result of a call that was cut off, recorded and told."""
-        call = self._call(place)
-        result = call.end_as(cut_off())
-        call.tell_end(result)
-        return result
-
-    async def _into(self, place: int) -> None:
-        self._results[place] = await self._call(place).result()
-
-    def _call(self, place: int) -> Call:
-        of = (self._agent, self._wanted[place], self._asked, self._record, self._iteration, place)
-        return Call(*of, len(self._wanted) > 1, self._broken)
+        check = partial(expect, kind=dict)
+        made = await self._hooked("post_acting", "result", check, result=result)
+        return made["result"]  # type: ignore[no-any-return]
 
 
 def _change(call: Wanted, args: dict[str, Any]) -> None:
@@ -330,3 +296,90 @@ def _change(call: Wanted, args: dict[str, Any]) -> None:
     assert call.action is not None
     call.args = copy_json(args)
     call.kwargs = call.action.check(call.args)
+
+
+async def execute(
+    agent: LoopAgent, call: Wanted, asked: Asked, step: Step = NULL_STEP
+) -> dict[str, Any]:
+    """Execute a call, as far as it is permitted, and give its result."""
+    chosen = call.action
+    assert chosen is not None
+    environment = agent.environment
+    try:
+        if chosen.access_policy != ACCESS_PERMITTED:
+            decision = await _permits(agent, call, asked, step)
+            if decision is not True:
+                return failed(not_permitted(call.name, decision))
+        if step is not NULL_STEP:
+            await step.begins(call.args)
+        kwargs = _injected(agent, chosen, call.kwargs, asked)
+        method = getattr(environment, "aexecute_action", None)
+        if method is None:  # an environment of the user's own, with only the sync form
+            result = await execute_in_thread(environment, chosen, kwargs)
+        else:
+            result = await method(chosen, kwargs)
+        if not isinstance(result, dict) and inspect.isawaitable(result):
+            result = await result  # an override of the sync form may be async
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return failed(error)  # something that was awaited was cancelled, not this
+    except JournalError:
+        raise
+    except Exception as error:
+        log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
+        return failed(error)
+    if not isinstance(result, dict):
+        return failed(TypeError(f"the environment gave no result but {type(result).__name__}"))
+    return result
+
+
+def _injected(
+    agent: LoopAgent, chosen: Action, kwargs: dict[str, Any], asked: Asked
+) -> dict[str, Any]:
+    try:
+        injected = chosen.signature.injected
+    except DefinitionError:
+        return kwargs  # its parameters were given by hand: the function says nothing usable
+    if injected:
+        handling = CURRENT.get()
+        message = None if handling is None else handling.message()
+        context: Context[Any] = Context(
+            agent,
+            run_id=asked.run_id,
+            thread=asked.thread,
+            sender=None if message is None else message["from"],
+            budget=agent.budget if asked.budget is None else asked.budget,
+            deps=agent.deps if asked.deps is None else asked.deps,
+        )
+        return {**kwargs, **filled(injected, context)}
+    return kwargs
+
+
+async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> Decision:
+    """Whether this very call may be executed; whoever is asked cannot change it."""
+    if call.action is None or call.action.access_policy == ACCESS_DENIED:
+        return False
+    id = str(agent.id)
+    args = copy_json(call.args)
+    message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
+
+    async def asks() -> Any:
+        if asked.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
+            await asked.seen()  # the call was shown: nobody is asked about what they do not know of
+        ask: Callable[..., Any] = agent.request_permission
+        if is_async(ask):
+            return await ask(message)
+        # An override may be a plain function, and wait for a person.
+        return await WORKERS.run(asyncio.get_running_loop(), ask, message)
+
+    try:
+        decision: Decision = await step.permitted(ApprovalRequest.of(message).fingerprint, asks)
+        return decision
+    except JournalError:
+        raise
+    except Exception as error:
+        about = f"request_permission of agent {agent.id!r} failed on {call.name!r}"
+        log_failure(logger, about, error)
+        return False

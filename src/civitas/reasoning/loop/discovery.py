@@ -50,12 +50,8 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
     for id, help in zip(others, helps, strict=True):
         for action in () if help is None else discovered_actions(agent, id, help):
             if found.setdefault(action.name, action) is not action:
-                logger.warning(
-                    "agent %r leaves out an action of %r: another is called %r already",
-                    agent.id,
-                    id,
-                    action.name,
-                )
+                about = "agent %r leaves out an action of %r: another is called %r already"
+                logger.warning(about, agent.id, id, action.name)
     return list(found.values())
 
 
@@ -78,19 +74,14 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
     found = []
     for name, described in list(help.items())[:_MAX_ACTIONS]:
         parameters = _parameters(described, name)
-        if parameters is None:
-            logger.warning(
-                "agent %r leaves out the action %r of %r: its help names no arguments",
-                agent.id,
-                shorten(name),
-                id,
-            )
-        else:
+        if parameters is not None:
             found.append(_action(agent, id, name, described, parameters))
+            continue
+        about = "agent %r leaves out the action %r of %r: its help names no arguments"
+        logger.warning(about, agent.id, shorten(name), id)
     if len(help) > _MAX_ACTIONS:
-        logger.warning(
-            "agent %r uses %d of the %d actions of %r", agent.id, _MAX_ACTIONS, len(help), id
-        )
+        about = "agent %r uses %d of the %d actions of %r"
+        logger.warning(about, agent.id, _MAX_ACTIONS, len(help), id)
     return found
 
 
@@ -124,20 +115,13 @@ def _parameters(described: Any, name: str) -> dict[str, Any] | None:
     args = described.get("args") if isinstance(described, dict) else None
     if not isinstance(args, dict) or len(args) > _MAX_ARGS:
         return None
-    properties: dict[str, Any] = {}
-    required = []
-    for each, said in args.items():
-        if not isinstance(said, dict):
-            return None
-        if name == "say" and each == "thread":
-            continue
-        properties[each] = _schema(said, 0)
-        if "default" not in said:
-            required.append(each)
+    if not all(isinstance(said, dict) for said in args.values()):
+        return None
+    shown = {each: said for each, said in args.items() if (name, each) != ("say", "thread")}
     return {
         "type": "object",
-        "properties": properties,
-        "required": required,
+        "properties": {each: _schema(said, 0) for each, said in shown.items()},
+        "required": [each for each, said in shown.items() if "default" not in said],
         "additionalProperties": False,
     }
 
@@ -146,37 +130,35 @@ def _schema(said: Any, depth: int) -> dict[str, Any]:
     """A schema of what is harmless in this one; empty, which admits anything, for the rest."""
     if not isinstance(said, dict) or depth > _MAX_DEPTH:
         return {}
-    schema: dict[str, Any] = {}
+    schema = {key: said[key] for key in ("default", "const") if key in said}
     kind = said.get("type")
-    if isinstance(kind, str) and kind in _KINDS:
-        schema["type"] = kind
-    elif isinstance(kind, list) and kind and all(isinstance(k, str) and k in _KINDS for k in kind):
-        schema["type"] = list(dict.fromkeys(kind))
+    kinds = kind if isinstance(kind, list) else [kind]
+    if kinds and all(isinstance(each, str) and each in _KINDS for each in kinds):
+        schema["type"] = list(dict.fromkeys(kinds)) if isinstance(kind, list) else kind
     if description := _line(said.get("description")):
         schema["description"] = description
-    if "default" in said:
-        schema["default"] = said["default"]
-    if isinstance(said.get("enum"), list) and 0 < len(said["enum"]) <= _MAX_ARGS:
+    if _short(said.get("enum"), list):
         schema["enum"] = said["enum"]
-    if "const" in said:
-        schema["const"] = said["const"]
-    if isinstance(said.get("items"), dict):
-        schema["items"] = _schema(said["items"], depth + 1)
-    inner = said.get("properties")
-    if isinstance(inner, dict) and len(inner) <= _MAX_ARGS:
-        schema["properties"] = {name: _schema(item, depth + 1) for name, item in inner.items()}
-        required = said.get("required")
-        if isinstance(required, list):
-            schema["required"] = [n for n in dict.fromkeys(map(str, required)) if n in inner]
-    choices = said.get("anyOf")
-    if isinstance(choices, list) and 0 < len(choices) <= _MAX_ARGS:
-        schema["anyOf"] = [_schema(choice, depth + 1) for choice in choices]
-    more = said.get("additionalProperties")
-    if isinstance(more, bool):
-        schema["additionalProperties"] = more
-    elif isinstance(more, dict):
-        schema["additionalProperties"] = _schema(more, depth + 1)
+    if _short(said.get("anyOf"), list):
+        schema["anyOf"] = [_schema(choice, depth + 1) for choice in said["anyOf"]]
+    for key in ("items", "additionalProperties"):
+        if isinstance(said.get(key), dict):
+            schema[key] = _schema(said[key], depth + 1)
+    if isinstance(said.get("additionalProperties"), bool):
+        schema["additionalProperties"] = said["additionalProperties"]
+    if _short(said.get("properties"), dict):
+        inner = {name: _schema(item, depth + 1) for name, item in said["properties"].items()}
+        schema["properties"] = inner
+        if isinstance(said.get("required"), list):
+            schema["required"] = [
+                n for n in dict.fromkeys(map(str, said["required"])) if n in inner
+            ]
     return schema
+
+
+def _short(value: Any, kind: type[list[Any] | dict[str, Any]]) -> bool:
+    """Whether it is of this kind, and has some items and not too many."""
+    return isinstance(value, kind) and 0 < len(value) <= _MAX_ARGS
 
 
 def _line(text: Any) -> str:

@@ -17,7 +17,7 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import check_model, check_part
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.prompts import MAX_RESULT_CHARS
-from civitas.reasoning.thread import Thread, memory_of_thread
+from civitas.reasoning.thread import Thread
 from civitas.reasoning.threaded import Journaled
 from civitas.workflow import block_actions
 
@@ -43,7 +43,6 @@ class LoopAgent(Journaled, ConversationalAgent):
     discover: str | tuple[str | int, ...] | None = None
     _memory: Memory | Callable[[str | None], Memory] | None = None
     _goals: list[Goal] | None = None
-    _shown: tuple[list[Any], Shown] | None = None
 
     def __init__(
         self,
@@ -142,10 +141,9 @@ class LoopAgent(Journaled, ConversationalAgent):
 
     def _memory_of(self, thread: Thread) -> Memory:
         """What is remembered in a thread."""
-        memory = thread.memory
-        if memory is None:
-            memory = thread.memory = self._made_for(thread.id)
-        return memory
+        if thread.memory is None:
+            thread.memory = self._made_for(thread.id)
+        return thread.memory
 
     def _memory_in(self, thread: str | None) -> Memory:
         """The same, by the thread's id."""
@@ -159,8 +157,16 @@ class LoopAgent(Journaled, ConversationalAgent):
             made: Memory = given(thread)  # type: ignore[operator]
             check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
             return made
-        whole: Memory = given  # type: ignore[assignment]
-        return whole if thread is None else memory_of_thread(whole, thread, self.id)
+        whole: Any = given
+        if thread is None:
+            return whole  # type: ignore[no-any-return]
+        if not callable(getattr(whole, "thread", None)):
+            raise DefinitionError(
+                f"agent {self.id!r}: thread= needs a memory with threads, such as SQLiteMemory, a "
+                "function of the thread's id that makes one, or none given at all; "
+                f"{type(whole).__name__} has no thread(id)"
+            )
+        return whole.thread(thread)  # type: ignore[no-any-return]
 
     def _forget_memory(self, thread: str) -> None:
         if isinstance(self._memory, Memory):
@@ -203,19 +209,14 @@ class LoopAgent(Journaled, ConversationalAgent):
         given = self.actions.get_actions()
         # As they are now: an action may be registered, or denied, between two answers.
         now = [(each, getattr(each, "access_policy", None)) for each in given]
-        # Threads in which nothing was discovered are shown the same.
-        kept = thread.shown if thread.discovered else self._shown
+        kept: tuple[list[Any], Shown] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
         visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
-        if thread.discovered:
-            names = {each.name for each in given}
-            visible += [a for name, a in thread.discovered.items() if name not in names]
+        names = {each.name for each in given}
+        visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
         shown = Shown(visible)
-        if thread.discovered:
-            thread.shown = (now, shown)
-        else:
-            self._shown = (now, shown)
+        thread.shown = (now, shown)
         return shown
 
 
@@ -260,19 +261,15 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     checked = list(goals)
     for goal in checked:
         check_part(goal, ("priority", "name", "description"), "goals", id)
-        _rank(goal, id)
+        rank: Any = goal.priority
+        # One that cannot be ordered with others. Only what is no number, such as NaN, differs from
+        # itself.
+        if not isinstance(rank, Real) or isinstance(rank, bool) or rank != rank:
+            raise DefinitionError(
+                f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority is a number, 1 the "
+                f"most important, not {rank!r:.80}"
+            )
     return checked
-
-
-def _rank(goal: Goal, id: str | int) -> None:
-    """Refuse a priority that cannot be ordered with others: every reply would fail by it."""
-    given: Any = goal.priority
-    # Only what is no number, such as NaN, differs from itself.
-    if not isinstance(given, Real) or isinstance(given, bool) or given != given:
-        raise DefinitionError(
-            f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority is a number, 1 the most "
-            f"important, not {given!r:.80}"
-        )
 
 
 def _positive(number: int, what: str, id: str | int) -> int:

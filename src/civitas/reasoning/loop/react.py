@@ -110,19 +110,18 @@ class ReActAgent(LoopAgent):
     # -- the loop ----------------------------------------------------------------------------------
 
     async def _respond(self, asked: Asked) -> Reply:
-        memory = self._memory_of(asked.state)
+        thread = asked.state
+        memory = self._memory_of(thread)
         if self.discover is not None and self._seat is not None:
-            await self._discover(asked.state)
+            await self._discover(thread)
         part = asked.record
         if part is None:
             if self._journal is None:
-                return await self._run(Run(self, asked, memory, self.model))
-            part = await self._journal.begin(
-                asked.run_id, KIND, str(self.id), json_text(asked.content)
-            )
+                return await Run(self, asked, memory).reply()
+            task = json_text(asked.content)
+            part = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
         try:
-            record = begun(self, part, asked)
-            return await self._run(Run(self, asked, memory, self.model, record))
+            return await Run(self, asked, memory, begun(self, part, asked)).reply()
         finally:
             if asked.record is None:
                 part.close()
@@ -138,15 +137,10 @@ class ReActAgent(LoopAgent):
             memory = self._memory_of(self._kept.get(record.begun["thread"]))
             catch_up(self, record, memory, budget_of(self, budget))
 
-    async def _run(self, run: Run) -> Reply:
-        if run.thread.underway is None:
-            run.thread.underway = run
-        return await run.reply()
-
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         memory = self._memory_of(thread)
         once = self._as_once()
-        add_once: Any = None if once is None else getattr(memory, "add_once", None)
+        add_once: Any = getattr(memory, "add_once", None)
         if once is not None and callable(add_once):
             add_once(message, *once)
         else:
@@ -156,7 +150,5 @@ class ReActAgent(LoopAgent):
         """Find what other agents offer, for a reply of a thread."""
         from civitas.reasoning.loop.discovery import discover
 
-        assert self.discover is not None
-        found = await discover(self, self.discover)
-        thread.discovered = {action.name: action for action in found}
-        thread.shown = None
+        found = await discover(self, self.discover or ())
+        thread.discovered, thread.shown = {each.name: each for each in found}, None

@@ -34,23 +34,13 @@ _MARKS = Marks()
 
 @dataclass(slots=True)
 class LoopState:
-    """How far a run of the loop has come: its state between two turns.
+    """How far a run of the loop has come: its state between two turns."""
 
-    Attributes:
-        iteration: how many answers were dealt with
-        text: the last text that the model gave
-        faults: what was wrong with the last answer; empty if nothing
-        same: how often the last calls came to the same, one after the other
-        before: those calls, each with its name, arguments and the result that the model was shown
-        usage: the tokens that it took
-        messages: the messages that it added to memory
-        steps: the actions that it called
-    """
-
-    iteration: int = 0
-    text: str = ""
-    faults: str = ""
-    same: int = 0
+    iteration: int = 0  # how many answers were dealt with
+    text: str = ""  # the last text that the model gave
+    faults: str = ""  # what was wrong with the last answer; empty if nothing
+    same: int = 0  # how often the last calls came to the same, one after the other
+    # Those calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
@@ -72,16 +62,19 @@ def over(reply: Reply) -> dict[str, Any]:
     return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
 
 
-def as_it_ended(record: Record[LoopState], schema: AnswerSchema | None) -> Reply:
+def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
     """The reply that a run ended with, its value as the type that is asked for."""
-    assert record.over is not None
-    value = record.over["value"]
-    if schema is not None and record.over["reason"] == "done":
+    state, over = record.state or LoopState(), record.over
+    assert over is not None
+    value, reason = over["value"], over["reason"]
+    if schema is not None and reason == "done":
         try:
-            value = schema.read(record.over["text"])
+            value = schema.read(over["text"])
         except Unreadable:
             pass  # a copy of a run in which something else was asked for
-    return _reply(record, value)
+    usage = Usage(*over["usage"])
+    end = (usage, reason, over["detail"], None, record.run_id)
+    return Reply(over["text"], value, state.messages, state.steps, *end)
 
 
 def program_of(agent: LoopAgent) -> dict[str, Any]:
@@ -109,7 +102,7 @@ def catch_up(
     agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
 ) -> None:
     """Have this process know what was recorded: its memory, its model, its budget."""
-    remember(memory, record, (record.state or LoopState()).messages, 0, resumed=True)
+    _catch_up_memory(memory, record)
     catch_up_models(record, agent._model, agent.model, budget)
 
 
@@ -143,39 +136,38 @@ def note_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
 
 
 def remember(
-    memory: Memory,
-    record: Record[Any],
-    messages: Sequence[dict[str, Any]],
-    after: int,
-    *,
-    resumed: bool = False,
+    memory: Memory, record: Record[Any], messages: Sequence[dict[str, Any]], first: int = 0
 ) -> None:
-    """Have a memory remember the messages of a run, each once.
+    """Have a memory remember messages of a run, of which the first has this number.
 
-    A memory that takes the run and the sequence number with `add_once` sees to that by itself; of
-    any other it is seen what it has.
+    A memory with `add_once` takes the run and the number, and remembers each message once.
     """
     once: Any = getattr(memory, "add_once", None)
-    if callable(once):
-        for number in range(after, len(messages)):
-            once(messages[number], record.key_of(number), number)
-        return
-    if resumed:
+    for number, message in enumerate(messages, first):
+        if callable(once):
+            once(message, record.key_of(number), number)
+        else:
+            memory.add_memory(message)
+    _MARKS.set(memory, record.key, first + len(messages))
+
+
+def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
+    """Have a memory remember the messages that were recorded, each once."""
+    messages = record.state.messages if record.state is not None else []
+    after = 0
+    if not callable(getattr(memory, "add_once", None)):  # then it is seen what it has
         after = _MARKS.get(memory, record.key)
-        for key, count in record.copied_messages:
-            after = max(after, min(_MARKS.get(memory, key), count))
-        if not after:
-            after = overlap(memory.get_memories(), list(messages))
-    for message in messages[after:]:
-        memory.add_memory(message)
-    _MARKS.set(memory, record.key, max(after, len(messages)))
+        for each in record.copied:
+            after = max(after, min(_MARKS.get(memory, each["key"]), each["messages"]))
+        after = after or overlap(memory.get_memories(), messages)
+    remember(memory, record, messages[after:], after)
 
 
 def _known(of: Any, record: Record[Any]) -> int:
     """How many entries of a run an object knows, from this run or from that it is a copy of."""
     known = _MARKS.get(of, record.key)
-    for copied in (record.begun or {}).get("copied", ()):
-        known = max(known, min(_MARKS.get(of, copied["key"]), copied["entries"]))
+    for each in record.copied:
+        known = max(known, min(_MARKS.get(of, each["key"]), each["entries"]))
     return known
 
 
@@ -187,23 +179,7 @@ def replayed(part: RecordedPart) -> Reply:
     record = ReadRecord(part, LoopState)
     if record.over is None:
         raise not_ended(part.run_id)
-    return _reply(record, record.over["value"])
-
-
-def _reply(record: ReadRecord[LoopState], value: Any) -> Reply:
-    state, over = record.state or LoopState(), record.over
-    assert over is not None
-    return Reply(
-        over["text"],
-        value,
-        state.messages,
-        state.steps,
-        Usage(*over["usage"]),
-        over["reason"],
-        over["detail"],
-        None,
-        record.run_id,
-    )
+    return as_it_ended(record)
 
 
 def past_events(agent: str, asked: Asked, entries: Sequence[Entry]) -> list[Event]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
-from civitas.errors import BudgetExceeded, StateError
+from civitas.errors import BudgetExceeded, JournalError, StateError
 from civitas.jsonvalue import Unreadable
 from civitas.memory.memory import Memory
-from civitas.models.protocol import Model
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
 from civitas.reasoning.loop.asking import Asking
-from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of
-from civitas.reasoning.loop.execute import execute
+from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of, execute
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import (
     LoopState,
@@ -26,7 +25,7 @@ from civitas.reasoning.loop.recording import (
 )
 from civitas.reasoning.prompts import MAX_RESULT_CHARS, NOT_RUN, as_json, json_text, result_content
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.reply import Reply, Step, Stop, StopReason
+from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import ended, guarded
 
@@ -43,17 +42,14 @@ _CUT = {
 class Run(Asking):
     """One run of the loop: what it added, did and used so far."""
 
-    __slots__ = ("_cancels", "_saved", "_task", "_told", "_under_way", "loop")
-
     def __init__(
         self,
         agent: LoopAgent,
         asked: Asked,
         memory: Memory,
-        model: Model,
         record: Record[LoopState] = NULL_RECORD,
     ) -> None:
-        super().__init__(agent, asked, memory, model, record)
+        super().__init__(agent, asked, memory, record)
         self._saved = 0  # how many messages are recorded
         # For being interrupted: cancellations of this task that are ours are taken back, as
         # asyncio.timeout does it.
@@ -68,6 +64,8 @@ class Run(Asking):
     async def reply(self) -> Reply:
         """Ask the model and act, until there is a reason to stop."""
         record = self.record
+        if self.thread.underway is None:
+            self.thread.underway = self
         if record is NULL_RECORD:
             return await self._reply()
         spent: BudgetExceeded | None = None
@@ -79,18 +77,15 @@ class Run(Asking):
             return as_it_ended(record, self.schema)
 
         async def run() -> Reply:
-            if spent is None:
-                return await self._reply()
-            stop = Stop.at_limit(spent)
-            return self.end(stop.reason, detail=stop.detail)
+            return await self._reply() if spent is None else self.end(Stop.at_limit(spent))
 
-        return await guarded(
-            record,
-            run,
-            over,
-            lambda why: over(self.end("cancelled", detail=why)),
-            lambda error: self.end("error", detail=str(error), error=error),
-        )
+        def broken_off(why: str) -> dict[str, Any]:
+            return over(self.end(Stop("cancelled", why)))
+
+        def failed(error: JournalError) -> Reply:
+            return self.end(Stop("error", str(error), error))
+
+        return await guarded(record, run, over, broken_off, failed)
 
     async def _reply(self) -> Reply:
         agent, state = self.agent, self.state
@@ -100,7 +95,7 @@ class Run(Asking):
             if not self.record.past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
-            self.remember({"role": "user", "content": self.asked.content})
+            self._add(role="user", content=self.asked.content)
             self.save()
         while state.iteration < agent.max_iterations:
             state.iteration += 1
@@ -108,15 +103,15 @@ class Run(Asking):
             try:
                 reply = await self.turn()
             except Stop as stop:
-                reply = self.end(stop.reason, detail=stop.detail, error=stop.error)
+                reply = self.end(stop)
             except asyncio.CancelledError:
                 reply = None
-                if not self._interrupted():
-                    if self._task.cancelling():
-                        raise
-                    reply = self.end("cancelled", detail="the model's answer was cancelled")
-                else:
+                if self._interrupted():
                     self.save()
+                elif self._task.cancelling():
+                    raise
+                else:
+                    reply = self.end(Stop("cancelled", "the model's answer was cancelled"))
             finally:
                 self._under_way = False
                 if self._told or self._cancels:
@@ -126,7 +121,7 @@ class Run(Asking):
         detail = f"no answer after {state.iteration} iteration{'s' * (state.iteration != 1)}"
         if state.faults:
             detail += f"; the last could not be used: {state.faults}"
-        return self.end("max_iterations", detail=detail)
+        return self.end(Stop("max_iterations", detail))
 
     async def turn(self) -> Reply | None:
         """One answer of the model, and its actions; None if there is no reason to stop."""
@@ -137,35 +132,32 @@ class Run(Asking):
             state.text = answer.text
         value: Any = answer.text
         cut = _CUT.get(str(getattr(given, "finish_reason", "")), "")
-        if self.schema is not None and not answer.calls and not answer.faulty:
+        if self.schema is not None and not answer.calls and not answer.fault:
             try:
                 value = self.schema.read(answer.text)
             except Unreadable as error:
-                answer.fault, answer.faulty = str(error), True
-                if cut:
-                    answer.fault += f" (It was {cut}.)"
-        if answer.faulty:
+                answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
+        if faults := answer.faults:
             if self.record.past(f"{state.iteration}."):
                 # The model must not be told that nothing was executed.
-                raise _gone(answer)
-            self.remember_faults(answer)
+                raise _gone(faults)
+            self._add_faults(answer, faults)
             again = bool(state.faults)
-            state.faults = answer.faults
+            state.faults = faults
             state.same, state.before = 0, []
             self.save()
-            return self.end("unreadable", detail=state.faults) if again else None
+            return self.end(Stop("unreadable", faults)) if again else None
         state.faults = ""
         if not answer.calls:
-            self.remember({"role": "assistant", "content": answer.text})
+            self._add(role="assistant", content=answer.text)
             state.same, state.before = 0, []
             self.save()
             if self._told:
                 return None  # the user has said something since
-            return self.end("done", value=value, detail=cut)
+            return self.end(Stop("done", cut), value)
         contents = await self.act(answer)
         reply = None if self._told else self._after(answer, contents)
-        if self.record is not NULL_RECORD:
-            self.save()
+        self.save()
         return reply
 
     def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
@@ -177,7 +169,7 @@ class Run(Asking):
                 value = step.result.get("result")
                 shown = value if self.record is NULL_RECORD else as_json(value)
                 state.text = "" if value is None else json_text(shown)
-                return self.end("terminal", value=value)
+                return self.end(Stop("terminal", ""), value)
         return self._unless_progress(answer, contents)
 
     def _unless_progress(self, answer: Answer, contents: list[str]) -> Reply | None:
@@ -191,11 +183,11 @@ class Run(Asking):
         if state.same < SAME_CALLS:
             return None
         names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
-        return self.end(
-            "no_progress",
-            detail=f"{names} called {SAME_CALLS} times in a row with the same arguments and the "
-            "same result",
+        detail = (
+            f"{names} called {SAME_CALLS} times in a row with the same arguments and the same "
+            "result"
         )
+        return self.end(Stop("no_progress", detail))
 
     # -- going on ----------------------------------------------------------------------------------
 
@@ -205,7 +197,7 @@ class Run(Asking):
         record.committed = lambda: note_known(record, self.agent._model, self.budget)
         if record.state is not None:
             self.state = record.state
-            self._saved = self._in_memory = len(record.state.messages)
+            self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
             for event in past_events(self.id, self.asked, record.entries()):
                 self.emit(event)
@@ -232,7 +224,7 @@ class Run(Asking):
         self._interrupted()  # what was under way may have ended all the same
         told, self._told = self._told, []
         for text in told:
-            self.remember({"role": "user", "content": text})
+            self._add(role="user", content=text)
         self.state.faults = ""
         self.state.same, self.state.before = 0, []
         self.save()
@@ -248,10 +240,11 @@ class Run(Asking):
         agent, record, iteration = self.agent, self.record, self.state.iteration
         if record is not NULL_RECORD and (doubts := doubts_of(record, iteration)):
             raise Stop("in_doubt", doubts)
-        calls: Calls | None = None
         results: list[dict[str, Any] | None] = [None] * len(answer.calls)
+        calls: Calls | None = None
+        plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
         try:
-            if len(results) == 1 and self.is_plain and agent._hooks is None:
+            if plain and len(results) == 1:
                 results[0] = await execute(agent, answer.calls[0], self.asked)
             else:
                 calls = Calls(agent, answer.calls, self.asked, record, iteration, results)
@@ -262,19 +255,14 @@ class Run(Asking):
             raise
         return self._keep(answer, results, calls)
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether nobody looks on, records it or bounds what it spends."""
-        return self.record is NULL_RECORD and self.emit is None and self.budget is None
-
     def _keep(
         self, answer: Answer, results: list[dict[str, Any] | None], calls: Calls | None
     ) -> list[str]:
         contents = []
         limit = self._room(len(results))
         run_id, thread, iteration = self.asked.run_id, self.asked.thread, self.state.iteration
-        self._remember_calls(answer)
         recorded = self.record is not NULL_RECORD
+        self._add_calls(answer)
         for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
                 result = cut_off() if calls is None else calls.cut_off(place)
@@ -284,7 +272,7 @@ class Run(Asking):
             # What is recorded is shown, so that it is the same to one who goes on from there.
             content = result_content(as_json(result) if recorded else result, limit)
             contents.append(content)
-            self._remember_result(wanted, content)
+            self._add_result(wanted, content)
         return contents
 
     def _room(self, results: int) -> int:
@@ -299,91 +287,72 @@ class Run(Asking):
 
     # -- memory ------------------------------------------------------------------------------------
 
-    def remember(self, message: dict[str, Any]) -> None:
-        """Keep a message for the reply, and in memory: of a run that is recorded with `save`."""
-        self.state.messages.append(message)
-        if self.record is NULL_RECORD:
-            self.memory.add_memory(message)
-            if self.emit is not None:
-                self._tell_message(message)
-
     def save(self) -> None:
         """Record how far the run has come; what it says is remembered once it is in the file.
 
         So a memory never has what the journal has not: that might come out differently the next
         time.
         """
-        record, after = self.record, self._saved
+        record, after, upto = self.record, self._saved, len(self.state.messages)
+        self._saved = upto
         if record is NULL_RECORD:
+            for message in self.state.messages[after:]:
+                self.memory.add_memory(message)
+                if self.emit is not None:
+                    self._tell(message)
             return
-        messages = self.state.messages
-        self._saved = len(messages)
         record.save(self.state)
-
-        upto = self._saved
-
-        def in_file() -> None:
-            remember(self.memory, record, messages[:upto], after)
-            self._in_memory = upto
-            for message in messages[after:upto]:
-                self._tell_message(message)
-
         if upto > after:
-            record.then(in_file)
+            record.then(partial(self._in_file, after, upto))
 
-    def _tell_message(self, message: dict[str, Any]) -> None:
+    def _in_file(self, after: int, upto: int) -> None:
+        """Remember and tell the messages from one number to another."""
+        new = self.state.messages[after:upto]
+        remember(self.memory, self.record, new, after)
+        self._remembered = upto
+        for message in new:
+            self._tell(message)
+
+    def _tell(self, message: dict[str, Any]) -> None:
         if self.emit is not None:
             self.emit(MessageAdded(self.id, message, False, self.asked.run_id, self.asked.thread))
 
-    def remember_faults(self, answer: Answer) -> None:
+    def _add(self, **message: Any) -> None:
+        """Have a message be part of the reply, and of the memory with the next `save`."""
+        self.state.messages.append(message)
+
+    def _add_faults(self, answer: Answer, faults: str) -> None:
         """Remember an answer that cannot be used, and tell the model why."""
         if answer.calls:
-            self._remember_calls(answer)
+            self._add_calls(answer)
             for call in answer.calls:
                 content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
-                self._remember_result(call, content)
+                self._add_result(call, content)
         else:
             # Some chat formats need an answer between two messages of the user.
-            self.remember({"role": "assistant", "content": answer.text or "(no answer)"})
-            self.remember({"role": "user", "content": answer.faults})
+            self._add(role="assistant", content=answer.text or "(no answer)")
+            self._add(role="user", content=faults)
 
-    def _remember_calls(self, answer: Answer) -> None:
+    def _add_calls(self, answer: Answer) -> None:
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
-        self.remember({"role": "assistant", "content": answer.text, "tool_calls": calls})
+        self._add(role="assistant", content=answer.text, tool_calls=calls)
 
-    def _remember_result(self, call: Wanted, content: str) -> None:
-        self.remember(
-            {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
-        )
+    def _add_result(self, call: Wanted, content: str) -> None:
+        self._add(role="tool", tool_call_id=call.id, name=call.shown, content=content)
 
-    def end(
-        self,
-        reason: StopReason,
-        *,
-        value: Any = None,
-        detail: str = "",
-        error: BaseException | None = None,
-    ) -> Reply:
+    def end(self, stop: Stop, value: Any = None) -> Reply:
         """The reply, and why there is no more of it."""
+        state, reason = self.state, stop.reason
         if reason not in ("done", "terminal"):
-            value = self.state.text if self.schema is None else None
-        return Reply(
-            self.state.text,
-            value,
-            self.state.messages,
-            self.state.steps,
-            self.state.usage,
-            reason,
-            detail,
-            error,
-            self.asked.run_id,
-        )
+            value = state.text if self.schema is None else None
+        made = (state.text, value, state.messages, state.steps, state.usage)
+        return Reply(*made, reason, stop.detail, stop.error, self.asked.run_id)
 
 
-def _gone(answer: Answer) -> Stop:
+def _gone(faults: str) -> Stop:
     """Why a run ends on an answer under execution whose actions the agent no longer has."""
     detail = (
         "the process ended while the calls of an answer were executed, and they cannot be gone "
-        f"on with: {answer.faults}; give the agent the actions that it had"
+        f"on with: {faults}; give the agent the actions that it had"
     )
     return Stop("error", detail, StateError(detail))

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, normal, stem, terms_of
+from civitas.research.sentences import FOOTNOTE, STOP_WORDS, WORD, listed, normal, stem, terms_of
 
 
 class Number(NamedTuple):
-    """A number as it was said, and the ways to read it; `needed` if it is surely a count."""
+    """A number as it was said, and the ways to read it."""
 
     said: str
     readings: tuple[str, ...]
-    needed: bool = True
 
 
 @dataclass
@@ -31,8 +30,8 @@ class Claim:
     names: list[str] = field(default_factory=list)  # and identifiers, as written
     plain: set[str] = field(default_factory=set)  # terms that are said
     denied: set[str] = field(default_factory=set)  # terms that a negation reaches
-    heads: list[tuple[str, ...]] = field(default_factory=list)  # of those, the first of each
-    negations: int = 0
+    heads: list[tuple[str, ...]] = field(default_factory=list)  # the first that each reaches
+    denies: bool = False
     softly: set[str] = field(default_factory=set)  # words that deny, such as `fails`
 
     @cached_property
@@ -41,20 +40,18 @@ class Claim:
         return self.plain | self.denied
 
 
-_NEGATIONS_WORDS = (
+_NEGATIONS = listed(
     "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
     "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
-_NEGATIONS = frozenset(_NEGATIONS_WORDS.split())
 # What says where something stands: a sentence may have it about any passage.
-_SOURCES_WORDS = (
+SOURCES = listed(
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
     "adds writes argues holds mentions warns reports recommends suggests claims points tells "
     "tutorial howto section chapter specification report study book blog post statement"
 )
-SOURCES = frozenset(_SOURCES_WORDS.split())
-# Words of grammar and verbs for anything: they are no content of a sentence.
+# Words of grammar, comparison and order, and verbs for anything: they are no content of a sentence.
 _LIGHT = (
     "across along among amid around aside away back beneath beside besides despite except like "
     "near past since throughout toward towards unlike versus anybody anyone anything everybody "
@@ -65,7 +62,8 @@ _LIGHT = (
     "actually usually mainly though apart alone far long yet ought shall together whereas "
     "regardless likewise another whole come came go gone went take took give gave bring brought "
     "put hold held keep kept lead led let turn stand stood lie call try begin began begun start "
-    "happen occur stay become became seem prove use want need mean work way thing case"
+    "happen occur stay become became seem prove use want need mean work way thing case much "
+    "less least fewer fewest early earlier late later latter former previous next last"
 )
 LIGHT = frozenset(map(stem, _LIGHT.split()))
 _SOFT = re.compile(
@@ -74,11 +72,7 @@ _SOFT = re.compile(
     "in(?:valid|correct|compat|complet)|im(?:poss|mut)|dis(?:abl|allow|card)|wrong|false|außer|"
     "sauf|zero|drop|los[es]|leave|free|only$|same$|constant|remain"
 )
-_BREAKS_WORDS = "but because although though while whereas if when so and which aber weil"
-_BREAKS = frozenset(_BREAKS_WORDS.split())
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
-_OPENING = re.compile(r"[.:!?\"“«]")
-_NOT = re.compile(r"n't$|^n'")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
     r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
@@ -95,36 +89,30 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 def plain(text: str) -> str:
     """A sentence without its footnotes and the marks of Markdown; code keeps its backticks."""
-    if "*" in text or "\n" in text or "[" in text:
-        text = _LINK.sub(r"\1", _MARKUP.sub(" ", text))
-    return normal(text)
+    return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
 
 
 @lru_cache(maxsize=256)
 def claim(text: str) -> Claim:
     """What a sentence says."""
     made = Claim(plain(text))
-    text = made.text
-    if "no" in text or "nicht" in text or "No" in text:
-        text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", text))
+    text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", made.text))
     end = left = 0
-    head = False
     for found in WORD.finditer(text):
-        word, gap = found[0], text[end : found.start()]
-        starts = not made.words or (gap != " " and _OPENING.search(gap) is not None)
+        word, small = found[0], found[0].casefold()
+        if _BOUNDARY.search(text[end : found.start()]):
+            left = 0
         end = found.end()
         about = _about(word)
-        small = about.small
+        first = not made.words
         made.words.append(small)
-        if left and (small in _BREAKS or (gap != " " and _BOUNDARY.search(gap))):
-            left, head = 0, False
-        if about.denies or (small == "none" and text[end : end + 4] == " of "):
-            made.negations += 1
-            left, head = _REACH, True
+        if is_negation(small) or (small == "none" and text[end : end + 4] == " of "):
+            made.denies = True
+            left = _REACH
             if not small.startswith("n'"):  # French: n'ouvre
                 continue
         made.forms.update(about.forms)
-        if about.is_identifier or (about.is_capital and not starts):
+        if about.is_identifier or (about.is_capital and not first):
             made.names.append(word)
         if about.is_soft:
             made.softly.add(small)
@@ -133,9 +121,8 @@ def claim(text: str) -> Claim:
         if about.terms[0] not in LIGHT:
             made.content[about.terms[0]] = about.terms
         (made.denied if left else made.plain).update(about.terms, (small,))
-        if head:
+        if left == _REACH:
             made.heads.append((small, *about.terms))
-            head = False
         left = max(0, left - 1)
     made.numbers = [*_numbers(made.words)]
     return made
@@ -144,10 +131,8 @@ def claim(text: str) -> Claim:
 class _About(NamedTuple):
     """What there is to know of a word wherever it stands."""
 
-    small: str
     terms: tuple[str, ...]
     forms: tuple[str, ...]
-    denies: bool
     is_soft: bool
     is_identifier: bool
     is_capital: bool
@@ -163,10 +148,8 @@ def _about(word: str) -> _About:
     stops = STOP_WORDS - {"may"} if word == "May" else STOP_WORDS
     nameless = {small, small.rpartition("'")[0]} & (stops | SOURCES) or word[0].isdigit()
     return _About(
-        small,
         terms,
         (small, bare, bare.replace("-", ""), *re.split(r"\.|::|-|/|'", bare)),
-        word == "none" or is_negation(small),
         _SOFT.match(small) is not None,
         not nameless and _IDENTIFIER.match(word[:200]) is not None,
         not nameless and word[0].isupper() and len(word) > 1,
@@ -175,7 +158,7 @@ def _about(word: str) -> _About:
 
 def is_negation(word: str) -> bool:
     """Whether a word in small letters denies what follows; `None` is a value in programs."""
-    return word != "none" and (word in _NEGATIONS or _NOT.search(word) is not None)
+    return word != "none" and (word in _NEGATIONS or word.endswith("n't") or word[:2] == "n'")
 
 
 def root(name: str) -> str:
@@ -187,7 +170,7 @@ def root(name: str) -> str:
 def knows(forms: set[str], terms: set[str], name: str) -> bool:
     """Whether a name is among some words, whole or in its dotted parts; or a stem among theirs."""
     small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'")
-    if small in forms or small.replace("-", "") in forms or small.removesuffix("s") in forms:
+    if not forms.isdisjoint((small, small.replace("-", ""), small.removesuffix("s"))):
         return True
     if small.isalpha():
         return (len(small) > 3 and stem(small) in terms) or (
@@ -200,96 +183,78 @@ def knows(forms: set[str], terms: set[str], name: str) -> bool:
     )
 
 
-def _values(listed: str, first: int, step: int) -> dict[str, int]:
-    """The value of each word of a list, where `|` stands between one value and the next."""
-    values = enumerate(listed.split("|"))
-    return {word: first + step * at for at, words in values for word in words.split()}
+# -- numbers ---------------------------------------------------------------------------------------
 
-
-_COUNTS = _values(
+_UNITS = (
     "zero null|one first eins|two second zwei deux zweite deuxième|three third drei trois dritte|"
     "four fourth vier quatre|five fifth fünf cinq|six sixth sechs|seven seventh sieben sept|"
     "eight eighth acht huit|nine ninth neun neuf|ten tenth zehn dix|eleven eleventh onze|"
     "twelve twelfth zwölf douze dozen|thirteen thirteenth|fourteen fourteenth|fifteen fifteenth|"
-    "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth",
-    first=0,
-    step=1,
-) | _values(
-    "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
-    "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety neunzig",
-    first=20,
-    step=10,
+    "sixteen sixteenth|seventeen seventeenth|eighteen eighteenth|nineteen nineteenth"
 )
+_TENS = (
+    "twenty twentieth zwanzig vingt|thirty thirtieth dreißig trente|forty fortieth vierzig|"
+    "fifty fiftieth fünfzig|sixty sixtieth sechzig|seventy siebzig|eighty achtzig|ninety neunzig"
+)
+_COUNTS = {word: at for at, words in enumerate(_UNITS.split("|")) for word in words.split()}
+_COUNTS |= {word: 10 * at for at, words in enumerate(_TENS.split("|"), 2) for word in words.split()}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
-_COUNTED = _COUNTS.keys() | _SCALES.keys() | _OTHERS.keys()
 # Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
-_LOOSE = {"one", "first", "second", "zweite", "null", "eins", "acht", "mille"}
+LOOSE = listed("one first second zweite null eins acht mille")
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)%?$")
 
 
-def _numbers(tokens: list[str]) -> Iterator[Number]:
+def _numbers(words: list[str]) -> Iterator[Number]:
     at = 0
-    while at < len(tokens):
-        number, after = _number(tokens, at)
-        if number:
-            yield number
-        at = max(after, at + 1)
-
-
-def _number(tokens: list[str], at: int) -> tuple[Number | None, int]:
-    """The number that begins at a place, and the place after it."""
-    word = tokens[at]
-    following = tokens[at + 1] if at + 1 < len(tokens) else ""
-    if digits := _DIGITS.match(word):
-        readings = _readings(digits[1])
-        suffix = digits[2]
-        scale = _SCALES.get(following) or {"k": 1000}.get(suffix, 1)
-        if scale > 1:
-            readings = tuple(f"{float(each) * scale:.15g}" for each in readings if _is_float(each))
-        after = at + 1 + (following in _SCALES)
-        said = word if after == at + 1 else f"{word} {following}"
-        if suffix and digits[1].isdigit() and not suffix.isalpha():
-            readings = (word,)  # 3rc1, 0x1f
-        return Number(said, readings), after
-    if word.partition("-")[0] not in _COUNTED:
-        return None, at
-    if word in _OTHERS:
-        return Number(word, _OTHERS[word]), at + 1
-    value, after = _spelled(tokens, at)
-    said = " ".join(tokens[at:after])
-    return Number(said, (str(value),), said not in _LOOSE) if said else None, after
-
-
-def _spelled(tokens: list[str], at: int) -> tuple[int, int]:
-    """A number in words, and the place after it; the same place for none."""
-    total = current = last = 0
-    start = at
-    while at < len(tokens):
-        word = tokens[at]
-        if word in _SCALES and (at > start or word != "mille"):
-            scale = last = _SCALES[word]
-            current = max(current, 1) * scale
-            if scale > 100:
-                total, current = total + current, 0
-        elif word == "and" and last >= 100 and at + 1 < len(tokens) and tokens[at + 1] in _COUNTS:
-            pass
+    while at < len(words):
+        word = words[at]
+        start = at
+        if digits := _DIGITS.match(word):
+            at += 1
+            scale = 1000 if digits[2] == "k" else 1
+            if at < len(words) and words[at] in _SCALES:
+                scale, at = _SCALES[words[at]], at + 1
+            readings = _readings(digits[1], scale)
+            if digits[2] and digits[1].isdigit() and not digits[2].isalpha():
+                readings = (word,)  # 3rc1, 0x1f
+        elif word in _OTHERS:
+            readings, at = _OTHERS[word], at + 1
         else:
-            values = [_COUNTS.get(part, -1) for part in word.split("-")]
-            if min(values) < 0 or len(values) > 2:
-                break
-            if at > start and not (last >= 100 or (20 <= last < 100 and values[0] < 10)):
-                break
-            last = values[-1]
-            current += sum(values)
+            value, at = _spelled(words, at)
+            readings = (str(value),)
+        if at > start:
+            yield Number(" ".join(words[start:at]), readings)
+        at = max(at, start + 1)
+
+
+def _spelled(words: list[str], at: int) -> tuple[int, int]:
+    """A number in words, and the place after it; the same place for none."""
+    total = group = 0
+    room = 10**15  # what follows must be smaller
+    while at < len(words):
+        word = words[at]
+        parts = [_COUNTS.get(part, room) for part in word.split("-")]
+        if word in _SCALES:
+            group = max(group, 1) * _SCALES[word]
+            room = _SCALES[word]
+            if room > 100:
+                total, group = total + group, 0
+        elif max(parts) < room and len(parts) < 3:
+            group += sum(parts)
+            room = 10 if parts[-1] >= 20 else 0
+        elif not (
+            word == "and" and 100 <= room < 10**15 and _COUNTS.keys() & words[at + 1 : at + 2]
+        ):
+            break
         at += 1
-    return total + current, at
+    return total + group, at
 
 
-def _readings(digits: str) -> tuple[str, ...]:
+def _readings(digits: str, scale: int) -> tuple[str, ...]:
     """The ways to read digits: `1.000` is a thousand in German and one in English."""
-    digits = digits.rstrip(".,_' ").replace(" ", "").replace("_", "").replace("'", "")
+    digits = re.sub("[_' ]", "", digits.rstrip(".,_' "))
     grouped = re.fullmatch(r"(-?\d{1,3})((?:[.,]\d{3})+)((?:[.,]\d+)?)", digits)
     readings = []
     if grouped and grouped[1] != "0" and len(set(re.findall(r"[.,]", grouped[2]))) == 1:
@@ -297,8 +262,7 @@ def _readings(digits: str) -> tuple[str, ...]:
         readings.append(re.sub(r"[.,]", "", grouped[1] + grouped[2]) + rest)
     if not readings or (digits.count(".") == 1 and "," not in digits):
         readings.append(digits.replace(",", ".") if digits.count(",") == 1 else digits)
+    if scale > 1:
+        whole = [each for each in readings if re.fullmatch(r"-?\d+(\.\d+)?", each)]
+        return tuple(f"{float(each) * scale:.15g}" for each in whole)
     return tuple(re.sub(r"^(-?)0+(?=\d)", r"\1", each) for each in readings)
-
-
-def _is_float(text: str) -> bool:
-    return bool(re.fullmatch(r"-?\d+(?:\.\d+)?", text))

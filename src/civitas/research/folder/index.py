@@ -7,12 +7,13 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from civitas.action import Action
 from civitas.agents.folder import Folder
@@ -31,7 +32,7 @@ logger = logging.getLogger("civitas.research")
 
 APPLICATION: Final = 0x63766631
 """What the file's header says it is (`cvf1`), so that no other program's database is changed."""
-PER_FILE: Final = 3  # so many passages of one file are given at most
+PER_FILE: Final = 3  # so many passages of one file come before those of others
 
 _BATCH_CHARS: Final = 8_000_000
 _BATCH_FILES: Final = 500
@@ -97,7 +98,8 @@ def search_folder(
     Args:
         path: the folder
         index: the file of the index; by default one in the user's cache folder, never in the folder
-        results: how many passages a search gives at most, at most three of one file
+        results: how many passages a search gives at most; three of one file, or a quarter of them,
+            unless others do not fill it
         pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
 
     Raises:
@@ -119,18 +121,6 @@ def search_folder(
     return Action("search_folder", search, idempotent=True)
 
 
-class _Stored(NamedTuple):
-    number: int
-    size: int
-    mtime_ns: int
-    read_ns: int
-    sha256: bytes | None
-
-    def is_current(self, status: os.stat_result) -> bool:
-        same = (self.size, self.mtime_ns) == (status.st_size, status.st_mtime_ns)
-        return same and abs(self.read_ns - self.mtime_ns) > _RECENT_NS
-
-
 class FolderIndex:
     """Finds passages in the files of a folder. It blocks: call it in a thread."""
 
@@ -141,53 +131,11 @@ class FolderIndex:
         self._refreshing = threading.Lock()
         self._next = 0.0
         self._faults: Counter[str] = Counter()
-        self._cached = index is None
-        self._path = str(_cached(self.root, pattern)) if index is None else index
-        try:
-            self._pool = self._opened()
-        except FolderIndexError as error:
-            self._pool = self._anew(error)
+        self._pool = self._opened(index or _cached(self.root, pattern))
 
-    def search(self, query: str, results: int) -> list[Resource]:
-        """The files that have the best passages for a query, best first, each with these alone."""
-        try:
-            return self._search(query, results)
-        except FolderIndexError as error:
-            self._pool = self._anew(error)
-            self._next = 0.0
-            return self._search(query, results)
-
-    def _search(self, query: str, results: int) -> list[Resource]:
-        self._refresh()
-        found: dict[bytes, Resource] = {}
-        left = results
-        with self._pool.reading() as db:
-            for number in ranked(db, query, 4 * results + 50):
-                row = db.execute(_PASSAGE, (number,)).fetchone()
-                if row is None:
-                    raise self._pool.damaged(f"passage {number} is found, but is not there")
-                path, title, read_ns, anchor, section, text = row
-                if path not in found:
-                    url = Path(self.root, os.fsdecode(path)).as_uri()
-                    read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
-                    found[path] = Resource(url, title, True, "", [], read)
-                resource = found[path]
-                if len(resource.sections) < PER_FILE:
-                    before = f"{resource.content}\n\n" if resource.content else ""
-                    resource.sections.append(Section(len(before), anchor, section))
-                    resource.content = before + text
-                    left -= 1
-                    if not left:
-                        break
-        return list(found.values())
-
-    # -- the file ----------------------------------------------------------------------------------
-
-    def _opened(self) -> SQLitePool[FolderIndexError]:
-        if self._cached:
-            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+    def _opened(self, path: str) -> SQLitePool[FolderIndexError]:
         file = SQLiteFile(
-            self._path,
+            path,
             kind="folder index",
             maker="search_folder",
             application=APPLICATION,
@@ -211,16 +159,32 @@ class FolderIndex:
             )
         return pool
 
-    def _anew(self, error: FolderIndexError) -> SQLitePool[FolderIndexError]:
-        """The index in the cache folder, which is only a copy, opened again; else the error."""
-        damaged = error.reason.startswith(("it is damaged", "it is no "))
-        if not self._cached or not (damaged or error.reason.startswith("it is gone")):
-            raise error
-        logger.warning("%s: it is made anew", error)
-        if damaged:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-        return self._opened()
+    def search(self, query: str, results: int) -> list[Resource]:
+        """The files that have the best passages for a query, best first, each with these alone."""
+        self._refresh()
+        taken: list[tuple[Any, ...]] = []
+        spare: list[tuple[Any, ...]] = []
+        of: Counter[bytes] = Counter()
+        with self._pool.reading() as db:
+            for number in ranked(db, query, 4 * results + 50):
+                row = db.execute(_PASSAGE, (number,)).fetchone()
+                if row is None:
+                    raise self._pool.damaged(f"passage {number} is found, but is not there")
+                of[row[0]] += 1
+                (taken if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
+                if len(taken) == results:
+                    break
+        found: dict[bytes, Resource] = {}
+        for path, title, read_ns, anchor, section, text in (taken + spare)[:results]:
+            if path not in found:
+                url = Path(self.root, os.fsdecode(path)).as_uri()
+                read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
+                found[path] = Resource(url, title, True, "", [], read)
+            resource = found[path]
+            before = f"{resource.content}\n\n" if resource.content else ""
+            resource.sections.append(Section(len(before), anchor, section))
+            resource.content = before + text
+        return list(found.values())
 
     # -- bringing it up to date --------------------------------------------------------------------
 
@@ -233,24 +197,21 @@ class FolderIndex:
             self._folder.require_root()
             with self._pool.reading() as db:
                 rows = db.execute("SELECT path, number, size, mtime_ns, read_ns, sha256 FROM files")
-                stored = {os.fsdecode(path): _Stored(*row) for path, *row in rows}
+                stored = {os.fsdecode(path): row for path, *row in rows}
             faults: Counter[str] = Counter()
-            seen: dict[str, os.stat_result] = {}
-            entries = 0
-            for path, status in walk(self.root, faults):
-                entries += 1
-                if kind_of(path) is not None and self._is_wanted(path):
-                    seen[path] = status
+            files = [*walk(self.root, faults)]
+            seen = {p: at for p, at in files if kind_of(p) is not None and self._is_wanted(p)}
             seconds = time.monotonic() - start
             if gone := stored.keys() - seen.keys():
                 with self._pool.writing() as db:
                     for path in gone:
-                        _remove(db, stored[path].number)
+                        _remove(db, stored[path][0])
             self._bring_in(
-                [p for p, at in seen.items() if p not in stored or not stored[p].is_current(at)],
-                stored,
+                (path, stored[path][-1] if path in stored else None)
+                for path, status in seen.items()
+                if path not in stored or not _is_current(status, *stored[path][1:4])
             )
-            if entries > _FEW:
+            if len(files) > _FEW:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
 
@@ -258,12 +219,12 @@ class FolderIndex:
         names = (path, os.path.basename(path))
         return self._pattern is None or any(fnmatchcase(each, self._pattern) for each in names)
 
-    def _bring_in(self, paths: list[str], stored: dict[str, _Stored]) -> None:
-        """Read files, and write them in batches, each a transaction."""
+    def _bring_in(self, paths: Iterable[tuple[str, bytes | None]]) -> None:
+        """Read files, each with its known hash, and write them in batches, each a transaction."""
         batch: list[FileRead] = []
         chars = 0
-        for path in paths:
-            read = read_file(self._folder, path, stored[path].sha256 if path in stored else None)
+        for path, known in paths:
+            read = read_file(self._folder, path, known)
             if read is not None:
                 batch.append(read)
                 chars += len(read.document.text) if read.document else 0
@@ -300,6 +261,11 @@ class FolderIndex:
             where, count = escaped(self.root), faults.total()
             logger.warning("folder %s: %d files are left out: %s", where, count, some)
         self._faults = faults
+
+
+def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
+    same = (size, mtime_ns) == (status.st_size, status.st_mtime_ns)
+    return same and abs(read_ns - mtime_ns) > _RECENT_NS
 
 
 def _remove(db: Connection, file: int) -> None:
@@ -346,7 +312,9 @@ def _shown(path: str) -> str:
     return escaped(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
-def _cached(root: str, pattern: str | None) -> Path:
+def _cached(root: str, pattern: str | None) -> str:
     """The file of a folder's index in the user's cache folder."""
     name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
-    return weights.folder().parent / "folders" / f"{name}.db"
+    folder = weights.folder().parent / "folders"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(folder / f"{name}.db")

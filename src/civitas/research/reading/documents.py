@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
-from civitas.research.reading.html import decoded, plain, read_html
+from civitas.research.reading.html import declared, decoded, plain, read_html
 
 _KINDS: Final = {
     "text": ".txt .text .log",
@@ -95,7 +95,10 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return None
     if kind == "html":
         return Document(*read_html(data, None, url)[:3])
-    text = plain(_decoded(data))
+    try:
+        text = plain(data.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        text = plain(decoded(data, declared(data[:1024], _DECLARED) or "cp1252", "utf-8"))
     if kind == "markdown":
         return _markdown("".join(map(_as_read, _FENCED.split(text))))
     if kind == "rest":
@@ -104,15 +107,6 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return _table(text, "\t" if name.lower().endswith(".tsv") else None)
     sections_of = {"python": _python, "source": _by_lines}.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
-
-
-def _decoded(data: bytes) -> str:
-    """A text as UTF-8, by its byte-order mark, as it declares itself, or else as Windows' Latin."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        declared = _DECLARED.search(data, 0, 1024)
-        return decoded(data, declared[1].decode("ascii", "replace") if declared else "cp1252")
 
 
 class _Heading(NamedTuple):

@@ -53,7 +53,8 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
-    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, markup=True)))
+    said = declared(data[:4096].lower(), _CHARSET)
+    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, said, "utf-8")))
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
         elements = sum(1 for _ in tree.iter())
@@ -73,17 +74,24 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
     return title, text, sections, links
 
 
-def decoded(data: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """The characters of a text, by what it or the server says if that fits; else as UTF-8."""
+def decoded(data: bytes, *charsets: str | None) -> str:
+    """The characters of a text, in the first of some encodings that fits; by its BOM if it has one.
+
+    What no encoding is called is passed over. If none fits, the first replaces what it cannot read.
+    """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
-    said = _CHARSET.search(data[:4096].lower()) if markup else None
-    named = [charset, said and said[1].decode("ascii", "replace"), "utf-8"]
-    known = [found for each in named if each and (found := _codec(each))]
+    known = [found for each in charsets if each and (found := _codec(each))]
     for each in known:
         with suppress(UnicodeError):
             return data.decode(each)
     return data.decode(known[0], "replace")
+
+
+def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
+    """The encoding that a text itself says it has."""
+    found = by.search(data)
+    return found and found[1].decode("ascii", "replace")
 
 
 def plain(text: str) -> str:

@@ -48,7 +48,7 @@ class _Host:
     places: asyncio.Semaphore
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     next_s: float = 0.0  # before that nothing more is begun
-    robots: RobotFileParser | str | None = None  # or why none came
+    robots: RobotFileParser | str = ""  # or why none came
     until_s: float = -1.0  # so long is robots.txt as it was
 
 
@@ -64,6 +64,7 @@ class Fetcher:
         user_agent: str = USER_AGENT,
         per_host: int = 4,
         delay_s: float = 0.0,
+        site: str | None = None,
     ) -> None:
         if isinstance(per_host, bool) or not isinstance(per_host, int) or per_host < 1:
             raise ConfigError(f"{name}: per_host must be a positive number, got {per_host!r}")
@@ -77,6 +78,7 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # by which robots.txt knows us
         self._per_host = per_host
         self._delay_s = delay_s
+        self.site = site
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
@@ -88,6 +90,8 @@ class Fetcher:
         way: list[str] = []
         url = checked(url)
         while len(way) <= REDIRECTS:
+            if not is_on(url, self.site):
+                raise PageError(f"{url} is not on {self.site}, which is all that is read")
             if url in way:
                 raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
             way.append(url)
@@ -141,14 +145,12 @@ class Fetcher:
                 host.until_s = loop.time() + (_NO_ROBOTS_S if failed else _ROBOTS_S)
         if isinstance(host.robots, str):
             raise PageError(f"{url} is not read: {host.robots}; try again in a minute")
-        if host.robots is None:
-            return 0.0
         if not host.robots.can_fetch(self._name, url):
             raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
         return float(min(int(host.robots.crawl_delay(self._name) or 0), _LONGEST_DELAY_S))
 
-    async def _rules(self, url: str) -> RobotFileParser | str | None:
-        """A robots.txt; None where there is none and all may be read; or why nothing may."""
+    async def _rules(self, url: str) -> RobotFileParser | str:
+        """A robots.txt, or why nothing may be read; where there is none, all may."""
         headers = {"User-Agent": self._user_agent}
         try:
             response = await self._robots.request("GET", url, headers=headers, redirects=5)
@@ -156,12 +158,10 @@ class Fetcher:
             return f"{url} cannot be read ({error})"
         if response.status >= 500:
             return f"{url} answered {status_text(response.status)}"
-        if response.status >= 300:
-            return None
-        robots = RobotFileParser()
         # Not as UTF-8: it takes some other digits for numbers, and then fails on them.
-        lines = response.content.decode("ascii", "replace").splitlines()
-        robots.parse([line[:2000] for line in lines])
+        rules = response.content.decode("ascii", "replace") if response.status < 300 else ""
+        robots = RobotFileParser()
+        robots.parse([line[:2000] for line in rules.splitlines()])
         return robots
 
     # -- validators --------------------------------------------------------------------------------
@@ -193,6 +193,12 @@ def checked(url: str, base: str = "") -> str:
     except ValueError:
         raise PageError(f"{excerpt(url)} is not a URL") from None
     return parts.geturl()
+
+
+def is_on(url: str, site: str | None) -> bool:
+    """Whether a URL is on a site, which is a host and those below it; of None, every URL is."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return site is None or f".{host}".endswith(f".{site.lower().strip('.')}")
 
 
 def status_text(status: int) -> str:

@@ -24,7 +24,7 @@ from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes
 from civitas.research.reading.html import Html, decoded, plain, read_html
 from civitas.research.web.addresses import address_check
-from civitas.research.web.fetching import USER_AGENT, Fetched, Fetcher, checked, status_text
+from civitas.research.web.fetching import USER_AGENT, Fetched, Fetcher, checked, is_on, status_text
 from civitas.text import error_text, one_line
 from civitas.threads import WORKERS
 
@@ -49,6 +49,7 @@ def search_web(
     results: int = 10,
     region: str = "us-en",
     timeout_s: float = 30.0,
+    site: str | None = None,
 ) -> Action:
     """A tool that searches the web: what it finds become resources that were not visited yet.
 
@@ -61,6 +62,7 @@ def search_web(
         results: how many are given at most
         region: the country and language that results are for, such as `us-en` or `de-de`
         timeout_s: seconds that an answer may take
+        site: a host: only what is there and on hosts below it is asked for and given
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts
@@ -83,7 +85,8 @@ def search_web(
         words = " ".join(plain(query).split())[:_LONGEST_QUERY]
         if not words:
             raise SearchError("search_web: the query is empty")
-        found = _resources(await ask(words))[:results]
+        listed = await ask(words if site is None else f"{words} site:{site}")
+        found = [each for each in _resources(listed) if is_on(each.url, site)][:results]
         for each in found:
             pool.add(each)
         return found
@@ -176,6 +179,7 @@ def visit_page(
     delay_s: float = 0.0,
     timeout_s: float = 30.0,
     max_bytes: int = MAX_BYTES,
+    site: str | None = None,
 ) -> Action:
     """A tool that reads a page of the web: its text, its sections and its links.
 
@@ -191,6 +195,8 @@ def visit_page(
         delay_s: seconds from one request to a host to the next
         timeout_s: seconds that an answer may take, to its end
         max_bytes: how large a page may be, unpacked
+        site: a host: only its pages and those of hosts below it are read, and links to others left
+            out
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts, or a setting is not what it may be
@@ -198,7 +204,7 @@ def visit_page(
     """
     MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdf")
     fetcher = Fetcher(
-        "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s
+        "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s, site
     )
 
     async def read_page(url: str, pool: ResourcePool) -> Resource:
@@ -212,13 +218,13 @@ def visit_page(
     return Action("visit_page", read_page, idempotent=True)
 
 
-def read_pdf(*, allow_hosts: Iterable[str] = ()) -> Action:
+def read_pdf(*, allow_hosts: Iterable[str] = (), site: str | None = None) -> Action:
     """A tool that reads a PDF document of the web, of 40 MiB at most: its text, page by page.
 
-    Its argument and errors are those of `visit_page`.
+    Its arguments and errors are those of `visit_page`.
     """
     MissingExtra.unless("read_pdf", "research", "pypdf")
-    fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES)
+    fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES, site=site)
 
     async def read_document(url: str, pool: ResourcePool) -> Resource:
         """Read a PDF document.
@@ -244,7 +250,8 @@ async def _visited(
     if not text.strip():
         raise PageError(f"{page.url} has no text that can be read")
     for to, description in links:
-        pool.add(to, description or None)
+        if is_on(to, fetcher.site):
+            pool.add(to, description or None)
     resource = Resource(page.url, title or None, True, text, sections, page.fetched_at)
     kept = pool.add(resource)
     if pool.add(url) is not kept:  # it was redirected: nobody need go there again
@@ -279,7 +286,7 @@ def _read(page: Fetched, kind: str) -> Html:
             raise UnreadableDocument(f"{page.url}: {error}") from error
     if kind == "text/html":
         return read_html(page.data, page.charset, page.url)
-    return "", plain(decoded(page.data, page.charset)).strip(), [], []
+    return "", plain(decoded(page.data, page.charset, "utf-8")).strip(), [], []
 
 
 async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:

@@ -13,7 +13,6 @@ from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.city.facts import Facts
 from civitas.society.city.map import check_integer
-from civitas.society.wants import id_order
 
 _SETTLED: Final = ("money", "place", "moving")
 """What the commit stage alone writes into a citizen's status."""
@@ -115,30 +114,14 @@ class Intervention:
             changed.closed.difference_update(self.open)
             changed.closed.update(self.close)
             society.city = society.books.city = changed.city()
-        failed = self._set_status(society)
+        failed: list[str] = []
+        if self.status:
+            failed += society.books.set_status(copy_json(self.status), self.citizens)
         for sender, to, cents in self.pay:
             why = society.books.pay(sender, to, cents)
             if why:
                 failed.append(f"pay: {why}")
         society.news += copy_json(self.news)
-        return failed
-
-    def _set_status(self, society: Any) -> list[str]:
-        failed: list[str] = []
-        if not self.status:
-            return failed
-        if society.population is not None:
-            failed += society.books.set_status(copy_json(self.status), self.citizens)
-            return failed
-        where, whose = society.books.where, self.citizens
-        for id in whose if isinstance(whose, list) else sorted(where, key=id_order):
-            if id not in where:
-                failed.append(f"status: there is no citizen {id!r}")
-                continue
-            status = society.books.status_of(id)
-            if isinstance(whose, dict) and any(status.get(k) != v for k, v in whose.items()):
-                continue
-            status.update(copy_json(self.status))
         return failed
 
 

@@ -54,55 +54,50 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
     """Where the citizens are; None where places have no positions."""
     if not isinstance(spots.city, Positions):
         return None
-    if society.population is not None:
-        return _of_rows(society.population, society.number, spots)
-    made = Whereabouts(society.number, [], [], [], [], [])
-    number, where, moving = society.number, society.books.where, society.books.moving
-    _ = society.seats  # puts the citizens in order
-    for seat in society._citizens:
-        id, status = seat.id, seat.agent.memory.status
-        x = y = place = None
-        if id in moving:
-            code = _CODES["travel"]
-            to, arrives, start, left = moving[id]
-            (x0, y0), (x1, y1) = spots[start], spots[to]
-            part = (number - left) / max(1, arrives - left)
-            x, y = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
-        else:
-            code = _CODES.get(status.get("act", "idle"), _CODES["other"])
-            place = where.get(id)
-            if place is not None:
-                x, y = spots[place]
-        made.place.append(place)
-        made.ids.append(id)
-        made.x.append(x)
-        made.y.append(y)
-        made.act.append(code)
-    return made
-
-
-def _of_rows(population: Any, step: int, spots: Spots) -> Whereabouts:
-    """Where a population's citizens are."""
-    np, columns = numpy(), population.columns
-    spot = np.array([spots[place] for place in population.places]).reshape(-1, 2)
-    place, to, start = (columns[name] for name in ("place", "moving_to", "moving_from"))
-    at = spot[np.maximum(place, 0)]
+    np = numpy()
+    of = _of_agents if society.population is None else _of_rows
+    names, ids, place, to, start, left, arrives, act = of(society)
+    spot = np.array([spots[each] for each in names]).reshape(-1, 2)
+    at = spot[np.maximum(place, 0)] if len(spot) else np.zeros((len(ids), 2))
     way = to >= 0
     if way.any():
-        left, arrives = columns["left"][way], columns["arrives"][way]
-        part = ((step - left) / np.maximum(1, arrives - left))[:, None]
+        left, arrives = left[way], arrives[way]
+        part = ((society.number - left) / np.maximum(1, arrives - left))[:, None]
         begin = spot[np.where(start[way] < 0, to[way], start[way])]
         at[way] = begin + part * (spot[to[way]] - begin)
-    nowhere = (place < 0) & ~way
+    x, y = (at[:, axis].tolist() for axis in (0, 1))
+    for row in np.flatnonzero((place < 0) & ~way).tolist():
+        x[row] = y[row] = None
+    where = [*names, None]
+    act = np.where(way, _CODES["travel"], act).tolist()
+    return Whereabouts(society.number, ids, x, y, [where[each] for each in place.tolist()], act)
+
+
+def _of_agents(society: Steps) -> tuple[Any, ...]:
+    """Of citizens that are agents: the places, ids, and by number place, way and act of each."""
+    np, names = numpy(), society.city.ids()
+    number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
+    moving, where = society.books.moving, society.books.where
+    _ = society.seats  # puts the citizens in order
+    ids = [seat.id for seat in society._citizens]
+    acts = [seat.agent.memory.status.get("act", "idle") for seat in society._citizens]
+    act = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
+    ways: list[Any] = [moving.get(id, (None, 0, None, 0)) for id in ids]
+    place = np.array([number.get(where[id], -1) for id in ids], np.int64)
+    to, start = (np.array([number.get(way[at], -1) for way in ways], np.int64) for at in (0, 2))
+    left, arrives = (np.array([way[at] for way in ways], np.int64) for at in (3, 1))
+    return names, ids, place, to, start, left, arrives, act
+
+
+def _of_rows(society: Steps) -> tuple[Any, ...]:
+    """As `_of_agents`, of a population's rows."""
+    np, population = numpy(), society.population
+    assert population is not None
+    columns = population.columns
     act = np.full(len(population), _CODES["idle"])
     if "act" in columns:
         words = population.declared["act"].words
         meant = [_CODES.get(word or "idle", _CODES["other"]) for word in words]
         act = np.array(meant)[columns["act"]]
-    act = np.where(way, _CODES["travel"], act)
-    names = [*population.places, None]
-    x, y = (at[:, axis].tolist() for axis in (0, 1))
-    for row in np.flatnonzero(nowhere).tolist():
-        x[row] = y[row] = None
-    ids = list(map(str, population.ids.tolist()))
-    return Whereabouts(step, ids, x, y, [names[at] for at in place.tolist()], act.tolist())
+    numbers = (columns[each] for each in ("place", "moving_to", "moving_from", "left", "arrives"))
+    return population.places, list(map(str, population.ids.tolist())), *numbers, act

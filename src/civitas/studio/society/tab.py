@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from civitas.errors import ConfigError
+from civitas.orders.models import made_model
+from civitas.orders.order import order_of, without_keys
+from civitas.orders.simulate import SimulateOrder, check
 from civitas.studio.page import QUIET, begins
 from civitas.studio.society.town import MOST, Town, with_head
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from civitas.orders.simulate import SimulateOrder
     from civitas.society.experiments.intervention import Intervention
     from civitas.society.experiments.survey import Respondent
     from civitas.society.society import Society
@@ -81,18 +83,10 @@ class SocietyTab:
     # -- setting up --------------------------------------------------------------------------------
 
     def set_up(self, order: SimulateOrder, run_id: str | None = None) -> None:
-        """Make a town, in place of the one that there is, whose run can go on later.
+        """Make a town, or go on with a run; the town that there is ends, and can go on later.
 
-        Args:
-            order: what is simulated
-            run_id: the run to go on with; a new one if left out
-
-        Raises:
-            ConfigError: its model has a name of no form that there is; the old town goes on
-            ModelError: there is no such model, or it cannot be used; the old town goes on
+        ConfigError or ModelError if its model cannot be used: then the old town goes on.
         """
-        from civitas.orders.models import made_model
-
         id, studio = run_id or secrets.token_hex(8), self._studio
         if order.model is not None:
             made_model(order.model, environ.get("CIVITAS_KEY"))
@@ -103,15 +97,7 @@ class SocietyTab:
         self.town.tell()
 
     def load(self, run_id: str) -> None:
-        """Go on with a recorded run from its last checkpoint.
-
-        Raises:
-            ConfigError: it was begun by a program, or is no run of a society
-            NoSuchRun: there is no such run
-        """
-        from civitas.orders.order import order_of
-        from civitas.orders.simulate import SimulateOrder
-
+        """Go on with a recorded run from its last checkpoint; ConfigError if it has no order."""
         order = order_of(self._studio.journal.entries(run_id))
         if not isinstance(order, SimulateOrder):
             raise ConfigError(
@@ -132,14 +118,18 @@ class SocietyTab:
 
         with gradio.Accordion("Set up a town, or go on with one", open=True) as form:
             with gradio.Row():
-                given = [
-                    gradio.Number(300, label="Citizens", precision=0, min_width=90),
-                    gradio.Number(1, label="Days", min_width=70),
-                    gradio.Dropdown(_STEPS, value="15min", label="Length of a step", min_width=110),
-                    gradio.Number(0, label="Seed", precision=0, min_width=90),
-                    gradio.Textbox(label="Model", placeholder="none: by rules", min_width=170),
-                    gradio.Number(1000, label="Calls of it at most", precision=0, min_width=90),
-                ]
+                step: Any = {"value": "15min", "label": "Length of a step", "min_width": 110}
+                number: Any = {"precision": 0, "min_width": 90}
+                given = {
+                    "citizens": gradio.Number(300, label="Citizens", **number),
+                    "days": gradio.Number(1, label="Days", min_width=70),
+                    "step": gradio.Dropdown(_STEPS, **step),
+                    "seed": gradio.Number(0, label="Seed", **number),
+                    "model": gradio.Textbox(
+                        label="Model", placeholder="none: by rules", min_width=170
+                    ),
+                    "calls": gradio.Number(1000, label="Calls of it at most", **number),
+                }
                 begin = gradio.Button("Set up", variant="primary", min_width=90)
             ends = gradio.Markdown(
                 "The town that is shown ends; it is kept under Recorded towns.", visible=False
@@ -152,8 +142,8 @@ class SocietyTab:
             there = self.town is not None
             return gradio.Accordion(open=not there), gradio.Markdown(visible=there)
 
-        begins(begin, lambda *given: self.set_up(_order(*given)), given, [form, ends], now)
-        begins(resume, self._chosen, run, [form, ends], now)
+        begins(begin, lambda **given: self.set_up(_order(**given)), given, [form, ends], now)
+        begins(resume, self._chosen, {"run_id": run}, [form, ends], now)
         run.focus(lambda: gradio.Dropdown(self._recorded()), None, run, **QUIET)
 
     def _chosen(self, run_id: str | None) -> None:
@@ -290,9 +280,6 @@ class SocietyTab:
 def _order(
     citizens: float, days: float, step: str, seed: float, model: str, calls: float
 ) -> SimulateOrder:
-    from civitas.orders.order import without_keys
-    from civitas.orders.simulate import SimulateOrder, check
-
     if not 10 <= (citizens or 0) <= MOST:
         raise ConfigError(f"citizens must be from 10 to {MOST:,}, got {citizens}")
     named = (model or "").strip() or None

@@ -14,11 +14,12 @@ from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import CivitasError, ConfigError
+from civitas.orders.order import record
+from civitas.orders.simulate import SimulateOrder, society_of
 from civitas.text import error_text
 
 if TYPE_CHECKING:
     from civitas.journal.journal import Journal
-    from civitas.orders.simulate import SimulateOrder
     from civitas.society.experiments.watch import Whereabouts
     from civitas.society.society import Society
 
@@ -77,8 +78,6 @@ class Town:
     # -- living ------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        from civitas.orders.simulate import society_of
-
         try:
             with society_of(self.order, self._journal, environ.get("CIVITAS_KEY")) as society:
                 if self._closed:
@@ -97,8 +96,6 @@ class Town:
             self.tell()
 
     async def _run(self, society: Society) -> None:
-        from civitas.orders.order import record
-
         order, id = self.order, self.run_id
         await record(order, self._journal, id, society)
         self._loop, self._went_on = asyncio.get_running_loop(), time.monotonic()

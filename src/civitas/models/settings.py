@@ -1,30 +1,37 @@
-"""What models behind a server are given, checked when they are made."""
+"""What models are made with, checked when they are made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from civitas.errors import DefinitionError, ModelError
 
 
-def check_options(
+def check_count(
     what: str,
-    counts: Mapping[str, tuple[Any, int]],
-    timeout: Any,
-    options: Mapping[str, Any] | None,
-    own: Iterable[str],
+    name: str,
+    value: Any,
+    least: int = 1,
+    most: int | None = None,
+    optional: bool = False,
 ) -> None:
-    """Check what is not text."""
-    for name, (value, least) in counts.items():
-        if type(value) is not int or value < least:
-            raise DefinitionError(f"{what}: {name}= must be an integer from {least}, got {value!r}")
-    if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-        raise DefinitionError(f"{what}: timeout= must be a number of seconds, got {timeout!r}")
-    wrong = sorted(set(own) & (options or {}).keys())
-    if wrong:
-        raise DefinitionError(f"{what}: options= cannot set {', '.join(wrong)}")
+    """Refuse what is not an integer from `least` to `most`."""
+    if value is None and optional:
+        return
+    if type(value) is not int or value < least or (most is not None and value > most):
+        to = "" if most is None else f" to {most}"
+        raise DefinitionError(f"{what}: {name}= must be an integer from {least}{to}, got {value!r}")
+
+
+def check_sampling(what: str, temperature: Any, seed: Any) -> None:
+    """Refuse a temperature or a seed that no model takes."""
+    if type(temperature) not in (int, float) or not 0 <= temperature <= 10:
+        raise DefinitionError(
+            f"{what}: temperature= must be a number from 0 to 10, got {temperature!r}"
+        )
+    if seed is not None and type(seed) is not int:
+        raise DefinitionError(f"{what}: seed= must be an integer, got {seed!r}")
 
 
 def check_key(key: str | None, name: str) -> None:

@@ -1,0 +1,161 @@
+"""A model in this process: the threads that compute its answers, and the requests in line for them.
+
+What a library computes blocks, and can be stopped only between two pieces of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from civitas.errors import ModelError
+from civitas.models.protocol import ReasoningPiece, TextPiece
+
+EXIT_S: Final = 20.0
+"""Seconds that leaving the process may wait for the piece that is being computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """How a generation ended; `finish_reason` is `stop` or `length`."""
+
+    input_tokens: int
+    output_tokens: int
+    finish_reason: str
+
+
+Part: TypeAlias = TextPiece | ReasoningPiece | Generated
+
+
+class Job:
+    """A request in line; its thread looks between two pieces whether it is `cancelled`."""
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.cancelled = False
+        self._loop = asyncio.get_running_loop()
+        # It holds one answer at most. A caller that takes its time is not waited for, because the
+        # thread would be kept from others meanwhile.
+        self.came: asyncio.Queue[Part | BaseException] = asyncio.Queue()
+
+    def deliver(self, part: Part | BaseException) -> None:
+        """Hand a part of the answer, or an error, to the caller; called in any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self.came.put_nowait, part)
+        except RuntimeError:
+            pass  # the loop has ended, and the caller with it
+
+
+class Engine:
+    """Computes answers in threads of its own, as many at once as there are `slots`.
+
+    A subclass has `run`, which computes one, and `unload`.
+    """
+
+    def __init__(self, name: str, slots: int) -> None:
+        self.name = name
+        self._slots = slots
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._active: set[Job] = set()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+
+    def run(self, job: Job) -> Generated | None:
+        """Compute an answer, and deliver its pieces; None of one that was cancelled."""
+        raise NotImplementedError
+
+    def unload(self, safe: bool) -> None:
+        """Give the memory back; it is `safe` where no thread is inside the library any more."""
+        raise NotImplementedError
+
+    async def generate(self, request: Any) -> AsyncGenerator[Part, None]:
+        """Give what is generated, piece by piece, and at last how it ended.
+
+        Closed or cancelled, a generation ends with its next piece; this does not wait for that.
+        """
+        job = Job(request)
+        self._submit(job)
+        try:
+            while True:
+                part = await job.came.get()
+                if isinstance(part, BaseException):
+                    raise part
+                yield part
+                if isinstance(part, Generated):
+                    return
+        finally:
+            job.cancelled = True
+
+    def close(self, tell: bool = True) -> None:
+        """End what is being generated and give the memory back; a second time it does nothing."""
+        if self._process != os.getpid():
+            self.unload(safe=False)  # the threads have stayed with the parent
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            for job in self._active:
+                job.cancelled = True
+                if tell:
+                    job.deliver(ModelError(f"{self.name} was closed while it was answering"))
+            for _ in self._threads:
+                self._jobs.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(EXIT_S)
+        self.unload(safe=not any(thread.is_alive() for thread in self._threads))
+
+    def _submit(self, job: Job) -> None:
+        if self._process != os.getpid():
+            raise ModelError(f"{self.name} was made in another process; make it anew in this one")
+        with self._lock:
+            if self._closed:
+                raise ModelError(f"{self.name} is closed")
+            self._active.add(job)
+            if len(self._threads) < min(self._slots, len(self._active)):
+                thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._jobs.put(job)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            end: Generated | BaseException | None = None
+            try:
+                if not job.cancelled:
+                    end = self.run(job)
+            except BaseException as error:
+                end = error
+            with self._lock:
+                self._active.discard(job)
+            if end is not None:
+                job.deliver(end)
+            # Nothing of the last job is kept while waiting for the next.
+            del job, end
+
+
+@contextmanager
+def patient_threads(turns: int) -> Iterator[None]:
+    """Around the import that loads an OpenMP library, which reads this once, when it is loaded.
+
+    Left alone, its threads spin for milliseconds at every step. On a machine that does anything
+    beside, the one that is waited for is then kept off its core. Threads that sleep at once have to
+    be woken, which on a virtual machine may take as long as the step.
+    """
+    chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+    if not chosen:
+        os.environ["GOMP_SPINCOUNT"] = str(turns)
+    try:
+        yield
+    finally:
+        if not chosen:
+            os.environ.pop("GOMP_SPINCOUNT", None)

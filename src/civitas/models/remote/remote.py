@@ -1,0 +1,139 @@
+"""A model behind a server: what goes out, within a rate limit, and what the server refuses with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from civitas.errors import ContextOverflow, DefinitionError, ModelError
+from civitas.models.base import Answering, Request
+from civitas.models.protocol import ModelReply, StreamPart, calls_in
+from civitas.models.remote.chat_answer import overflows, said
+from civitas.models.remote.chat_format import chat_messages, response_format, tools
+from civitas.models.settings import check_base_url, check_count, check_key
+
+if TYPE_CHECKING:
+    from civitas.models.wrappers.rate_limit import RateLimit
+
+_TOO_LONG = "prompt is too long"  # what Anthropic says, and gives no code for
+
+
+class RemoteModel(Answering):
+    """What models behind a server share; a subclass has `_asked`, which sends a request."""
+
+    own_fields: ClassVar[Iterable[str]]
+    variable: ClassVar[str]
+    base_url: str | None
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str | None,
+        key: str | None,
+        *,
+        context_tokens: int | None,
+        max_tokens: int | None,
+        timeout: float,
+        max_retries: int,
+        rate_limit: RateLimit | None,
+        options: Mapping[str, Any] | None,
+    ) -> None:
+        kind = type(self).__name__
+        check_count(kind, "context_tokens", context_tokens, optional=True)
+        check_count(kind, "max_tokens", max_tokens, optional=True)
+        check_count(kind, "max_retries", max_retries, least=0)
+        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+            raise DefinitionError(f"{kind}: timeout= must be a number of seconds, got {timeout!r}")
+        if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
+            raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
+        check_key(key, name)
+        self.name = name
+        self.base_url = None if base_url is None else check_base_url(base_url, kind)
+        self.context_tokens: int | None = context_tokens
+        self.max_tokens: int | None = max_tokens
+        self.rate_limit = rate_limit
+        self.timeout = timeout
+        self._max_retries = max_retries
+        self._key = key
+
+    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
+        """Check that the request may leave this machine."""
+        raise NotImplementedError
+
+    def _asked(
+        self, content: bytes, calls_before: int, stream: bool
+    ) -> AsyncGenerator[StreamPart, None]:
+        """The pieces of the answer to a request, if they are to be streamed, and the whole."""
+        raise NotImplementedError
+
+    async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
+        self._check_allowed(request.messages)
+        content = self._content(request)
+        reserved = None
+        if self.rate_limit is not None:
+            # One token for each three bytes, and the longest answer: rather too many.
+            estimate = len(content) // 3 + (self.max_tokens or 0)
+            reserved = await self.rate_limit.acquire(estimate)
+        async with aclosing(
+            self._asked(content, calls_in(request.messages), request.stream)
+        ) as parts:
+            async for part in parts:
+                if isinstance(part, ModelReply) and reserved is not None:
+                    reserved.settle_by(part.usage)
+                yield part
+
+    def _content(self, request: Request) -> bytes:
+        """The body of a request."""
+        messages, actions, schema, _ = request
+        try:
+            body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
+            if actions:
+                body["tools"] = tools(actions)
+            if schema is not None:
+                body["response_format"] = response_format(schema)
+            return json.dumps(body, allow_nan=False).encode()
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+
+    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        """What a request says beside its messages, actions and schema."""
+        raise NotImplementedError
+
+    def _refused(
+        self, status: int, text: str, headers: Mapping[str, str], tries: int
+    ) -> ModelError:
+        """What a server refuses a request with, in one line, and what to do about it."""
+        body: Any = text
+        with suppress(ValueError, RecursionError):
+            body = json.loads(text)
+        reason = f"{self.name}: the server answered {status}: {said(body)}"
+        if overflows(body) or _TOO_LONG in text:
+            return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
+        if status in (401, 403):
+            reason += f"; check api_key=, or {self.variable}"
+        elif status == 404:
+            reason += "; check the name of the model and base_url="
+        elif status == 429 and (wait := headers.get("retry-after")):
+            reason += f"; it asks to wait {said(wait)} s"
+        return ModelError(self._hidden(f"{reason}{tried(tries)}"))
+
+    def _lost(self, reason: str) -> ModelError:
+        """The error where no answer came."""
+        hint = "; is the server running there?" if "Connection refused" in reason else ""
+        return ModelError(self._hidden(f"{self.name}: {reason}{hint}"))
+
+    def _hidden(self, text: str) -> str:
+        """A text without the key, and without those of the environment."""
+        keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
+        for key in (self._key, *keys):
+            if key and len(key) > 4:
+                text = text.replace(key, "…")
+        return text
+
+
+def tried(tries: int) -> str:
+    """How often a request was made, as the end of an error's text."""
+    return f"; tried {tries} times" if tries > 1 else ""

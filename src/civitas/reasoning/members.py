@@ -1,0 +1,212 @@
+"""Agents made of others, which are asked by one record, with one budget, in the same threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from civitas.errors import DefinitionError, ModelError
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.events import Done
+from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
+from civitas.reasoning.prompts import deep_json, json_text
+from civitas.reasoning.record import NULL_RECORD, NullRecord, Record, Step, dumped
+from civitas.reasoning.reply import ANSWERED, Reply
+from civitas.reasoning.replying import joined
+from civitas.reasoning.resume import ENDED, begin
+from civitas.reasoning.state import REPLY
+from civitas.reasoning.threaded import Journaled
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.journal import Part
+    from civitas.reasoning.reply_request import Asked
+
+Emit: TypeAlias = Callable[[Any], Awaitable[None]]
+"""Takes an event, and returns when the next one may come."""
+
+
+class Group(Journaled, ConversationalAgent):
+    """An agent made of others. A subclass names them, and says how they work together."""
+
+    _records = True
+    _kind = ""
+    """What its runs are called in a journal."""
+    _called = ""
+    """What errors call it."""
+    _state_type: type
+    """The dataclass that its state is in a record."""
+    _own_budget: Budget | None = None
+
+    @property
+    def budget(self) -> Budget | None:
+        """What its members may spend together, or None."""
+        return self._own_budget
+
+    @budget.setter
+    def budget(self, budget: Budget | None) -> None:
+        share_budget(self, self._member_agents, budget)
+        self._own_budget = budget
+
+    def _one_thread_only(self) -> str | None:
+        return members_without_threads(self._member_agents)
+
+    def _check_thread(self, thread: str | None) -> None:
+        """Refuse a thread, if a member cannot keep threads apart."""
+        if thread is not None and (why := self._one_thread_only()) is not None:
+            raise DefinitionError(
+                f"{self._called} {self.id!r} cannot keep threads apart: {why}. Leave out thread=, "
+                f"or make the {self._called} with shared=True"
+            )
+
+    async def _respond(self, asked: Asked) -> Reply:
+        asked.wanted()  # a wrong schema is refused now, and not when the work is done
+        self._check_thread(asked.thread)
+        part = asked.record
+        if part is None and self._journal is not None:
+            task = json_text(asked.content)
+            part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
+        if part is None:
+            return await self._work(asked, NULL_RECORD)
+        try:
+            return await self._work(asked, self._begun(part, asked))
+        finally:
+            if asked.record is None:
+                part.close()
+
+    def _begun(self, part: Part, asked: Asked) -> Record[Any]:
+        """The record of a run, begun or resumed."""
+        record: Record[Any] = Record(part, self._state_type)
+        wanted = asked.wanted()
+        schema = None if wanted is None else wanted.json
+        if schema is None and asked.resumed and record.begun is not None:
+            schema = record.begun["schema"]  # `resume` need not name it again
+        begin(record, asked, self._kind, str(self.id), schema, self._program())
+        return record
+
+    def _program(self) -> dict[str, Any]:
+        """What it and its members do, whatever they are asked."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
+
+    async def _work(self, asked: Asked, record: Record[Any]) -> Reply:
+        """Have the members answer, or go on with what was recorded."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it works")
+
+
+def end_of(record: Record[Any], state: Any, reply: Reply, name: str) -> dict[str, Any]:
+    """What is recorded of the end.
+
+    A turn that was stopped is taken again when the run goes on, so that what came of it until then
+    is no state: it stands in the end alone, under this name.
+    """
+    about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
+    if reply.stop_reason not in ENDED:
+        return {**about, name: {**dumped(state), "steps": deep_json(state.steps)}}
+    record.save(state)
+    return about
+
+
+async def ask_member(
+    agent: Any,
+    content: Any,
+    part: str,
+    asked: Asked,
+    record: Record[Any],
+    emit: Emit | None = None,
+    schema: Any = None,
+    **about: Any,
+) -> Reply:
+    """The reply of a member, as it was recorded or as it is given now.
+
+    Its turn is known by `part` in the group's `record`, and `about` is recorded of it besides. Its
+    events go to `emit`, if it streams; its `Done` in any case.
+    """
+    options = options_for(agent, asked)
+    if schema is not None:
+        options["schema"] = schema
+    if _takes_run_id(getattr(agent.reply, "__func__", agent.reply)):
+        options["run_id"] = _run_id(agent, part, asked.run_id, record)
+
+    async def ask_once(step: Step) -> Reply:
+        await step.begins()
+        reply = await own(_asked(agent, content, options, asked, emit))
+        if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
+            raise _Unanswered(reply)  # a person is asked again when the run goes on
+        return reply  # type: ignore[no-any-return]
+
+    if getattr(agent, "_records", False):
+        with joined(agent, record.member(part, str(agent.id), **about)):
+            return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
+    try:
+        reply = await record.step(part, ask_once, of=REPLY, **about)
+    except _Unanswered as unanswered:
+        return unanswered.reply
+    await record.commit()  # before anything is made of it
+    return reply  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1000)
+def _takes_run_id(reply: Any) -> bool:
+    return takes(reply, "run_id")
+
+
+def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
+    """What a turn is known by: one that a member records itself is a run of its own."""
+    if not isinstance(record, NullRecord) or getattr(agent, "journal", None) is None:
+        return run_id
+    made = f"{run_id}/{part}"
+    return made if len(made) <= 255 and made.isprintable() else None
+
+
+async def _asked(
+    agent: Any, content: Any, options: dict[str, Any], asked: Asked, emit: Emit | None
+) -> Reply:
+    reply: Any = None
+    if emit is None or not hasattr(agent, "stream"):
+        reply = agent.reply(content, **options)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        if emit is not None and isinstance(reply, Reply):
+            await emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+    else:
+        async with AsyncExitStack() as stack:
+            events = agent.stream(content, **options)
+            if hasattr(events, "aclose"):
+                stack.push_async_callback(events.aclose)
+            async for event in events:
+                await emit(event)
+                if isinstance(event, Done):
+                    reply = event.reply  # those of members of its own come before
+    if not isinstance(reply, Reply):
+        raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
+    if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
+        raise ModelError(f"the Reply of agent {agent.id!r} has no text, or no list of steps")
+    return reply
+
+
+async def own(given: Any) -> Any:
+    """Await what is not ours.
+
+    A cancellation that it ends with, although nobody cancelled us, is a failure like others.
+    """
+    if not inspect.isawaitable(given):
+        return given
+    try:
+        return await given
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise ModelError("it was cancelled from elsewhere") from error
+
+
+class _Unanswered(Exception):
+    """A person gave no answer."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.detail)
+        self.reply = reply
