@@ -21,10 +21,10 @@ SLOTS: Final = 100
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
 """Where an item of a plan is: nowhere in particular, at home, at work (or school),
 at a place that was chosen (`plan_chosen`), or, from 4 up, of the kinds of `city.kinds()`."""
-_OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 WHERE, WHAT, BOUGHT, AVOIDS, UNTIL = 0xFF, 8, 1 << 11, 1 << 12, 13
 """An item of a plan in one number: where it is; from bit 8, its code of `DOES` less 1; `bought` and
 `avoid`; from bit 13, the second after midnight when it ends. 0 stands after the last item."""
+_OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
 ITEM: Final = {

@@ -129,11 +129,10 @@ class NeedsBlock(CitizenBlock):
             if refused is not None:
                 for each in ("work", "eat", "shop"):
                     act[refused & (act == code(each))] = code("idle")
-            start, speed = now_of(rows) - rows.seconds, self.params.speed
+            start, speed, did = now_of(rows) - rows.seconds, self.params.speed, act.astype(np.int64)
             changes = [changes_by(each, speed, start, rows.seconds) for each in ACTS if each]
             # In a need of 0 … 1000 more than ±16,000 makes no difference.
             table = np.clip([(0,) * len(NEEDS), *changes], -16_000, 16_000).astype(np.int16)
-            did = act.astype(np.int64)
             for need, change in zip(NEEDS, table.T, strict=True):
                 level = rows[need]
                 level += change.take(did)

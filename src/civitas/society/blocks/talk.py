@@ -147,11 +147,10 @@ class TalkBlock(CitizenBlock):
                 arrays["interest"][row, at] = interest
 
     def main_topic_rows(self, rows: Rows) -> Any:
-        """The number of what interests each most, −1 for nothing."""
+        """What interests each of rows most, by the number of the topic; −1 for nothing."""
         np, arrays, at = numpy(), rows.population.arrays, rows.at
         topics, interest = arrays["interest_topic"], arrays["interest"]
-        topic = topics[at, 0].astype(np.int64)
-        most = interest[at, 0]
+        topic, most = topics[at, 0].astype(np.int64), interest[at, 0]
         for slot in range(1, topics.shape[1]):
             other = topics[at, slot]
             if not (other >= 0).any():
@@ -163,7 +162,7 @@ class TalkBlock(CitizenBlock):
         return topic
 
     def opinion_rows(self, rows: Rows, topic: Any, at: Any = None) -> Any:
-        """`opinion` of rows, or of those at some positions, by the topic of each, −1 for none."""
+        """`opinion` of rows, or of some, by the number of the topic of each, −1 for none."""
         np = numpy()
         index = rows.at if at is None else rows.at[at]
         opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)

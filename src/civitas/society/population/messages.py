@@ -109,7 +109,7 @@ def _sent(population: Population, said: Table, at: int) -> Sent:
         name: population.decoded(FIELDS[Say][name], int(values[at]))
         for name, values in said.fields.items()
     }
-    sender = population.id_of(int(said.sender[at]))
+    sender = str(population.decoded(WHO, int(said.sender[at])))
     args = {"content": fields["text"] or ""}
     if fields["topic"]:
         args |= {"topic": fields["topic"], "opinion": fields["opinion"]}
@@ -122,16 +122,7 @@ def _as_sent(population: Population, messages: Messages) -> list[Sent]:
     table = Table(
         Say, messages.sender, {name: getattr(messages, part) for name, part in fields.items()}
     )
-    made = []
-    for at in range(len(messages)):
-        one = _sent(population, _of_citizens(table), at)
-        sender = population.decoded(WHO, int(messages.sender[at]))
-        made.append(Sent(id_order(sender), one.envelope._replace(sender=sender)))
-    return made
-
-
-def _of_citizens(table: Table) -> Table:
-    return Table(Say, numpy().maximum(table.sender, 0), table.fields)
+    return [_sent(population, table, at) for at in range(len(messages))]
 
 
 def _delivered(

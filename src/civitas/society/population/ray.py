@@ -270,7 +270,10 @@ class Worker:
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
         self._first, self._until = first, until
-        self._own = {name: values.copy() for name, values in columns.items()}
+        self._own = {
+            name: values.copy("F" if frame.declared[name].slots else "C")
+            for name, values in columns.items()
+        }
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; gives what they want."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 1 << 18
 """So many citizens run at a time at most: calls of numpy then cost little beside its work."""
-_FEW: Final = 1 << 12
-"""Fewer run on one thread."""
 _FINDING: Final = threading.RLock()
 
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
@@ -91,9 +89,9 @@ def live(population: Population, moment: Moment, first: int, until: int) -> Want
     wants: Wants = {}
     rows = Rows(population, moment, first, until, wants)
     full = population.full[first:until]
-    awake = np.flatnonzero(~full) if full.any() else None
-    if awake is not None and not len(awake):
+    if full.all():
         return wants
+    awake = np.flatnonzero(~full) if full.any() else None
     blocks = population.blocks
     for block in blocks:
         if hasattr(block, "before_rows"):
@@ -158,14 +156,12 @@ def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
 
 
 def in_threads(
-    population: Population, moment: Moment, pool: ThreadPoolExecutor | None
+    population: Population, moment: Moment, pool: ThreadPoolExecutor | None, threads: int = 1
 ) -> list[Wants]:
     """Have a whole population live for a step, chunk by chunk; gives the chunks' wants in order."""
-    first, until = population.base, population.until
-    parts = -(-(until - first) // CHUNK)
-    if pool is not None and until - first >= _FEW:  # as many for each thread, all of a size
-        parts = -(-parts // pool._max_workers) * pool._max_workers
-    ends = [first + (until - first) * part // parts for part in range(parts + 1)]
+    first, count = population.base, population.until - population.base
+    parts = -(-count // (CHUNK * threads)) * threads  # as many for each thread, all of a size
+    ends = [first + count * part // parts for part in range(parts + 1)]
 
     def one(begin: int, end: int) -> Wants:
         return live(population, moment, begin, end)

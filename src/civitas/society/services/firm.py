@@ -49,9 +49,7 @@ class Firm(Service):
     month_asked, month_sold = Kept(), Kept()
     ledger: Ledger | None = None
     at = 0
-    _KEPT: ClassVar[tuple[str, ...]] = (
-        "wage", "price", "stock", "asked", "sold", "paid", "worked", "month_asked", "month_sold",
-    )  # fmt: skip
+    kept: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -137,7 +135,7 @@ class Firm(Service):
     def keep_together(cls, firms: Sequence[Firm], books: Any) -> None:
         """Keep what firms know in arrays, unless a number is too large for one."""
         try:
-            ledger = Ledger(firms, cls._KEPT, books)
+            ledger = Ledger(firms, cls.kept, books)
         except OverflowError:
             return
         for name in ("sells", "public"):
@@ -182,11 +180,11 @@ class Firm(Service):
 
     def state_dict(self) -> dict[str, Any]:
         """Its price, wage and stock, and what the day has brought."""
-        return {name: getattr(self, name) for name in self._KEPT}
+        return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Go on where another was."""
-        for name in self._KEPT:
+        for name in self.kept:
             setattr(self, name, given[name])
 
 

@@ -76,10 +76,14 @@ class ByRow(MutableMapping[str, Any]):
 
 
 class Kept:
-    """A whole number of a service, which a population keeps in an array with those of others."""
+    """A whole number of a service, which a population keeps in an array with those of others.
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    A class has the names of all that it keeps in `kept`.
+    """
+
+    def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name
+        owner.kept = (*getattr(owner, "kept", ()), name)
 
     def __get__(self, service: Any, owner: type) -> Any:
         if service.ledger is None:
@@ -158,8 +162,8 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     Each bracket's part is rounded down.
     """
     tax = income * 0
-    most = income if type(income) is int else income.max(initial=0)
     every: list[tuple[Any, int]] = [*brackets, (None, 0)]
+    most = income if type(income) is int else income.max(initial=0)
     for (start, rate), (end, _) in pairwise(every):
         if most <= start:
             break
