@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from civitas.errors import RunMismatch, StateError
 from civitas.jsonvalue import shorten
 from civitas.reasoning.prompts import as_json
-from civitas.reasoning.state import APPENDED, loaded
+from civitas.reasoning.state import APPENDED, LIVE, loaded
 from civitas.reasoning.step import Past
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ class ReadRecord(Generic[S]):
     def __init__(self, part: RecordedPart, kind: type[S]) -> None:
         self._read = part
         self._steps: dict[str, Past] = {}
+        metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
+        self._scalars = [name for name, how in metadata.items() if how not in (APPENDED, LIVE)]
         # How many items of each list are recorded.
-        self._written = {x.name: 0 for x in fields(cast(Any, kind)) if x.metadata == APPENDED}
+        self._written = {name: 0 for name, how in metadata.items() if how == APPENDED}
         self.members: dict[str, dict[str, Any]] = {}
         self.begun: dict[str, Any] | None = None
         self.over: dict[str, Any] | None = None

@@ -184,16 +184,13 @@ class Record(ReadRecord[S]):
 
     def save(self, state: S) -> None:
         """Note the state between two turns. Lists that only grow are recorded item by item."""
-        scalars: dict[str, Any] = {}
         grown: dict[str, Any] = {}
-        for each in fields(cast(Any, state)):
-            value = getattr(state, each.name)
-            if each.name in self._written:
-                if len(value) > self._written[each.name]:
-                    grown[each.name] = value[self._written[each.name] :]
-                    self._written[each.name] = len(value)
-            elif each.metadata != LIVE:
-                scalars[each.name] = value
+        for name, written in self._written.items():
+            items = getattr(state, name)
+            if len(items) > written:
+                grown[name] = items[written:]
+                self._written[name] = len(items)
+        scalars = {name: getattr(state, name) for name in self._scalars}
         self.note("state", {"state": scalars, "appended": grown})
 
     def then(self, done: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -34,6 +35,7 @@ class Marks:
     """
 
     def __init__(self) -> None:
+        self._guard = threading.Lock()
         self._of: dict[int, OrderedDict[str, int]] = {}
 
     def get(self, of: Any, run: str) -> int:
@@ -50,10 +52,11 @@ class Marks:
             except TypeError:
                 return
             marks = self._of.setdefault(id(of), OrderedDict())
-        marks[run] = place
-        marks.move_to_end(run)
-        if len(marks) > _MOST:
-            marks.popitem(last=False)
+        with self._guard:
+            marks[run] = place
+            marks.move_to_end(run)
+            if len(marks) > _MOST:
+                marks.popitem(last=False)
 
 
 R = TypeVar("R", bound=Reply)

@@ -47,7 +47,9 @@ class Asking:
         self.memory = memory
         self.thread = asked.state
         self.budget = agent.budget if asked.budget is None else asked.budget
-        self.model: Model = budgeted(agent.model, self.budget)
+        self.model: Model = agent.model
+        if self.budget is not None:
+            self.model = budgeted(self.model, self.budget)
         self.schema = asked.wanted()
         self.state = LoopState()
         self.record = record
