@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import names_checked
@@ -150,12 +149,7 @@ class OpenAIModel(RemoteModel):
     async def __aenter__(self) -> OpenAIModel:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

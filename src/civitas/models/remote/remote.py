@@ -49,9 +49,9 @@ class RemoteModel(Answering):
             raise DefinitionError(f"{kind}: timeout= must be a number of seconds, got {timeout!r}")
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
-        check_key(key, name)
         self.name = name
         self.base_url = None if base_url is None else check_base_url(base_url, kind)
+        check_key(key, name)
         self.context_tokens: int | None = context_tokens
         self.max_tokens: int | None = max_tokens
         self.rate_limit = rate_limit
