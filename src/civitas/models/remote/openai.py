@@ -16,7 +16,6 @@ from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.remote import RemoteModel
 from civitas.models.settings import check_count
-from civitas.network import check_allowed
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -155,9 +154,6 @@ class OpenAIModel(RemoteModel):
     async def aclose(self) -> None:
         """Close the connections of this event loop; a later call opens new ones."""
         await self._client.aclose()
-
-    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
-        check_allowed(self.base_url, self.name)
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         return self._fields
