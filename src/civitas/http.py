@@ -19,6 +19,7 @@ from urllib.parse import urljoin, urlsplit
 
 from civitas.errors import CivitasError, MissingExtra
 from civitas.network import check_allowed, through_proxy
+from civitas.text import one_line
 
 if TYPE_CHECKING:
     import aiohttp
@@ -382,7 +383,7 @@ def error_reason(error: BaseException) -> str:
     # aiohttp's own text says the address once more, and the number instead of its meaning.
     number = getattr(error, "errno", None) or 0
     text = os.strerror(number) if number > 1 else str(error) or type(error).__name__
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
+    return one_line(text, 300)
 
 
 async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:

@@ -139,7 +139,8 @@ def _loaded(name: str, path: Any) -> Model:
 
 
 def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
-    """The model that is in use under a name, or a new one."""
+    """The model that is in use under a name, or a new one; a forked child has its own."""
+    key = (str(os.getpid()), *key)
     with _LOCK:
         found = _KEPT.get(key)
         if found is None or getattr(found, "closed", False):

@@ -14,9 +14,9 @@ from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as schemas
 
 from civitas.errors import ContextOverflow, ModelError
-from civitas.jsonvalue import json_type
 from civitas.models.base import whole
 from civitas.models.protocol import Call, ModelReply, Usage
+from civitas.text import json_type, one_line
 
 MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
@@ -141,7 +141,7 @@ def parsed(data: bytes, where: str) -> Any:
     except RecursionError:
         raise ModelError(f"{where} is nested too deep") from None
     except ValueError as error:
-        shown = _one_line(data[:60].decode("utf-8", "replace"))
+        shown = one_line(data[:60].decode("utf-8", "replace"), 60)
         raise ModelError(f"{where} is not JSON: {str(error)[:100]}: {shown!r}") from None
 
 
@@ -221,7 +221,7 @@ def said(body: Any) -> str:
         if isinstance(body, dict):
             body = body.get("error") or body.get("message") or body.get("detail") or ""
     text = body if isinstance(body, str) else kind_of(body)
-    return _one_line(text)[:300] or "no reason"
+    return one_line(text, 300) or "no reason"
 
 
 def wrong(where: str, field: str, found: Any, wanted: str) -> ModelError:
@@ -234,14 +234,4 @@ def kind_of(value: Any) -> str:
     """What a value is, in words for an error."""
     if value is None:
         return "missing"
-    if isinstance(value, list) and not value:
-        return "empty"
-    try:
-        return f"of type {json_type(value)}"
-    except (TypeError, ValueError):
-        return f"of type {type(value).__name__}"
-
-
-def _one_line(text: str) -> str:
-    shown = "".join(c if c.isprintable() else " " for c in text[:2000])
-    return " ".join(shown.split())
+    return "empty" if value == [] else f"of type {json_type(value)}"

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import names_checked
@@ -17,7 +16,6 @@ from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.remote import RemoteModel
 from civitas.models.settings import check_count
-from civitas.network import check_allowed
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -150,20 +148,12 @@ class OpenAIModel(RemoteModel):
     async def __aenter__(self) -> OpenAIModel:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections of this event loop; a later call opens new ones."""
         await self._client.aclose()
-
-    def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
-        check_allowed(self.base_url, self.name)
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         return self._fields

@@ -14,6 +14,7 @@ from civitas.models.protocol import ModelReply, StreamPart, calls_in
 from civitas.models.remote.chat_answer import overflows, said
 from civitas.models.remote.chat_format import chat_messages, response_format, tools
 from civitas.models.settings import check_base_url, check_count, check_key
+from civitas.network import check_allowed
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -49,9 +50,9 @@ class RemoteModel(Answering):
             raise DefinitionError(f"{kind}: timeout= must be a number of seconds, got {timeout!r}")
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
-        check_key(key, name)
         self.name = name
         self.base_url = None if base_url is None else check_base_url(base_url, kind)
+        check_key(key, name)
         self.context_tokens: int | None = context_tokens
         self.max_tokens: int | None = max_tokens
         self.rate_limit = rate_limit
@@ -61,7 +62,7 @@ class RemoteModel(Answering):
 
     def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
         """Check that the request may leave this machine."""
-        raise NotImplementedError
+        check_allowed(self.base_url or "", self.name)
 
     def _asked(
         self, content: bytes, calls_before: int, stream: bool

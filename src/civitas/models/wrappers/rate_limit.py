@@ -99,23 +99,19 @@ class RateLimit:
         """
         waiter = _Waiter()
         with self._guard:
-            if self._waiting and self._waiting[0].gone:
-                self._wake_first()
-            if not self._waiting:
-                delay, taken = self._take(tokens)
-                if taken is not None:
-                    return taken
             self._waiting.append(waiter)
         try:
             while True:
+                woken = waiter.renew()
+                delay = None
                 with self._guard:
-                    first = self._waiting[0] is waiter
-                    if first:
+                    while self._waiting[0].gone:
+                        self._waiting.popleft()
+                    if self._waiting[0] is waiter:
                         delay, taken = self._take(tokens)
                         if taken is not None:
                             return taken
-                    woken = waiter.renew()
-                await self._sleep(woken, delay if first else None)
+                await self._sleep(woken, delay)
         finally:
             with self._guard:
                 if waiter in self._waiting:
