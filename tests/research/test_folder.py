@@ -116,6 +116,8 @@ def test_results_are_bounded_and_of_several_files(docs: Path, index: Path) -> No
         (docs / f"whale{number}.txt").write_text("\n\n".join(paragraphs))
     resources = found(search_folder(docs, index=index), "whales")
     assert [len(each.sections) for each in resources] == [3, 3, 2]
+    alone = search_folder(docs, index=docs.parent / "one.db", pattern="whale0.txt")
+    assert [len(each.sections) for each in found(alone, "whales")] == [5]  # as others have none
     (one,) = found(search_folder(docs, index=index, results=1), "whales")
     assert [each.start for each in one.sections] == [0]
     many = found(search_folder(docs, index=index, results=1000), "whales")
