@@ -9,7 +9,6 @@ from typing import Any
 from civitas.errors import MissingExtra
 
 
-@functools.cache
 def package(name: str, what: str = "civitas.society", extra: str = "society") -> Any:
     """Return a package that `what` needs. Raises MissingExtra, which names the extra, without."""
     try:
@@ -24,11 +23,13 @@ def numpy() -> Any:
     return package("numpy")
 
 
+@functools.cache
 def csgraph() -> Any:
     """Return the package scipy.sparse.csgraph. Raises MissingExtra without it."""
     return package("scipy.sparse.csgraph")
 
 
+@functools.cache
 def sparse() -> Any:
     """Return the package scipy.sparse. Raises MissingExtra without it."""
     return package("scipy.sparse")
