@@ -353,7 +353,7 @@ def test_an_action_says_what_it_is():
 
 @pytest.mark.parametrize("source", (None, 1, "read_file", {}, [read_file]))
 def test_what_is_no_callable_is_no_action(source):
-    with pytest.raises(DefinitionError, match="an action is a function"):
+    with pytest.raises(DefinitionError, match="an action must be a function"):
         Action.of(source)
 
 

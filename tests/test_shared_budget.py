@@ -330,7 +330,7 @@ def test_what_cannot_be_settled_stays_reserved_and_is_logged(
 def test_it_needs_a_journal_and_a_name(journal: Journal) -> None:
     with pytest.raises(DefinitionError, match="it needs a name="):
         Budget(actions=1, journal=journal)
-    with pytest.raises(DefinitionError, match="journal= is a Journal, not"):
+    with pytest.raises(DefinitionError, match="journal= must be a Journal, got"):
         Budget(actions=1, journal="runs.db", name="a")  # type: ignore[arg-type]
 
 

@@ -110,7 +110,9 @@ def _check_options(where: str, options: ActionOptions) -> None:
     if timeout is not None and not (
         isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     ):
-        raise DefinitionError(f"{where}: timeout= is a positive number of seconds, not {timeout!r}")
+        raise DefinitionError(
+            f"{where}: timeout= must be a positive number of seconds, got {timeout!r}"
+        )
     if help is not None:
         try:
             copy_json(help)
@@ -120,7 +122,9 @@ def _check_options(where: str, options: ActionOptions) -> None:
 
 def _check_name(name: object, where: str) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= 255:
-        raise DefinitionError(f"{where}: an action's name is 1 to 255 characters, not {name!r}")
+        raise DefinitionError(
+            f"{where}: an action's name must be 1 to 255 characters, got {name!r}"
+        )
     if printable(name) != name:
         raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
 
@@ -233,7 +237,7 @@ class Action:
             if all(hasattr(source, part) for part in _PARTS):
                 terminal = getattr(source, "terminal", False)
                 return cls(*(getattr(source, part) for part in _PARTS), terminal)
-            text = f"an action is a function, an @action method or an Action, not {source!r}"
+            text = f"an action must be a function, an @action method or an Action, got {source!r}"
             raise DefinitionError(text)
         options: ActionOptions = getattr(source, "__civitas_action__", None) or ActionOptions()
         name = options.name or getattr(source, "__name__", None) or type(source).__name__

@@ -1,7 +1,7 @@
 """Agents: identity, actions, callbacks and messaging.
 
 An agent is a class with `@action` methods. Put into a space, it answers messages; the space states
-the order and the rules, and this module states what it needs of a space (`Seat`).
+the order and the rules, and this module states what it needs of a space (`Mailbox`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def leads_to(outer: Handling, handling: Handling | None) -> bool:
     return False
 
 
-class Seat(Protocol):
+class Mailbox(Protocol):
     """What a space offers the agent that is in it. Every method may be called in any thread."""
 
     id: str
@@ -149,7 +149,7 @@ class Agent(Workflow):
     approver: Approver | None = None
     deps: Any = None
     budget: Budget | None = None
-    _seat: Seat | None = None
+    _mailbox: Mailbox | None = None
     _lanes: int = 16
     """How many lanes are handled side by side."""
     _civitas_actions: ClassVar[dict[str, tuple[str, ActionOptions]]]
@@ -174,7 +174,9 @@ class Agent(Workflow):
             raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
         address(id)
         if concurrency is not None and (concurrency.__class__ is not int or concurrency < 1):
-            raise DefinitionError(f"agent {id!r}: concurrency= is 1 or more, not {concurrency!r}")
+            raise DefinitionError(
+                f"agent {id!r}: concurrency= must be 1 or more, got {concurrency!r}"
+            )
         self.id = id
         # Only what differs from the class is stored: a city holds very many agents.
         if not receive_own_broadcasts:
@@ -257,7 +259,7 @@ class Agent(Workflow):
     @property
     def space(self) -> Any:
         """The space that the agent is in, or None."""
-        return None if self._seat is None else self._seat.space
+        return None if self._mailbox is None else self._mailbox.space
 
     @property
     def _current_message(self) -> dict[str, Any] | None:
@@ -296,10 +298,10 @@ class Agent(Workflow):
             InvalidMessage: it does not conform to the schema
             NotInSpace: the agent is in no space
         """
-        seat = self._seat
-        if seat is None:
+        mailbox = self._mailbox
+        if mailbox is None:
             raise self._homeless("send")
-        seat.send(check_message(message, seat.id))
+        mailbox.send(check_message(message, mailbox.id))
 
     def request(
         self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
@@ -319,27 +321,27 @@ class Agent(Workflow):
             InvalidMessage: it does not conform to the schema
             NotInSpace: the agent is in no space
         """
-        seat = self._seat
-        if seat is None:
+        mailbox = self._mailbox
+        if mailbox is None:
             raise self._homeless("request")
-        return seat.request(check_message(message, seat.id), timeout, wait)
+        return mailbox.request(check_message(message, mailbox.id), timeout, wait)
 
     def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
         """`request` in short: call an action of another agent with these arguments, by name."""
         if unnamed:
             raise TypeError(f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1")
-        seat = self._seat
-        if seat is None:
+        mailbox = self._mailbox
+        if mailbox is None:
             raise self._homeless("ask")
         if type(to) is str and type(action) is str and 0 < len(to) < 256 > len(action) > 0:
             args = check_args(args)
             if to.isascii() and action.isascii():
                 envelope: Envelope = tuple.__new__(
-                    Envelope, (seat.id, to, action, args, None, None, None)
+                    Envelope, (mailbox.id, to, action, args, None, None, None)
                 )
-                return seat.request(envelope, 300)
+                return mailbox.request(envelope, 300)
         message = {"to": to, "action": {"name": action, "args": args}}
-        return seat.request(check_message(message, seat.id), 300)
+        return mailbox.request(check_message(message, mailbox.id), 300)
 
     def _homeless(self, what: str) -> NotInSpace:
         return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
@@ -385,8 +387,8 @@ class Agent(Workflow):
 
     def _approver(self) -> Approver | None:
         """Its own approver, or its space's."""
-        if self.approver is None and self._seat is not None:
-            return self._seat.approver
+        if self.approver is None and self._mailbox is not None:
+            return self._mailbox.approver
         return self.approver
 
     def __repr__(self) -> str:

@@ -185,7 +185,7 @@ async def answer(approver: Approver | None, question: Question) -> str:
             given = await given
     if not isinstance(given, str):
         raise TypeError(
-            f"the answer to a question of agent {question.agent!r} is no text but {given!r:.80}"
+            f"the answer to a question of agent {question.agent!r} must be text, got {given!r:.80}"
         )
     return given
 
@@ -216,9 +216,11 @@ class CallbackApprover:
         answer: Callable[[Question], str | Awaitable[str]] | None = None,
     ) -> None:
         if not callable(function):
-            raise DefinitionError(f"CallbackApprover takes a function, not {function!r:.80}")
+            raise DefinitionError(f"CallbackApprover takes a function, got {function!r:.80}")
         if answer is not None and not callable(answer):
-            raise DefinitionError(f"CallbackApprover: answer= is a function, not {answer!r:.80}")
+            raise DefinitionError(
+                f"CallbackApprover: answer= must be a function, got {answer!r:.80}"
+            )
         self.function = function
         self.answer = answer
 
@@ -275,7 +277,7 @@ class RuleApprover:
         self.rules = tuple(rules)
         for rule in self.rules:
             if not isinstance(rule, Rule):
-                raise DefinitionError(f"RuleApprover takes Rule(…), not {rule!r}")
+                raise DefinitionError(f"RuleApprover takes Rule(…), got {rule!r}")
         self.otherwise = otherwise
 
     async def approve(self, request: ApprovalRequest) -> Decision:

@@ -69,7 +69,7 @@ class Context(Generic[T]):
             TypeError: the question is no text
         """
         if not isinstance(question, str):
-            raise TypeError(f"ask_person takes a text, not {type(question).__name__}")
+            raise TypeError(f"ask_person takes a text, got {type(question).__name__}")
         return Asked(self.agent, Question(str(self.agent.id), question, self.run_id), self._loop)
 
 

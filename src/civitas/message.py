@@ -92,7 +92,7 @@ def address(id: object) -> str:
             raise InvalidId(f"an id has 1 to {MAX_ID} characters, and this number more")
         id = decimal
     if not isinstance(id, str):
-        raise InvalidId(f"an id is a string or an int, not {type(id).__name__}")
+        raise InvalidId(f"an id must be a string or an int, got {type(id).__name__}")
     id = str.__str__(id)  # whatever a subclass makes of itself
     if not 0 < len(id) <= MAX_ID:
         raise InvalidId(f"an id has 1 to {MAX_ID} characters, not {len(id)}")

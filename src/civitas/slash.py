@@ -67,7 +67,7 @@ def parse_slash(line: str) -> dict[str, Any] | None:
         civitas.errors.SlashError: column 18: expected ":" and the value of "a", not ...
     """
     if not isinstance(line, str):
-        raise TypeError(f"parse_slash takes a line of text, not {type(line).__name__}")
+        raise TypeError(f"parse_slash takes a line of text, got {type(line).__name__}")
     if len(line) > MAX_LINE:
         raise _too_long()
     if not line.strip():

@@ -67,7 +67,7 @@ def test_what_is_no_money_is_no_limit_and_no_amount(wrong: Any) -> None:
 )
 def test_what_is_no_time_is_no_limit(wrong: Any) -> None:
     for call in (Budget, Budget().child):
-        with pytest.raises(DefinitionError, match="seconds= is a number of seconds from 0 on"):
+        with pytest.raises(DefinitionError, match="seconds= must be a number of seconds from 0 on"):
             call(seconds=wrong)
 
 
@@ -82,7 +82,7 @@ def test_an_unknown_limit_is_an_error() -> None:
 @pytest.mark.parametrize("wrong", ("", "two\nlines", "\x1b[2J", 5, b"name", ["name"]))
 def test_a_name_is_one_line(wrong: Any) -> None:
     for call in (Budget, Budget().child):
-        with pytest.raises(DefinitionError, match="name= is a text of one line"):
+        with pytest.raises(DefinitionError, match="name= must be a text of one line"):
             call(name=wrong)
 
 

@@ -87,7 +87,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
     ),
     "arguments missing": (
         calls(object()),
-        "the name of an action is a text, not null",
+        "the name of an action must be a text, got null",
     ),
     "argument missing": (use("add", {"a": 1}), '"add" missing argument "b"'),
     "argument unexpected": (
@@ -120,7 +120,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
     ),
     "action of another type": (
         calls(Call("1", 7, {})),  # type: ignore[arg-type]
-        "the name of an action is a text, not integer",
+        "the name of an action must be a text, got integer",
     ),
     "a thousand calls": (both(*[("add", {"a": n, "b": 0}) for n in range(1000)]), MANY),
     "empty": (say(""), EMPTY),

@@ -112,7 +112,9 @@ def test_a_folder_a_pipe_and_no_name_are_none(kind: Kind, tmp_path: Path) -> Non
             kind.make(path)
     none = () if str(kind) == "inbox" else (None,)  # an inbox may have no file
     for name in ("", "a\0b", 7, b"file.db", *none):
-        with pytest.raises(DefinitionError, match=rf"an? {kind}'s path is the name of a file, not"):
+        with pytest.raises(
+            DefinitionError, match=rf"an? {kind}'s path must be the name of a file, got"
+        ):
             kind.make(name)
 
 
@@ -121,7 +123,7 @@ def test_arguments_that_are_none_make_no_file(make: Callable[..., Any], tmp_path
     with pytest.raises(DefinitionError, match=r"a journal is a file|a memory without a file"):
         make(":memory:")
     for timeout in (-1, float("nan"), "1", None, True):
-        with pytest.raises(DefinitionError, match="timeout= is a number of seconds, not"):
+        with pytest.raises(DefinitionError, match="timeout= must be a number of seconds, got"):
             make(tmp_path / "file.db", timeout=timeout)
     assert list(tmp_path.iterdir()) == []
 

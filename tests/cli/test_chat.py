@@ -814,8 +814,8 @@ def test_agents_that_the_file_names_are_not_run_without_a_question(folder: Path)
     (
         ("modle = 'x'", "there is no key 'modle'; there are model, root, key, [act], [chat]"),
         ("[chat]\nx = 1", "there is no key 'chat.x'; there are model, root, key, agents"),
-        ("[act]\nroot = 1", "civitas.toml: 'act.root' is a text, not 1"),
-        ("chat = 1", "civitas.toml: 'chat' is a table, [chat], not 1"),
+        ("[act]\nroot = 1", "civitas.toml: 'act.root' must be a text, got 1"),
+        ("chat = 1", "civitas.toml: 'chat' must be a table, [chat], got 1"),
         ("model = ", "civitas.toml is not TOML"),
         ("root = 'nowhere'", "--root, CIVITAS_ROOT or civitas.toml: the root folder"),
     ),

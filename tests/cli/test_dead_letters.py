@@ -139,7 +139,7 @@ def test_what_is_wrong_is_one_line(run: Any, exchange: str, options: AMQPOptions
         (("resend", "x", "--all"), "", "either the KEY of one, or --all"),
         (("show", "x"), "", "No such command 'show'"),
         (("--exchange", "amq.direct"), "", "not starting with amq."),
-        ((), "many", "AMQP_PORT is 1 to 65535"),
+        ((), "many", "AMQP_PORT must be 1 to 65535"),
     ),
 )
 def test_wrong_usage_says_what_is_right(

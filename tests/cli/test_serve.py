@@ -232,7 +232,7 @@ def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> No
         (("my_agents:Calculator", "--inbox", "."), {}, 2, "directory"),
         (("my_agents:Calculator", "--inbox", "no/such/folder"), {}, 1, "no/such/folder"),
         (("my_agents:Calculator",), {"AMQP_PORT": "9"}, 1, "start RabbitMQ"),
-        (("my_agents:Calculator",), {"AMQP_PORT": "x"}, 2, "AMQP_PORT is 1 to 65535"),
+        (("my_agents:Calculator",), {"AMQP_PORT": "x"}, 2, "AMQP_PORT must be 1 to 65535"),
         (("my_agents:Calculator",), {"AMQP_PASSWORD": "no"}, 1, "set AMQP_USERNAME and AMQP_P"),
         (("my_agents:Calculator",), {"AMQP_VHOST": "no"}, 1, "has no virtual host 'no'"),
     ),

@@ -109,7 +109,7 @@ def test_the_list_may_be_changed_from_outside() -> None:
 
 @pytest.mark.parametrize("bound", (0, -1, 1.5, True, "8192", None))
 def test_the_bound_is_a_positive_integer(bound: Any) -> None:
-    with pytest.raises(DefinitionError, match="max_tokens= is a positive integer, not "):
+    with pytest.raises(DefinitionError, match="max_tokens= must be a positive integer, got "):
         TokenBoundedMemory(bound)
 
 

@@ -76,5 +76,7 @@ def test_it_is_the_same_in_every_process() -> None:
 
 @pytest.mark.parametrize("dimensions", (0, 7, 65537, True, 8.0, "8", None))
 def test_the_dimensions_are_checked(dimensions: object) -> None:
-    with pytest.raises(DefinitionError, match="dimensions= is an integer from 8 to 65536, not"):
+    with pytest.raises(
+        DefinitionError, match="dimensions= must be an integer from 8 to 65536, got"
+    ):
         HashEmbedder(dimensions)  # type: ignore[arg-type]

@@ -362,7 +362,7 @@ def test_the_nearest_come_first_and_the_newest_of_equals(told: SQLiteMemory) -> 
     assert told.recall("limit", 0) == []
     assert contents(told.recall("limit", 2)) == ["limit limit", "A limit, the 2."]
     assert len(told.recall("limit", 10**30)) == 5
-    with pytest.raises(ValueError, match="limit is 0 or more, not -1"):
+    with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
         told.recall("limit", -1)
     with pytest.raises(ValueError, match='by is "words" or "meaning", not \'sense\''):
         told.recall("limit", by="sense")  # type: ignore[arg-type]

@@ -343,7 +343,7 @@ def test_where_neither_tokens_nor_money_are_limited_it_need_not() -> None:
 
 @pytest.mark.parametrize("wrong", (-1, True, 1.5, "100", 2**60))
 def test_a_limit_that_is_none_is_an_error(wrong: Any) -> None:
-    with pytest.raises(DefinitionError, match="speaker: max_tokens is a number of tokens"):
+    with pytest.raises(DefinitionError, match="speaker: max_tokens must be a number of tokens"):
         BudgetedModel(Speaker(max_tokens=wrong), Budget())
 
 

@@ -378,7 +378,7 @@ def test_prompts_of_ones_own() -> None:
         ({"reactive": "R"}, "reactive= needs an agent that replies"),
         ({"reactive": []}, "reactive="),
         ({"reactive": ReActAgent}, "reactive= needs an agent that replies"),
-        ({"max_hr_loops": 0}, "max_hr_loops= is 1 or more, not 0"),
+        ({"max_hr_loops": 0}, "max_hr_loops= must be 1 or more, got 0"),
         ({"max_hr_loops": 2.5}, "max_hr_loops="),
         ({"first": "both"}, 'first= is "human" or "reactive"'),
         ({"human_decision_prompt": "{sumary}"}, r"a place \{sumary\} that is not known; known: "),
@@ -409,7 +409,7 @@ def test_its_parts() -> None:
     assert dual.reactive_agent is reactive
     assert (dual.id, dual.config.max_hr_loops) == ("dualact", 5)
     for setter in (dual.set_decision_func, dual.set_conclusion_extractor):
-        with pytest.raises(ConfigError, match="is a function, not 7"):
+        with pytest.raises(ConfigError, match="must be a function, got 7"):
             setter(7)  # type: ignore[arg-type]
 
 

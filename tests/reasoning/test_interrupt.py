@@ -263,7 +263,7 @@ def test_a_storm_of_interruptions_loses_none() -> None:
 
 
 def test_only_a_text_can_be_said() -> None:
-    with pytest.raises(TypeError, match="interrupt takes a text, not int"):
+    with pytest.raises(TypeError, match="interrupt takes a text, got int"):
         ReActAgent("thinker", ScriptedModel([])).interrupt(7)  # type: ignore[arg-type]
 
 

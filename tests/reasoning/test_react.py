@@ -185,9 +185,12 @@ def test_priorities_may_be_any_real_numbers() -> None:
 @pytest.mark.parametrize(
     ("goals", "told"),
     (
-        (Goal(1, "right", "Be right."), "goals= is a list of goals, not one: put it in a list"),
-        ("Be right.", "goals= is a list of goals, not 'Be right.'"),
-        (5, "goals= is a list of goals, not 5"),
+        (
+            Goal(1, "right", "Be right."),
+            "goals= must be a list of goals, got one: put it in a list",
+        ),
+        ("Be right.", "goals= must be a list of goals, got 'Be right.'"),
+        (5, "goals= must be a list of goals, got 5"),
     ),
 )
 def test_what_are_no_goals_is_refused(goals: Any, told: str) -> None:
@@ -238,7 +241,7 @@ def test_observing_is_remembering_without_answering() -> None:
     ]
     with pytest.raises(TypeError, match="observe takes a text, a chat message"):
         asyncio.run(thinker.observe({"content": "no role"}))
-    with pytest.raises(TypeError, match="reply takes a text or a list of blocks, not int"):
+    with pytest.raises(TypeError, match="reply takes a text or a list of blocks, got int"):
         asyncio.run(thinker.reply(7))  # type: ignore[arg-type]
     assert thinker.reply_sync("go").text == "ok"
 
@@ -1125,11 +1128,11 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ({"actions": 7}, "actions= is a registry, or a list"),
         ({"actions": "add"}, "actions= is a registry, or a list"),
         ({"actions": add}, "actions= is a registry, or a list"),
-        ({"actions": [7]}, "an action is a function"),
+        ({"actions": [7]}, "an action must be a function"),
         ({"actions": [add, add]}, "actions= has two of one name, the second being <function add"),
-        ({"max_iterations": 0}, "max_iterations= is 1 or more, not 0"),
-        ({"max_iterations": 2.5}, "max_iterations= is 1 or more, not 2.5"),
-        ({"max_result_chars": 0}, "max_result_chars= is 1 or more"),
+        ({"max_iterations": 0}, "max_iterations= must be 1 or more, got 0"),
+        ({"max_iterations": 2.5}, "max_iterations= must be 1 or more, got 2.5"),
+        ({"max_result_chars": 0}, "max_result_chars= must be 1 or more"),
         ({"discover": "Bob"}, 'discover= is "\\*" or a list of ids'),
         ({"discover": 7}, 'discover= is "\\*" or a list of ids'),
         ({"system_prompt": 5}, "agent 't': system_prompt= must be a text, got 5"),

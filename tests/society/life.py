@@ -100,10 +100,10 @@ class Shuffled(LocalEngine):
         super().__init__()
         self._random = random.Random(seed)
 
-    async def run(self, seats: Iterable[Any], office: Any) -> None:
-        mixed = list(seats)
+    async def run(self, mailboxes: Iterable[Any], router: Any) -> None:
+        mixed = list(mailboxes)
         self._random.shuffle(mixed)
-        await super().run(mixed, office)
+        await super().run(mixed, router)
 
 
 def busy(count: int, kind: type[CitizenAgent] = Busy) -> list[CitizenAgent]:

@@ -275,7 +275,7 @@ def _split(path: str) -> list[str]:
 def _parts(name: str) -> list[str]:
     """The parts of a name that somebody gave."""
     if not isinstance(name, str):
-        raise FileError(f"a file's name is text, not {type(name).__name__}")
+        raise FileError(f"a file's name must be text, got {type(name).__name__}")
     if not name:
         raise FileError("a file's name is not empty")
     if "\0" in name:

@@ -166,13 +166,15 @@ def _named(name: str, key: str | None, own: str) -> Model:
     from civitas.models.names import model
 
     if key is not None and not isinstance(key, str):
-        raise DefinitionError(f"agent {own!r}: openai_api_key= is a text, not {type(key).__name__}")
+        raise DefinitionError(
+            f"agent {own!r}: openai_api_key= must be a text, got {type(key).__name__}"
+        )
     scheme, colon, rest = name.partition(":")
     if name == "local" or (colon and scheme in _ELSEWHERE):
         return model(name)
     listed = rest if colon and scheme == "openai" else name
     if not listed.strip():
-        raise DefinitionError(f"agent {own!r}: model= is the name of a model, not {name!r}")
+        raise DefinitionError(f"agent {own!r}: model= must be the name of a model, got {name!r}")
     if key:
         from civitas.models.remote.openai import OpenAIModel
 

@@ -80,7 +80,7 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
     the log `civitas.agents`, and why.
     """
     if choice not in get_args(SandboxChoice):
-        raise ValueError(f'sandbox is "auto", "bwrap" or "none", not {choice!r}')
+        raise ValueError(f'sandbox must be "auto", "bwrap" or "none", got {choice!r}')
     if choice == "none":
         return None
     found = _probe(os.environ.get("PATH", os.defpath), network)

@@ -107,7 +107,7 @@ class User(Agent):
         Raises:
             NotInSpace: the person is in no space, or no longer in one
         """
-        if self._seat is None:
+        if self._mailbox is None:
             raise self._homeless("run")
         while (line := await self._terminal.ask("")) is not None:
             try:
@@ -115,10 +115,10 @@ class User(Agent):
                 if message is not None:
                     self.send(message)
             except CivitasError as error:
-                if self._seat is None:
+                if self._mailbox is None:
                     raise
                 self._terminal.show(f"not sent: {escaped(str(error))}")
-        if patience_s > 0 and self._seat is not None:
+        if patience_s > 0 and self._mailbox is not None:
             await self._answered(patience_s)
 
     def run_sync(self, patience_s: float = PATIENCE_S) -> None:

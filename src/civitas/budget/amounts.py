@@ -90,7 +90,7 @@ def checked_limits(
             wrong_count("Budget", limit, value)
     if seconds is not None and not (type(seconds) in (int, float) and 0 <= seconds <= MOST):
         raise DefinitionError(
-            f"Budget: seconds= is a number of seconds from 0 on, not {_shown(seconds)}"
+            f"Budget: seconds= must be a number of seconds from 0 on, got {_shown(seconds)}"
         )
     pico = None if usd is None else picodollars("Budget", usd, up=False)
     return tokens, pico, model_calls, actions
@@ -99,7 +99,7 @@ def checked_limits(
 def wrong_count(what: str, name: str, value: object) -> NoReturn:
     """Raise for what is no count."""
     raise DefinitionError(
-        f"{what}: {name}= is an integer from 0 to {MOST}, not {_shown(value)}"
+        f"{what}: {name}= must be an integer from 0 to {MOST}, got {_shown(value)}"
     ) from None
 
 
@@ -128,7 +128,7 @@ def picodollars(what: str, usd: object, *, up: bool = True) -> int:
         value = Decimal("NaN")
     if not value.is_finite() or not 0 <= value <= _MOST_USD:
         raise DefinitionError(
-            f"{what}: usd= is a number of US dollars from 0 to {_MOST_USD}, not {_shown(usd)}"
+            f"{what}: usd= must be a number of US dollars from 0 to {_MOST_USD}, got {_shown(usd)}"
         )
     if value < _LEAST_USD:
         # The ratio of 1e-999999 would fill the memory.

@@ -94,9 +94,11 @@ class Budget:
         limits = checked_limits(tokens, usd, model_calls, actions, seconds)
         title = f"budget {shorten(_checked_name(name))!r}" if name is not None else "the budget"
         if prices is not None and not callable(getattr(prices, "cost", None)):
-            raise DefinitionError(f"Budget: prices= is a list of prices, not {excerpt(prices)}")
+            raise DefinitionError(
+                f"Budget: prices= must be a list of prices, got {excerpt(prices)}"
+            )
         if clock is not None and not callable(getattr(clock, "now", None)):
-            raise DefinitionError(f"Budget: clock= is a clock, not {excerpt(clock)}")
+            raise DefinitionError(f"Budget: clock= must be a clock, got {excerpt(clock)}")
         self.name = name
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
@@ -106,7 +108,7 @@ class Budget:
             self._ledger = Ledger(title)
             return
         if not isinstance(journal, Books):
-            raise DefinitionError(f"Budget: journal= is a Journal, not {excerpt(journal)}")
+            raise DefinitionError(f"Budget: journal= must be a Journal, got {excerpt(journal)}")
         if name is None:
             raise DefinitionError(
                 "Budget: with journal= it needs a name=, by which others share it"
@@ -361,5 +363,5 @@ class Budget:
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name or not name.isprintable():
-        raise DefinitionError(f"Budget: name= is a text of one line, not {excerpt(name)}")
+        raise DefinitionError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
     return name

@@ -49,7 +49,7 @@ def settings(command: str) -> dict[str, Any]:
     said = _checked(found, "", (*_KEYS, *(f"[{name}]" for name in _COMMANDS)))
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise click.UsageError(f"{FILE}: {name!r} is a table, [{name}], not {table!r:.80}")
+            raise click.UsageError(f"{FILE}: {name!r} must be a table, [{name}], got {table!r:.80}")
         own = _checked(table, f"{name}.", _COMMANDS[name])
         if name == command:
             said |= own
@@ -64,7 +64,7 @@ def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[
         if key in _LISTS:
             if not isinstance(value, list) or not all(v and isinstance(v, str) for v in value):
                 raise click.UsageError(
-                    f"{FILE}: {where + key!r} is a list of texts, not {value!r:.80}"
+                    f"{FILE}: {where + key!r} must be a list of texts, got {value!r:.80}"
                 )
         elif not isinstance(value, str) or not value:
             shown = "" if key == "key" else f", not {value!r:.80}"

@@ -87,7 +87,7 @@ class JournalFile(SQLitePool[JournalError]):
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
         if durability not in DURABILITY:
             raise DefinitionError(
-                f"durability= is {' or '.join(map(repr, DURABILITY))}, not {durability!r:.80}"
+                f"durability= must be {' or '.join(map(repr, DURABILITY))}, got {durability!r:.80}"
             )
         file = SQLiteFile(
             path,

@@ -368,4 +368,6 @@ def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
         return given
     if isinstance(given, str | os.PathLike):
         return Journal(given)
-    raise DefinitionError(f"{whose}: journal= is a Journal or the path of one, not {given!r:.80}")
+    raise DefinitionError(
+        f"{whose}: journal= must be a Journal or the path of one, got {given!r:.80}"
+    )

@@ -134,5 +134,5 @@ def check_id(run_id: object) -> None:
     """Refuse what cannot be the id of a run."""
     if not isinstance(run_id, str) or not 0 < len(run_id) <= _MAX_ID or not run_id.isprintable():
         raise DefinitionError(
-            f"a run's id is a printable text of 1 to {_MAX_ID} characters, not {run_id!r:.80}"
+            f"a run's id must be a printable text of 1 to {_MAX_ID} characters, got {run_id!r:.80}"
         )

@@ -55,7 +55,7 @@ class TokenBoundedMemory(Memory):
         self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
     ) -> None:
         if type(max_tokens) is not int or max_tokens < 1:
-            raise DefinitionError(f"max_tokens= is a positive integer, not {max_tokens!r}")
+            raise DefinitionError(f"max_tokens= must be a positive integer, got {max_tokens!r}")
         self.max_tokens = max_tokens
         self._count = count or estimate_tokens
         super().__init__()

@@ -60,7 +60,9 @@ class HashEmbedder:
 
     def __init__(self, dimensions: int = 256) -> None:
         if type(dimensions) is not int or not 8 <= dimensions <= 65536:
-            raise DefinitionError(f"dimensions= is an integer from 8 to 65536, not {dimensions!r}")
+            raise DefinitionError(
+                f"dimensions= must be an integer from 8 to 65536, got {dimensions!r}"
+            )
         self.dimensions = dimensions
         self.name = f"hashed-pieces-1-{dimensions}"
 

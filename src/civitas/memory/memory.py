@@ -146,5 +146,5 @@ def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]
     if limit is None:
         return items[:]
     if limit < 0:
-        raise ValueError(f"limit is 0 or more, not {limit}")
+        raise ValueError(f"limit must be 0 or more, got {limit}")
     return items[len(items) - limit :] if limit < len(items) else items[:]

@@ -341,7 +341,7 @@ class SQLiteMemory(Memory):
             MemoryFileError: the file cannot be read
         """
         if limit < 0:
-            raise ValueError(f"limit is 0 or more, not {limit}")
+            raise ValueError(f"limit must be 0 or more, got {limit}")
         if by not in (None, "words", "meaning"):
             raise ValueError(f'by is "words" or "meaning", not {by!r}')
         if by is None:

@@ -66,13 +66,13 @@ class SummarizingMemory(TokenBoundedMemory):
         count: Callable[[str], int] | None = None,
     ) -> None:
         if type(tokens) is not int or tokens < 4:
-            raise DefinitionError(f"tokens= is an integer of 4 or more, not {tokens!r}")
+            raise DefinitionError(f"tokens= must be an integer of 4 or more, got {tokens!r}")
         if keep is None:
             keep = tokens // 2
         if type(keep) is not int or not 0 < keep < tokens:
-            raise DefinitionError(f"keep= is an integer from 1 to {tokens - 1}, not {keep!r}")
+            raise DefinitionError(f"keep= must be an integer from 1 to {tokens - 1}, got {keep!r}")
         if not callable(getattr(model, "complete", None)):
-            raise DefinitionError(f"model= is a model, not {model!r}")
+            raise DefinitionError(f"model= must be a model, got {model!r}")
         self._model = model
         self._room = tokens
         self._keep = keep

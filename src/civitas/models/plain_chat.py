@@ -33,7 +33,9 @@ def plain_chat(
         elif role == "user":
             content = before_user + content
         elif role != "system":
-            raise ModelError(f"{where}: role is system, user, assistant or tool, not {role!r:.80}")
+            raise ModelError(
+                f"{where}: role must be system, user, assistant or tool, got {role!r:.80}"
+            )
         if chat and chat[-1]["role"] == role:
             chat[-1]["content"] += f"\n\n{content}"
         else:
@@ -67,7 +69,7 @@ def _text(content: Any, where: str) -> str:
             parts.append(block["text"])
         content = "\n".join(parts)
     if not isinstance(content, str):
-        raise ModelError(f"{where}: content is text, not {type(content).__name__}")
+        raise ModelError(f"{where}: content must be text, got {type(content).__name__}")
     try:
         content.encode()
     except UnicodeEncodeError:

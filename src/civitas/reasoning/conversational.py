@@ -272,7 +272,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         id = thread_id(thread)
         if self.shared and id is not None:
             item["content"], id = marked_with(id, item.get("content")), None
-        if self._seat is None:
+        if self._mailbox is None:
             await self._observe(item, id)
             return
         once = ONCE.get()  # on the space's loop another context holds
@@ -281,7 +281,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             with observing(once):
                 await self._observe(item, id)
 
-        await self._seat.carry(carried)
+        await self._mailbox.carry(carried)
 
     def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
         """Steer a reply that is under way: it stops what it is doing and goes on with this.
@@ -306,7 +306,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             MailboxFull: no reply is under way, and a hundred wait for the next already
         """
         if not isinstance(text, str):
-            raise TypeError(f"interrupt takes a text, not {type(text).__name__}")
+            raise TypeError(f"interrupt takes a text, got {type(text).__name__}")
         return steer(self._thread_to_steer(thread), readable(text), self._keep)
 
     # -- how it comes about ------------------------------------------------------------------------
@@ -324,8 +324,8 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         if self.shared and asked.thread is not None:
             asked.content = asked.given = marked_with(asked.thread, asked.content)
             asked.thread = None
-        if self._seat is not None:
-            return await self._seat.carry(lambda: self._in_turn(asked, outer))
+        if self._mailbox is not None:
+            return await self._mailbox.carry(lambda: self._in_turn(asked, outer))
         return await self._in_turn(asked, outer)
 
     async def _in_turn(self, asked: Asked, outer: tuple[Replying, ...]) -> Reply:

@@ -169,9 +169,9 @@ class Hooked:
         """
         _check_type(type)
         if not isinstance(name, str) or not name:
-            raise DefinitionError(f"the name of a hook is a text, not {name!r}")
+            raise DefinitionError(f"the name of a hook must be a text, got {name!r}")
         if not callable(fn):
-            raise DefinitionError(f"the {type} hook {name!r} is no function but {fn!r:.80}")
+            raise DefinitionError(f"the {type} hook {name!r} must be a function, got {fn!r:.80}")
         if self._hooks is None:
             self._hooks = Hooks()
         by_type = self._hooks.by_type

@@ -71,7 +71,7 @@ def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return readable(content)
     if not isinstance(content, list):
-        raise TypeError(f"{what} takes a text or a list of blocks, not {type(content).__name__}")
+        raise TypeError(f"{what} takes a text or a list of blocks, got {type(content).__name__}")
     if not content:
         raise ValueError(f"{what} was given an empty list of blocks")
     try:
@@ -222,7 +222,7 @@ def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     except Exception as error:  # its classes may run code of the user's
         reason = shorten(str(error).partition("\n")[0], 200)
         raise DefinitionError(
-            f"schema= is a JSON schema or a type with a JSON form, not {spelled(wanted)} "
+            f"schema= must be a JSON schema or a type with a JSON form, got {spelled(wanted)} "
             f"({type(error).__name__}: {reason})"
         ) from error
     reader = validator_of({"answer": form}, ["answer"])

@@ -192,7 +192,7 @@ class Watched:
             DefinitionError: it is no plain function
         """
         if not callable(callback) or inspect.iscoroutinefunction(callback):
-            raise DefinitionError(f"watch takes a plain function, not {callback!r:.80}")
+            raise DefinitionError(f"watch takes a plain function, got {callback!r:.80}")
         self._watchers = (*self._watchers, callback)
 
     def unwatch(self, callback: Callable[[Event], Any]) -> None:

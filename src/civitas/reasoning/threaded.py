@@ -104,13 +104,13 @@ class Threaded(Agent):
 
     def send(self, message: Message | dict[str, Any]) -> None:
         """As every agent's; what comes back belongs to the thread whose reply sends it."""
-        seat = self._seat
-        if seat is None or self.shared:
+        mailbox = self._mailbox
+        if mailbox is None or self.shared:
             super().send(message)
             return
         asked = own_reply(self)
         thread = self._thread_of_message() if asked is None else asked.thread
-        seat.send(check_message(message, seat.id)._replace(thread=thread or ""))
+        mailbox.send(check_message(message, mailbox.id)._replace(thread=thread or ""))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         asked = own_reply(self)

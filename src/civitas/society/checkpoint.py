@@ -21,7 +21,7 @@ from civitas.society.population.state import (
     read,
     written,
 )
-from civitas.society.router import Sent, SocietySeat
+from civitas.society.router import Sent, SocietyMailbox
 from civitas.society.wants import answer_json, answer_of_json, id_order
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def head_of(society: Steps) -> dict[str, Any]:
         "services": society.books.state_dict(),
         "news": list(society.news),
         "changed": society.changed.state_dict(),
-        "sent": [_sent_json(each) for each in society.office.sent],
+        "sent": [_sent_json(each) for each in society.router.sent],
     }
 
 
@@ -73,21 +73,21 @@ def as_bytes(data: Any, what: str) -> bytes:
         raise StateError(f"{what} cannot be written as JSON: {error}") from error
 
 
-def agents_as_bytes(seats: list[SocietySeat]) -> bytes:
+def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
     """Agents as bytes; an error names the one who has no JSON form."""
-    made = [_agent_json(seat) for seat in seats]
+    made = [_agent_json(mailbox) for mailbox in mailboxes]
     try:
         return as_bytes(made, "the state")
     except StateError:
-        for seat, each in zip(seats, made, strict=True):
-            as_bytes(each, f"the state of agent {seat.id!r}")
+        for mailbox, each in zip(mailboxes, made, strict=True):
+            as_bytes(each, f"the state of agent {mailbox.id!r}")
         raise
 
 
 def state_of(society: Steps) -> dict[str, Any]:
     """All that a society is, as JSON data that shares nothing with it."""
     made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
-    made["agents"] = json.loads(agents_as_bytes(society.seats))
+    made["agents"] = json.loads(agents_as_bytes(society.mailboxes))
     if society.population is not None:
         made["columns"] = written(arrays_of(society.population, society.row_books), as_text)
     return made
@@ -95,11 +95,12 @@ def state_of(society: Steps) -> dict[str, Any]:
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
     """Note where a society is; the agents in parts, each stored once by its hash."""
-    seats = society.seats
+    mailboxes = society.mailboxes
     state.step = society.number
     state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
     state.parts = [
-        record.keep(agents_as_bytes(seats[at : at + _CHUNK])) for at in range(0, len(seats), _CHUNK)
+        record.keep(agents_as_bytes(mailboxes[at : at + _CHUNK]))
+        for at in range(0, len(mailboxes), _CHUNK)
     ]
     if society.population is not None:
         state.columns = written(arrays_of(society.population, society.row_books), record.keep)
@@ -139,18 +140,18 @@ def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> 
 def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -> None:
     if given["seed"] != society.seed:
         raise StateError(f"the state is of seed {given['seed']}, and the society's is otherwise")
-    seats = {seat.id: seat for seat in society.seats}
+    mailboxes = {mailbox.id: mailbox for mailbox in society.mailboxes}
     ids = [str(each["id"]) for each in given["agents"]]
-    strange = sorted(set(ids) - set(seats), key=id_order)
+    strange = sorted(set(ids) - set(mailboxes), key=id_order)
     if strange:
         raise StateError(f"the state has agents that the society has not: {', '.join(strange[:5])}")
     population = society.population
     arrays = read(given.get("columns") or [], kept) if population is not None else {}
-    for id in set(seats) - set(ids):
+    for id in set(mailboxes) - set(ids):
         if population is not None and (row := population._row(id)) is not None:
             population._demote(row)  # it was a row
         else:
-            society._vacate(seats[id])  # it had left
+            society._detach(mailboxes[id])  # it had left
     society._broken = "a state was loaded in part"
     if population is not None:
         put(population, arrays)
@@ -158,28 +159,28 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society.clock = Clock(start, step_s, index)
     society.number = given["step"]
     society.news = list(given["news"])
-    office = society.office
-    office.sent = [_sent_of_json(each) for each in given["sent"]]
+    router = society.router
+    router.sent = [_sent_of_json(each) for each in given["sent"]]
     society.changed.load_state_dict(given["changed"])
     society.city = society.changed.city()
     society.books = society.new_books()
     if population is not None:
         put_answers(society.row_books, arrays)
     for id, each in zip(ids, given["agents"], strict=True):
-        seat = seats[id]
-        seat.wants = None
-        seat.mail = [_sent_of_json(sent) for sent in each["mail"]]
-        seat.answers = [answer_of_json(answer) for answer in each["answers"]]
-        _restore_agent(seat, each)
-        society.enter_books(seat)
-    office.wanting.clear()
+        mailbox = mailboxes[id]
+        mailbox.wants = None
+        mailbox.mail = [_sent_of_json(sent) for sent in each["mail"]]
+        mailbox.answers = [answer_of_json(answer) for answer in each["answers"]]
+        _restore_agent(mailbox, each)
+        society.enter_books(mailbox)
+    router.wanting.clear()
     society.books.load_state_dict(given["services"])
     society._broken = ""
 
 
-def _agent_json(seat: SocietySeat) -> dict[str, Any]:
-    agent = seat.agent
-    made: dict[str, Any] = {"id": seat.id}
+def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
+    agent = mailbox.agent
+    made: dict[str, Any] = {"id": mailbox.id}
     own = getattr(agent, "state_dict", None)
     if callable(own):
         made["agent"] = own()
@@ -192,17 +193,17 @@ def _agent_json(seat: SocietySeat) -> dict[str, Any]:
     }
     if blocks:
         made["blocks"] = blocks
-    made["answers"] = [answer_json(each) for each in seat.answers]
-    made["mail"] = [_sent_json(each) for each in seat.mail]
+    made["answers"] = [answer_json(each) for each in mailbox.answers]
+    made["mail"] = [_sent_json(each) for each in mailbox.mail]
     return made
 
 
-def _restore_agent(seat: SocietySeat, given: dict[str, Any]) -> None:
-    agent: Any = seat.agent
+def _restore_agent(mailbox: SocietyMailbox, given: dict[str, Any]) -> None:
+    agent: Any = mailbox.agent
     if "agent" in given:
         agent.load_state_dict(given["agent"])
     elif "memory" in given:
-        restore_memory(agent.memory, given["memory"], seat.id)
+        restore_memory(agent.memory, given["memory"], mailbox.id)
     for number, state in given.get("blocks", {}).items():
         agent.blocks[int(number)].load_state_dict(state)
 

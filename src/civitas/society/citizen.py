@@ -217,10 +217,10 @@ class CitizenAgent(Agent):
         Raises:
             NotInSpace: it is in no society
         """
-        seat: Any = self._seat
-        if not hasattr(seat, "want"):
+        mailbox: Any = self._mailbox
+        if not hasattr(mailbox, "want"):
             raise self._homeless("want")
-        seat.want(want)
+        mailbox.want(want)
 
     @property
     def dispatcher(self) -> BlockDispatcher:

@@ -15,7 +15,7 @@ from civitas.society.city.map import check_integer
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
     from civitas.society.population.step import Moment, Wants
-    from civitas.society.router import SocietySeat, VirtualOffice
+    from civitas.society.router import SocietyMailbox, SocietyRouter
 
 _AT_ONCE: Final = 100
 """After so many turns that did not wait, those that do have theirs."""
@@ -27,7 +27,7 @@ class Engine(Protocol):
     rows: bool
     """Whether a population's citizens run as rows; otherwise all are full agents."""
 
-    async def run(self, seats: Iterable[SocietySeat], office: VirtualOffice) -> None:
+    async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
         """Run the turn of each agent, in any order; returns when all have ended."""
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
@@ -81,17 +81,17 @@ class LocalEngine:
         if pool is not None:
             pool.shutdown()
 
-    async def run(self, seats: Iterable[SocietySeat], office: VirtualOffice) -> None:
+    async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
         """Run the turn of each agent; returns when all have ended."""
         most = self.concurrency
-        for number, seat in enumerate(seats):
-            while len(office.turns) >= most:
-                await office.fewer()
-            office.begin(seat)
+        for number, mailbox in enumerate(mailboxes):
+            while len(router.turns) >= most:
+                await router.fewer()
+            router.begin(mailbox)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
-        while office.turns:
-            await office.fewer()
+        while router.turns:
+            await router.fewer()
 
 
 @contextmanager

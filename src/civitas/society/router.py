@@ -29,10 +29,10 @@ from civitas.spaces.delivery import (
     Delivery,
 )
 from civitas.spaces.handler import Offer
-from civitas.spaces.mailbox import Seat
+from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import Outcomes
 from civitas.spaces.request import Request
-from civitas.spaces.router import PostOffice
+from civitas.spaces.router import Router
 
 if TYPE_CHECKING:
     from civitas.society.wants import Answer, Want
@@ -77,7 +77,7 @@ class VirtualRequest(Request):
         """Nothing: the service settles it whether somebody waits or not."""
 
     def __await__(self) -> Any:
-        if not self._delivery.answered and get_ident() == self._office.thread_id:
+        if not self._delivery.answered and get_ident() == self._router.thread_id:
             raise VirtualTimeError(
                 f'the request to "{self._delivery}" is settled when the step is over: its answer '
                 "comes as a `response` in the next step, so do not await it in this one"
@@ -86,22 +86,22 @@ class VirtualRequest(Request):
 
 
 _LATER: Final[dict[str, Callable[[Any], Any]]] = {
-    "active": lambda seat: {},
-    "asking": lambda seat: set(),
-    "box": lambda seat: deque(),
-    "carried": lambda seat: set(),
-    "held": lambda seat: {},
+    "active": lambda mailbox: {},
+    "asking": lambda mailbox: set(),
+    "box": lambda mailbox: deque(),
+    "carried": lambda mailbox: set(),
+    "held": lambda mailbox: {},
     "offers": Offer.all_of,
 }
 """What few agents of a society need, made when one first does: a citizen is to take little room."""
 
 
 def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
-    seat: Any = delivery.seat
-    seat.begun = handler
+    mailbox: Any = delivery.mailbox
+    mailbox.begun = handler
 
 
-class SocietySeat(Seat):
+class SocietyMailbox(Mailbox):
     """An agent's place in a society: its mail, its wants in this step and the answers to the last.
 
     `begun` is the handler of the message that is to be handled now; an agent that `lives` has a
@@ -110,17 +110,17 @@ class SocietySeat(Seat):
 
     __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
 
-    def __init__(self, agent: Agent, space: Any, office: VirtualOffice) -> None:
+    def __init__(self, agent: Agent, space: Any, router: SocietyRouter) -> None:
         self.agent = agent
         self.space = space
-        self.office = office
+        self.router = router
         self.id = address(agent.id)
         self.rank = id_order(self.id)
         self.start = _hold  # a handler is awaited in the turn
         self.before = overrides(agent, "before_action")
         self.after = overrides(agent, "after_action")
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
-        self.limit = office.mailbox
+        self.limit = router.capacity
         self.dead = self.running = 0
         self.concurrency = 1  # one message at a time, whatever it is elsewhere
         self.open = True
@@ -132,9 +132,9 @@ class SocietySeat(Seat):
         self.begun: Coroutine[Any, Any, Any] | None = None
         # What cannot be described fails here; agents of the same make are looked at once.
         make = (type(agent), *(type(block) for block in agent.blocks))
-        if make not in office.makes:
+        if make not in router.makes:
             Offer.all_of(self)
-            office.makes.add(make)
+            router.makes.add(make)
 
     def __getattr__(self, name: str) -> Any:
         make = _LATER.get(name)
@@ -148,8 +148,8 @@ class SocietySeat(Seat):
         """Keep a want for the commit stage."""
         if self.wants is None:
             self.wants = []
-            office: Any = self.office
-            office.wanting.append(self)
+            router: Any = self.router
+            router.wanting.append(self)
         self.wants.append(want)
 
     def accept(self, delivery: Delivery) -> None:
@@ -176,7 +176,7 @@ class SocietySeat(Seat):
             await self.agent.run()
 
     async def _handle(self, delivery: Delivery) -> None:
-        delivery.seat = self
+        delivery.mailbox = self
         self.begin(delivery)
         if delivery.state == ASKING:
             asked = delivery.task
@@ -194,14 +194,14 @@ class SocietySeat(Seat):
             value = await handler
         except BaseException as error:  # whatever an action raises is its outcome
             failure = error
-        office: Any = self.office
-        Outcomes.ended(office, delivery, value, failure)
+        router: Any = self.router
+        Outcomes.ended(router, delivery, value, failure)
         if isinstance(failure, asyncio.CancelledError):
             raise failure
 
 
-class VirtualOffice(PostOffice):
-    """Takes messages in as every post office does, and delivers them step by step.
+class SocietyRouter(Router):
+    """Takes messages in as every router does, and delivers them step by step.
 
     `makes` are the classes of agents and blocks that were looked at, `wanting` those who want
     something in this step, `turns` those that have begun and not ended.
@@ -219,7 +219,7 @@ class VirtualOffice(PostOffice):
         self.sent: list[Sent] = []
         self.services = services
         self.makes: set[tuple[type, ...]] = set()
-        self.wanting: list[SocietySeat] = []
+        self.wanting: list[SocietyMailbox] = []
         self.turns: set[Turn] = set()
         self._turn_timeout_s = turn_timeout_s
         self._over = over
@@ -227,7 +227,7 @@ class VirtualOffice(PostOffice):
 
     # -- what is sent ------------------------------------------------------------------------------
 
-    def route(self, envelope: Envelope, seat: Seat | None) -> None:
+    def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
         """Keep a message for the next step."""
         if not self.closed:
             self.sent.append(Sent(self._rank(envelope.sender), envelope))
@@ -240,7 +240,9 @@ class VirtualOffice(PostOffice):
         else:
             self.sent.append(sent._replace(kind=ANSWER, answers=delivery.original_id))
 
-    def request(self, envelope: Envelope, timeout: float | None, wait: bool, seat: Seat) -> Request:
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
+    ) -> Request:
         """Send a request to a service.
 
         Raises:
@@ -250,7 +252,7 @@ class VirtualOffice(PostOffice):
             raise InvalidMessage("to", "a request goes to one agent, not to *")
         if envelope.to not in self.services:
             raise VirtualTimeError(
-                f"agent {seat.id!r} cannot request from {envelope.to!r}: in a society an answer "
+                f"agent {mailbox.id!r} cannot request from {envelope.to!r}: in a society an answer "
                 "comes in the next step; send a message, and its answer comes as one; requests go "
                 f"to services: {', '.join(self.services) or 'there are none'}"
             )
@@ -258,12 +260,12 @@ class VirtualOffice(PostOffice):
         self.enter(self.post, delivery)
         return VirtualRequest(delivery, self)
 
-    def make_ready(self, seat: Any) -> None:
+    def make_ready(self, mailbox: Any) -> None:
         """Nothing: an agent handles its messages in its turn."""
 
     def _rank(self, sender: str) -> tuple[int, int, str]:
-        seat: Any = self.seats.get(sender)
-        return id_order(sender) if seat is None else seat.rank
+        mailbox: Any = self.mailboxes.get(sender)
+        return id_order(sender) if mailbox is None else mailbox.rank
 
     # -- what is delivered -------------------------------------------------------------------------
 
@@ -285,47 +287,47 @@ class VirtualOffice(PostOffice):
 
     def deliver(self, sent: list[Sent]) -> int:
         """Put messages before their receivers; gives how many were delivered."""
-        seats: dict[str, Any] = self.seats
+        mailboxes: dict[str, Any] = self.mailboxes
         count = 0
         for each in sent:
             envelope = each.envelope
             if envelope.to == EVERYONE:
-                for seat in list(seats.values()):
-                    if seat.id != envelope.sender or seat.agent.receive_own_broadcasts:
-                        count += self._put(seat, each)
+                for mailbox in list(mailboxes.values()):
+                    if mailbox.id != envelope.sender or mailbox.agent.receive_own_broadcasts:
+                        count += self._put(mailbox, each)
                 continue
-            seat = seats.get(envelope.to)
-            if seat is not None:
-                count += self._put(seat, each)
+            mailbox = mailboxes.get(envelope.to)
+            if mailbox is not None:
+                count += self._put(mailbox, each)
         return count
 
-    def _put(self, seat: SocietySeat, sent: Sent) -> int:
-        if len(seat.mail) >= self.mailbox:
+    def _put(self, mailbox: SocietyMailbox, sent: Sent) -> int:
+        if len(mailbox.mail) >= self.capacity:
             delivery = Delivery(sent.envelope, sent.kind)
-            delivery.seat = seat
-            self.refuse(delivery, self._full(seat))
+            delivery.mailbox = mailbox
+            self.refuse(delivery, self._full(mailbox))
             return 0
-        if not seat.mail:
-            seat.mail = []
-        seat.mail.append(sent)
+        if not mailbox.mail:
+            mailbox.mail = []
+        mailbox.mail.append(sent)
         return 1
 
     # -- turns -------------------------------------------------------------------------------------
 
-    def begin(self, seat: SocietySeat) -> None:
+    def begin(self, mailbox: SocietyMailbox) -> None:
         """Begin an agent's turn; what does not wait is over when this returns."""
-        turn = Turn(Envelope(seat.id, seat.id, "step", {}), CALLBACK)
-        turn.seat = seat
+        turn = Turn(Envelope(mailbox.id, mailbox.id, "step", {}), CALLBACK)
+        turn.mailbox = mailbox
         turn.state = RUNNING
-        mail, seat.mail = seat.mail, ()
+        mail, mailbox.mail = mailbox.mail, ()
         self.turns.add(turn)
-        self.start(turn, seat.take_turn(turn, mail))
+        self.start(turn, mailbox.take_turn(turn, mail))
         if turn in self.turns:
             turn.limit = self.loop.call_later(self._turn_timeout_s, self._late, turn)
 
     def _late(self, turn: Turn) -> None:
         turn.late = True
-        self.workers.cancel(turn)
+        self.tasks.cancel(turn)
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """A turn has ended, or one of the callbacks that all spaces have."""
@@ -351,7 +353,7 @@ class VirtualOffice(PostOffice):
         """Cancel the turns that wait, and wait until they have ended."""
         for turn in list(self.turns):
             turn.cancelling = True
-            self.workers.cancel(turn)
+            self.tasks.cancel(turn)
         while self.turns:
             await self.fewer()
 

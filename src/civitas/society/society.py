@@ -299,8 +299,12 @@ class Society(Experiments):
     def _program(self, clock: Clock, count: int, made: list[Intervention]) -> dict[str, Any]:
         """What must be the same for a society to go on with a run."""
         makes = [
-            [seat.id, type(seat.agent).__name__, *(type(b).__name__ for b in seat.agent.blocks)]
-            for seat in self.seats
+            [
+                mailbox.id,
+                type(mailbox.agent).__name__,
+                *(type(b).__name__ for b in mailbox.agent.blocks),
+            ]
+            for mailbox in self.mailboxes
         ]
         city = None if self.city is None else [type(self.city).__name__, list(self.city.ids())]
         return {

@@ -19,10 +19,10 @@ from civitas.society.engine import Engine, only_new_garbage
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
-from civitas.society.population.life import leave_seat, live_rows, measured, take_seat
+from civitas.society.population.life import leave_mailbox, live_rows, measured, take_mailbox
 from civitas.society.population.messages import hear, said_by_rows
 from civitas.society.population.wants import Say
-from civitas.society.router import Interceptor, Sent, SocietySeat, Turn, VirtualOffice
+from civitas.society.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
 from civitas.society.wants import want_of
 from civitas.spaces.request import on_end
 from civitas.spaces.space import Space
@@ -32,8 +32,8 @@ from civitas.text import one_line
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
     from civitas.spaces.delivery import Delivery
-    from civitas.spaces.mailbox import Seat
-    from civitas.spaces.router import PostOffice
+    from civitas.spaces.mailbox import Mailbox
+    from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.society")
 
@@ -45,7 +45,7 @@ _MANY: Final = 10_000
 class Steps(Space):
     """A space in virtual time; `Society` says how long it runs, and records it."""
 
-    _Seat = SocietySeat
+    _Mailbox = SocietyMailbox
 
     city: Any
     seed: int
@@ -73,11 +73,11 @@ class Steps(Space):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._order: list[SocietySeat] | None = []
-        self._citizens: list[SocietySeat] = []
-        self._come: list[SocietySeat] = []
+        self._order: list[SocietyMailbox] | None = []
+        self._citizens: list[SocietyMailbox] = []
+        self._come: list[SocietyMailbox] = []
         self._left: list[str] = []
-        self._failed: list[tuple[SocietySeat, str]] = []
+        self._failed: list[tuple[SocietyMailbox, str]] = []
         self._not_changed: list[str] = []
 
     # -- one step ----------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class Steps(Space):
                 f"{self._broken}: go on from its journal (the same call with the same run_id), or "
                 "from a state by load_state_dict"
             )
-        office = self.office
+        router = self.router
         await self._all_here()
         self._broken = f"step {self.number} was broken off"
         self._in_step = True
@@ -97,22 +97,22 @@ class Steps(Space):
         self._asking.begin(self.number)
         try:
             self._intervene_now()
-            early = office.collect(self._interceptors)  # what was sent since the last step
-            heard = office.deliver(early) + hear(self, early, True)
+            early = router.collect(self._interceptors)  # what was sent since the last step
+            heard = router.deliver(early) + hear(self, early, True)
             tables: dict[Any, Any] = {}
             with only_new_garbage():
                 view = self._view_now()
                 if self.population is not None:
                     tables = await live_rows(self.population, view, self.books, self._engine)
-                await self._engine.run(self._perceive(view), office)
-            if many := self.population is not None or len(self.seats) > _MANY:
-                WATCHDOG.forget(office)
+                await self._engine.run(self._perceive(view), router)
+            if many := self.population is not None or len(self.mailboxes) > _MANY:
+                WATCHDOG.forget(router)
             to_services = [s for s in early if s.envelope.to in self.services]
             row = self._commit(heard, to_services, tables)
             if many:
-                WATCHDOG.watch(office)
+                WATCHDOG.watch(router)
         except asyncio.CancelledError:
-            await office.break_off()
+            await router.break_off()
             raise
         finally:
             self._in_step = False
@@ -123,13 +123,13 @@ class Steps(Space):
 
     async def _all_here(self) -> None:
         """Wait for the `after_add` of those who have come."""
-        for seat in self.seats:
-            if seat.arriving is not None:
-                if not seat.arriving.answered:
+        for mailbox in self.mailboxes:
+            if mailbox.arriving is not None:
+                if not mailbox.arriving.answered:
                     ended = asyncio.Event()
-                    on_end(seat.arriving, ended.set)
+                    on_end(mailbox.arriving, ended.set)
                     await ended.wait()
-                seat.arriving = None
+                mailbox.arriving = None
 
     def _intervene_now(self) -> None:
         """Make the interventions that fall in this step."""
@@ -154,58 +154,60 @@ class Steps(Space):
             at=self.books.at,
         )
 
-    def _perceive(self, view: View) -> list[SocietySeat]:
+    def _perceive(self, view: View) -> list[SocietyMailbox]:
         """Have every citizen perceive; gives those who have a turn."""
         self.news = []
         where = self.books.where
-        having: list[SocietySeat] = []
-        for seat in self.seats:
-            agent: Any = seat.agent
-            mail = seat.mail
+        having: list[SocietyMailbox] = []
+        for mailbox in self.mailboxes:
+            agent: Any = mailbox.agent
+            mail = mailbox.mail
             if isinstance(agent, CitizenAgent):
                 messages = [each.envelope.to_dict() for each in mail] if mail else ()
-                id = seat.id
+                id = mailbox.id
                 agent._perceived = Perception(
-                    view, id, agent.memory.status, where[id], messages, seat.answers
+                    view, id, agent.memory.status, where[id], messages, mailbox.answers
                 )
                 agent._draws = None
-                seat.answers = ()
-            if seat.lives or mail:
-                having.append(seat)
+                mailbox.answers = ()
+            if mailbox.lives or mail:
+                having.append(mailbox)
         return having
 
     def _turn_over(self, turn: Turn, error: BaseException | None) -> None:
-        seat: Any = turn.seat
-        if error is None or not seat.open or turn.cancelling or self.office.ending:
+        mailbox: Any = turn.mailbox
+        if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
-        seat.wants = []  # it is among those who want already
+        mailbox.wants = []  # it is among those who want already
         if turn.late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         notes = "; ".join(getattr(error, "__notes__", ()))
         what = one_line(f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else ""), 1000)
-        self._fail(seat, what, "lost its turn")
-        logger.debug("agent %r, step %d", seat.id, self.number, exc_info=error)
+        self._fail(mailbox, what, "lost its turn")
+        logger.debug("agent %r, step %d", mailbox.id, self.number, exc_info=error)
 
-    def _fail(self, seat: SocietySeat, what: str, how: str = "failed") -> None:
-        self._failed.append((seat, what))
-        logger.warning("agent %r %s in step %d: %s", seat.id, how, self.number, what)
+    def _fail(self, mailbox: SocietyMailbox, what: str, how: str = "failed") -> None:
+        self._failed.append((mailbox, what))
+        logger.warning("agent %r %s in step %d: %s", mailbox.id, how, self.number, what)
 
     def _commit(
         self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
     ) -> dict[str, Any]:
         """The commit stage: settle, write, deliver."""
-        office, books = self.office, self.books
+        router, books = self.router, self.books
         self._come_and_go()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
-        _ = self.seats
-        changed = [(seat, what) for seat in self._citizens if (what := books.restore(seat.id))]
-        for seat, what in changed:
+        _ = self.mailboxes
+        changed = [
+            (mailbox, what) for mailbox in self._citizens if (what := books.restore(mailbox.id))
+        ]
+        for mailbox, what in changed:
             self._fail(
-                seat, f"it changed its own {what}, which is the commit stage's alone: undone"
+                mailbox, f"it changed its own {what}, which is the commit stage's alone: undone"
             )
         said = said_by_rows(self, tables.pop(Say, None))
-        sent = office.collect(self._interceptors)
+        sent = router.collect(self._interceptors)
         services = self.services
         to_services += [each for each in sent if each.envelope.to in services]
         self._settle(to_services, tables)
@@ -213,12 +215,12 @@ class Steps(Space):
         books.check(total)
         if to_services:  # the services' answers come in the next step too
             sent = [each for each in sent if each.envelope.to not in services]
-            sent = sorted([*sent, *office.collect(self._interceptors)], key=lambda s: s.rank)
-        heard += office.deliver(sent) + hear(self, sent, False, said)
+            sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
+        heard += router.deliver(sent) + hear(self, sent, False, said)
         # In id order, whatever the order of turns was.
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
-        self.failures.extend((self.number, seat.id, what) for seat, what in self._failed)
+        self.failures.extend((self.number, mailbox.id, what) for mailbox, what in self._failed)
         failures = len(self._failed) + len(self._not_changed)
         row = self._measured(heard, failures)
         self.metrics.append(row)
@@ -228,30 +230,30 @@ class Steps(Space):
 
     def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
         """Settle what citizens want, those of rows in tables, and what was asked of services."""
-        office = self.office
-        wanting, office.wanting = office.wanting, []
+        router = self.router
+        wanting, router.wanting = router.wanting, []
         wants: list[Wanted] = []
-        for seat in wanting:
-            mine, seat.wants = seat.wants or (), None
-            if mine and seat.open:
+        for mailbox in wanting:
+            mine, mailbox.wants = mailbox.wants or (), None
+            if mine and mailbox.open:
                 answers: list[Any] = [None] * len(mine)
-                seat.answers = answers
+                mailbox.answers = answers
                 wants += [
-                    Wanted(seat.rank, seat.id, want, (answers, number))
+                    Wanted(mailbox.rank, mailbox.id, want, (answers, number))
                     for number, want in enumerate(mine)
                 ]
         for sent in to_services:
             try:
                 want = want_of(sent.envelope.name, sent.envelope.args)
             except InvalidArguments as error:
-                office.answer(sent, None, error)
+                router.answer(sent, None, error)
                 continue
             service = self.services[sent.envelope.to]
             wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
         for token, answer in self.books.settle(wants, tables):
             if type(token) is Sent:
-                office.answer(token, answer, None)
+                router.answer(token, answer, None)
             else:
                 token[0][token[1]] = answer
 
@@ -263,8 +265,8 @@ class Steps(Space):
         if self.population is not None:
             home, work, cents, own = measured(self.population)
             owned += cents
-        for seat in self._citizens if self.population is None else ():
-            status = seat.agent.memory.status
+        for mailbox in self._citizens if self.population is None else ():
+            status = mailbox.agent.memory.status
             owned += status["money"]
             place = status["place"]
             if place is not None:
@@ -289,46 +291,46 @@ class Steps(Space):
     # -- who is there ------------------------------------------------------------------------------
 
     @property
-    def office(self) -> VirtualOffice:
+    def router(self) -> SocietyRouter:
         """What carries the messages."""
-        return cast(VirtualOffice, self._office or self._start())
+        return cast(SocietyRouter, self._router or self._start())
 
     @property
-    def seats(self) -> list[SocietySeat]:
-        """The seats of all agents, in id order."""
+    def mailboxes(self) -> list[SocietyMailbox]:
+        """The mailboxes of all agents, in id order."""
         if self._order is None:
-            seats: Iterable[Any] = list(self.office.seats.values())
-            self._order = sorted(seats, key=lambda seat: seat.rank)
+            mailboxes: Iterable[Any] = list(self.router.mailboxes.values())
+            self._order = sorted(mailboxes, key=lambda mailbox: mailbox.rank)
             self._citizens = [s for s in self._order if isinstance(s.agent, CitizenAgent)]
         return self._order
 
-    def _post_office(self) -> PostOffice:
-        return VirtualOffice(
-            self._thread, self._mailbox, self.services, self._turn_timeout_s, self._turn_over
+    def _make_router(self) -> Router:
+        return SocietyRouter(
+            self._thread, self._capacity, self.services, self._turn_timeout_s, self._turn_over
         )
 
-    def _add(self, agent: Agent, office: PostOffice) -> Seat:
+    def _add(self, agent: Agent, router: Router) -> Mailbox:
         if str(agent.id) in self.services:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
-        seat = cast(SocietySeat, super()._add(agent, office))
+        mailbox = cast(SocietyMailbox, super()._add(agent, router))
         self._order = None
         if self._in_step:
-            self._come.append(seat)
-            return seat
+            self._come.append(mailbox)
+            return mailbox
         try:
-            self.enter_books(seat)
+            self.enter_books(mailbox)
         except ConfigError:
-            self._vacate(seat)
+            self._detach(mailbox)
             raise
-        return seat
+        return mailbox
 
-    def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
-        super()._vacate(seat, *spared)
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        super()._detach(mailbox, *spared)
         self._order = None
         if self._in_step:
-            self._left.append(seat.id)  # until the commit stage everyone sees it where it was
+            self._left.append(mailbox.id)  # until the commit stage everyone sees it where it was
         else:
-            self.books.leave(seat.id)
+            self.books.leave(mailbox.id)
 
     def _come_and_go(self) -> None:
         """Have those enter and leave the books who came and left in this step."""
@@ -336,23 +338,23 @@ class Steps(Space):
         come, self._come = self._come, []
         for id in left:
             self.books.leave(id)
-        for seat in come:
+        for mailbox in come:
             try:
-                if seat.open:
-                    self.enter_books(seat)
+                if mailbox.open:
+                    self.enter_books(mailbox)
             except ConfigError as error:
-                self._fail(seat, str(error), "could not come")
-                self._vacate(seat)
+                self._fail(mailbox, str(error), "could not come")
+                self._detach(mailbox)
                 self._left.clear()
 
-    def enter_books(self, seat: SocietySeat) -> None:
+    def enter_books(self, mailbox: SocietyMailbox) -> None:
         """Have a citizen be in the books, and its calls of models go by the society."""
-        agent: Any = seat.agent
+        agent: Any = mailbox.agent
         if getattr(agent, "shared", None) is False:
             agent.shared = True  # in a society an agent has one memory
         if not isinstance(agent, CitizenAgent):
             return
-        self.books.enter(seat.id, agent.memory.status)
+        self.books.enter(mailbox.id, agent.memory.status)
         for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):
             model = getattr(holder, name, None)
             if model is not None and type(model) is not AskedModel:
@@ -374,9 +376,9 @@ class Steps(Space):
             return Books(self.city, self.services)
         return RowBooks(self.city, self.services, self.population)
 
-    def _seat_of_row(self, agent: Agent, row: int) -> None:
-        self._add(agent, self.office)
-        take_seat(self, agent, row)
+    def _mailbox_of_row(self, agent: Agent, row: int) -> None:
+        self._add(agent, self.router)
+        take_mailbox(self, agent, row)
 
-    def _unseat_row(self, agent: Agent, row: int) -> None:
-        self._vacate(leave_seat(self, agent, row))
+    def _detach_row(self, agent: Agent, row: int) -> None:
+        self._detach(leave_mailbox(self, agent, row))

@@ -60,8 +60,8 @@ class Delivery:
         "envelope",
         "hops",
         "kind",
+        "mailbox",
         "parent",
-        "seat",
         "state",
         "timeout",
         "value",
@@ -69,7 +69,7 @@ class Delivery:
         "worker",
     )
 
-    seat: Receiver | None
+    mailbox: Receiver | None
     value: Any
     parent: Delivery | None
     worker: Any
@@ -110,12 +110,12 @@ class Delivery:
         self.state = 0
         self.waiting = 0
         self.answered = False
-        self.seat = self.worker = None
+        self.mailbox = self.worker = None
 
     @property
     def agent(self) -> Agent | None:
         """The receiver."""
-        return None if self.seat is None else self.seat.agent
+        return None if self.mailbox is None else self.mailbox.agent
 
     @property
     def came_as(self) -> str | None:
@@ -141,7 +141,7 @@ class Receiver(Protocol):
 
     id: str
     agent: Agent
-    office: Router
+    router: RouterPort
     before: bool
     after: bool
     box: deque[Delivery]
@@ -159,7 +159,7 @@ class Receiver(Protocol):
     def begin(self, delivery: Delivery) -> None:
         """Handle a message."""
 
-    def let_in(self, outer: Delivery) -> None:
+    def run_reentrant(self, outer: Delivery) -> None:
         """Handle what a handler here waits for."""
 
     def finish(self, delivery: Delivery) -> None:
@@ -173,25 +173,25 @@ class Receiver(Protocol):
         ...
 
 
-class Router(Protocol):
+class RouterPort(Protocol):
     """What carries messages, as mailboxes, handlers and requests know it."""
 
     loop: asyncio.AbstractEventLoop
     thread: LoopThread
     thread_id: int
-    mailbox: int
+    capacity: int
     closed: bool
     ending: bool
-    seats: dict[str, Any]
+    mailboxes: dict[str, Any]
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
-    def send(self, envelope: Envelope, seat: Any) -> None:
-        """Send a message of the agent in `seat`."""
+    def send(self, envelope: Envelope, mailbox: Any) -> None:
+        """Send a message of the agent in `mailbox`."""
 
     def request(
-        self, envelope: Envelope, timeout: float | None, wait: bool, seat: Any
+        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Any
     ) -> Pending[Any]:
-        """Send a message of the agent in `seat` whose value is wanted."""
+        """Send a message of the agent in `mailbox` whose value is wanted."""
         ...
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
@@ -200,7 +200,7 @@ class Router(Protocol):
     def try_now(self, delivery: Delivery) -> None:
         """Handle a request on the spot, if it is its turn."""
 
-    def make_ready(self, seat: Any) -> None:
+    def make_ready(self, mailbox: Any) -> None:
         """Have an agent look at its mailbox in the next turn of the loop."""
 
     def drop(self, delivery: Delivery) -> None:

@@ -19,7 +19,7 @@ from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.refusal import not_permitted
 from civitas.signature import Signature
-from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, Router
+from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, RouterPort
 from civitas.text import log_failure
 from civitas.threads import WORKERS
 
@@ -51,15 +51,15 @@ class Offer:
     )
 
     @classmethod
-    def all_of(cls, seat: Receiver) -> dict[str, Offer]:
-        """The actions of the agent in a seat, by name."""
+    def all_of(cls, mailbox: Receiver) -> dict[str, Offer]:
+        """The actions of the agent in a mailbox, by name."""
         return {
-            name: cls(seat, f"{seat.id}.{name}", function, options)
-            for name, (function, options) in seat.agent._offered().items()
+            name: cls(mailbox, f"{mailbox.id}.{name}", function, options)
+            for name, (function, options) in mailbox.agent._offered().items()
         }
 
     def __init__(
-        self, seat: Receiver, where: str, function: Callable[..., Any], options: ActionOptions
+        self, mailbox: Receiver, where: str, function: Callable[..., Any], options: ActionOptions
     ) -> None:
         signature = Signature.of(getattr(function, "__func__", function), bound_to_self=True)
         self.where = where
@@ -76,8 +76,8 @@ class Offer:
             and self.policy == ACCESS_PERMITTED
             and self.timeout is None
             and not self.injected
-            and not seat.before
-            and not seat.after
+            and not mailbox.before
+            and not mailbox.after
         )
 
 
@@ -88,11 +88,13 @@ class Outcome(Exception):
         self.error = error
 
 
-async def handle(seat: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
+async def handle(
+    mailbox: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]
+) -> Any:
     """The whole of it, for actions and agents that are not plain."""
-    agent = seat.agent
-    if seat.before:
-        await call_callback(seat, agent.before_action, delivery.message())
+    agent = mailbox.agent
+    if mailbox.before:
+        await call_callback(mailbox, agent.before_action, delivery.message())
     if offer.injected:
         context: Context[Any] = Context(
             agent, message=delivery.message(), budget=agent.budget, deps=agent.deps
@@ -104,22 +106,22 @@ async def handle(seat: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[
     if offer.timeout is not None:
         late = ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
         # As any other end that comes early: the sender is told, whatever the action does about it.
-        limit = seat.office.loop.call_later(offer.timeout, seat.office.abort, delivery, late)
+        limit = mailbox.router.loop.call_later(offer.timeout, mailbox.router.abort, delivery, late)
     try:
         if offer.is_async:
             value = await offer.function(**kwargs)
         else:
-            value = await _in_thread(seat.office, offer.function, (), kwargs)
+            value = await _in_thread(mailbox.router, offer.function, (), kwargs)
     except BaseException as error:  # after_action runs whatever happened; then it is raised again
         failure = error
     if limit is not None:
         limit.cancel()
-    if seat.after:
+    if mailbox.after:
         shown = failure
         if isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
             shown = delivery.error  # why it was cancelled: the deadline, the sender, …
         try:
-            await call_callback(seat, agent.after_action, delivery.message(), value, shown)
+            await call_callback(mailbox, agent.after_action, delivery.message(), value, shown)
         except Exception as error:
             log_failure(logger, f"after_action of agent {agent.id!r} failed on {delivery}", error)
     if failure is not None:
@@ -127,15 +129,15 @@ async def handle(seat: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[
     return value
 
 
-async def call_callback(seat: Receiver, callback: Callable[..., Any], *args: Any) -> Any:
+async def call_callback(mailbox: Receiver, callback: Callable[..., Any], *args: Any) -> Any:
     """Call a callback of an agent: `async def` here, `def` in a worker thread."""
     if is_async(callback):
         return await callback(*args)
-    return await _in_thread(seat.office, callback, args, {})
+    return await _in_thread(mailbox.router, callback, args, {})
 
 
 async def _in_thread(
-    office: Router, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    router: RouterPort, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call a plain function in a worker thread.
 
@@ -144,7 +146,7 @@ async def _in_thread(
     """
     # What it raises is in the result: some exceptions, such as `GeneratorExit`, mean something else
     # to the one who awaits a future.
-    future: asyncio.Future[tuple[Any, BaseException | None]] = office.loop.create_future()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = router.loop.create_future()
 
     def settle(value: Any, error: BaseException | None) -> None:
         if not future.done():
@@ -152,7 +154,7 @@ async def _in_thread(
 
     def done(value: Any, error: BaseException | None) -> None:
         # Through the one way in, so that what the thread sent is there before it has ended.
-        office.thread.enter(settle, value, error)
+        router.thread.enter(settle, value, error)
 
     WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
     cancelled: asyncio.CancelledError | None = None
@@ -161,7 +163,7 @@ async def _in_thread(
             await asyncio.wait((future,))
         except asyncio.CancelledError as error:
             cancelled = error
-            if office.closed:
+            if router.closed:
                 break
     if cancelled is not None:
         raise cancelled
@@ -171,22 +173,24 @@ async def _in_thread(
     return await value if inspect.isawaitable(value) else value
 
 
-def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
+def ask_permission(mailbox: Receiver, delivery: Delivery, offer: Offer) -> None:
     """Take a message out of the order until it is approved, or end it."""
     delivery.state = ASKING
-    seat.asking.add(delivery)
+    mailbox.asking.add(delivery)
 
     async def ask() -> None:
         decision: object = False
         CURRENT.set(delivery)
         try:
-            decision = await call_callback(seat, seat.agent.request_permission, delivery.message())
+            decision = await call_callback(
+                mailbox, mailbox.agent.request_permission, delivery.message()
+            )
         except BaseException as error:  # the agent's own code: whatever it raises is no permission
             if not delivery.answered:
-                about = f"request_permission of agent {seat.id!r} failed on {delivery}"
+                about = f"request_permission of agent {mailbox.id!r} failed on {delivery}"
                 log_failure(logger, about, error)
         finally:
-            seat.asking.discard(delivery)
+            mailbox.asking.discard(delivery)
             delivery.task = None
         if delivery.answered:
             return
@@ -194,13 +198,13 @@ def ask_permission(seat: Receiver, delivery: Delivery, offer: Offer) -> None:
             delivery.approved = True
             if delivery.recorder is not None:
                 delivery.recorder.permitted(delivery)
-            seat.accept(delivery)
-            seat.office.make_ready(seat)
+            mailbox.accept(delivery)
+            mailbox.router.make_ready(mailbox)
         else:
             delivery.state = ENDED
-            seat.office.refuse(delivery, not_permitted(offer.where, decision))
+            mailbox.router.refuse(delivery, not_permitted(offer.where, decision))
 
-    delivery.task = seat.office.thread.spawn(ask())
+    delivery.task = mailbox.router.thread.spawn(ask())
 
 
 def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
@@ -212,7 +216,7 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         where = error.where
         outcome = ActionError(_carried(error.type), _carried(error.text), where and _carried(where))
     else:
-        where = f"{delivery.seat.id}.{delivery.envelope.name}" if delivery.seat else None
+        where = f"{delivery.mailbox.id}.{delivery.envelope.name}" if delivery.mailbox else None
         outcome = ActionError(_carried(type(error).__name__), text_of(error), where)
     outcome.__cause__ = error
     return outcome
@@ -259,7 +263,7 @@ def answers(
     envelope = delivery.envelope
     id = envelope.id
     to = envelope.sender
-    sender = envelope.to if delivery.seat is None else delivery.seat.id
+    sender = envelope.to if delivery.mailbox is None else delivery.mailbox.id
     if error is not None:
         name, args = "error", {"error": str(error), "original_message_id": id}
     elif value is None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from civitas.agent import Agent
 from civitas.errors import RequestError
-from civitas.spaces.delivery import ENDED, QUEUED, RUNNING, Delivery, Router
-from civitas.spaces.mailbox import AT_ONCE, Seat
+from civitas.spaces.delivery import ENDED, QUEUED, RUNNING, Delivery, RouterPort
+from civitas.spaces.mailbox import AT_ONCE, Mailbox
 
 logger = logging.getLogger("civitas.space")
 
@@ -26,7 +26,7 @@ class Lane:
         self.current: Delivery | None = None
 
 
-class LanedSeat(Seat):
+class LanedMailbox(Mailbox):
     """The order of messages of an agent that states their lanes (`Agent._lane`).
 
     Lanes that wait stand in a line. One whose message has ended goes to its end, so that a lane of
@@ -36,8 +36,8 @@ class LanedSeat(Seat):
 
     __slots__ = ("_lanes", "_line", "_paused", "_queued", "_side_by_side", "_taken")
 
-    def __init__(self, agent: Agent, space: Any, office: Router) -> None:
-        super().__init__(agent, space, office)
+    def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
+        super().__init__(agent, space, router)
         self.limit = 0  # not all that wait are in the box
         self._side_by_side = agent._lanes
         self._lanes: dict[str, Lane] = {}
@@ -61,7 +61,7 @@ class LanedSeat(Seat):
         if name is None:
             super().accept(delivery)
             return
-        delivery.seat = self
+        delivery.mailbox = self
         delivery.state = QUEUED
         lane = self._lanes.get(name)
         if lane is None:
@@ -98,9 +98,9 @@ class LanedSeat(Seat):
             self._line.remove(lane)
             del self._lanes[lane.name]
 
-    def kick(self) -> None:
+    def dispatch_ready(self) -> None:
         """Handle what may be handled now."""
-        super().kick()
+        super().dispatch_ready()
         arriving = self.arriving
         if self._paused or not self.concurrency or self.leaving is not None:
             return
@@ -110,7 +110,7 @@ class LanedSeat(Seat):
         turns = AT_ONCE
         while line and self._taken < self._side_by_side:
             if not turns:
-                self.office.make_ready(self)
+                self.router.make_ready(self)
                 break
             turns -= 1
             lane = line.popleft()
@@ -147,7 +147,7 @@ class LanedSeat(Seat):
                 over.lane = lane
         super().finish(delivery)
         if self._line:
-            self.office.make_ready(self)
+            self.router.make_ready(self)
 
     def _put_back(self, delivery: Delivery) -> None:
         lane: Lane | None = delivery.lane
@@ -184,7 +184,7 @@ class LanedSeat(Seat):
                     self._begin_in(lane, delivery)
                     break
 
-    def vacate(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End whatever waits or runs here with `error`, but for the handlers that asked for it."""
         waiting = [delivery for lane in self._lanes.values() for delivery in lane.queue]
         for lane in self._lanes.values():
@@ -192,7 +192,7 @@ class LanedSeat(Seat):
         self._lanes.clear()
         self._line.clear()
         self._queued = 0
-        super().vacate(error, spared)
+        super().detach(error, spared)
         for delivery in waiting:
             delivery.state = ENDED
-            self.office.refuse(delivery, error)
+            self.router.refuse(delivery, error)

@@ -22,7 +22,7 @@ from civitas.spaces.delivery import (
     QUEUED,
     RUNNING,
     Delivery,
-    Router,
+    RouterPort,
 )
 from civitas.spaces.handler import Offer, ask_permission, handle, text_of
 from civitas.spaces.request import waiting
@@ -34,7 +34,7 @@ AT_ONCE = 100
 """How many messages one agent may handle before others have their turn."""
 
 
-class Seat:
+class Mailbox:
     """The order of one agent's messages. All but the messaging is for the space's loop alone.
 
     Attributes:
@@ -68,23 +68,23 @@ class Seat:
         "leaving",
         "limit",
         "offers",
-        "office",
         "open",
         "outside",
         "ready",
+        "router",
         "running",
         "space",
         "start",
     )
 
-    def __init__(self, agent: Agent, space: Any, office: Router) -> None:
+    def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         self.agent = agent
         self.space = space
-        self.office = office
-        self.start = office.start
+        self.router = router
+        self.start = router.start
         self.id = address(agent.id)
         self.box: deque[Delivery] = deque()
-        self.limit = office.mailbox
+        self.limit = router.capacity
         self.dead = 0
         self.running = 0
         self.active: dict[Delivery, None] = {}
@@ -113,27 +113,27 @@ class Seat:
 
     def send(self, envelope: Envelope) -> None:
         """Send a message and go on."""
-        self.office.send(envelope, self)
+        self.router.send(envelope, self)
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool = False
     ) -> Pending[Any]:
         """Send a message whose value is wanted."""
-        return self.office.request(envelope, timeout, wait, self)
+        return self.router.request(envelope, timeout, wait, self)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop, from whichever loop this is awaited.
 
         It belongs to the chain of the handler that calls it, or begins one of its own.
         """
-        office = self.office
+        router = self.router
         handling: Any = CURRENT.get()
-        here = get_ident() == office.thread_id
+        here = get_ident() == router.thread_id
         if here and handling is not None:
             return await function()
         delivery = Delivery(Envelope(self.id, self.id, "", {}), CALLBACK, handling)
         delivery.hops -= 1  # it is no request
-        delivery.seat = self
+        delivery.mailbox = self
         delivery.state = RUNNING
 
         async def run() -> T:
@@ -146,24 +146,24 @@ class Seat:
                 return await function()
             finally:
                 CURRENT.reset(before)
-                office.settle(delivery, None, None)
+                router.settle(delivery, None, None)
 
         with waiting(handling, delivery):
             if here:
                 return await run()
-            office.thread.check_process()
-            value: T = await asyncio.wrap_future(office.thread.run(run))
+            router.thread.check_process()
+            value: T = await asyncio.wrap_future(router.thread.run(run))
             return value
 
     def offer_changed(self) -> None:
         """Look the agent's actions up anew: they are not what they were."""
-        self.office.enter(lambda: self.offers.update(Offer.all_of(self)))
+        self.router.enter(lambda: self.offers.update(Offer.all_of(self)))
 
     # -- the mailbox -------------------------------------------------------------------------------
 
     def accept(self, delivery: Delivery) -> None:
         """Put a message where it waits for its turn."""
-        delivery.seat = self
+        delivery.mailbox = self
         delivery.state = QUEUED
         self.box.append(delivery)
         if delivery.parent is not None and self.active:
@@ -195,7 +195,7 @@ class Seat:
             for outer, held in list(self.held.items()):
                 self.held[outer] = deque(d for d in held if d.state == QUEUED)
 
-    def kick(self) -> None:
+    def dispatch_ready(self) -> None:
         """Handle what may be handled now."""
         box = self.box
         turns = AT_ONCE
@@ -207,13 +207,13 @@ class Seat:
             self.begin(delivery)
             turns -= 1
             if not turns and box:
-                self.office.make_ready(self)
+                self.router.make_ready(self)
                 break
         if self.held:
             for outer in list(self.held):
-                self.let_in(outer)
+                self.run_reentrant(outer)
 
-    def let_in(self, outer: Delivery) -> None:
+    def run_reentrant(self, outer: Delivery) -> None:
         """Handle, before its turn, what a handler here waits for: one after the other."""
         held = self.held.get(outer)
         while held and outer.waiting and outer.over is None:
@@ -243,7 +243,7 @@ class Seat:
 
         def go_on() -> None:
             self.running -= places
-            self.office.make_ready(self)
+            self.router.make_ready(self)
 
         return go_on
 
@@ -322,7 +322,7 @@ class Seat:
                 if waits.state == QUEUED:
                     self._hold(waits)
         if self.box or self.held:
-            self.office.make_ready(self)
+            self.router.make_ready(self)
 
     def _lift(self, delivery: Delivery) -> None:
         """Take it off the handler that it was let in on top of."""
@@ -350,7 +350,7 @@ class Seat:
         """End a message before anything of it was begun."""
         delivery.state = ENDED
         self._lift(delivery)
-        self.office.refuse(delivery, error)
+        self.router.refuse(delivery, error)
 
     def _tell(self, delivery: Delivery) -> None:
         """Hand over as a `response` the answer to a `say`, which comes as a `say`.
@@ -375,7 +375,7 @@ class Seat:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def vacate(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End whatever waits or runs here with `error`, but for the handlers that asked for it."""
         self.open = False
         waiting = [d for d in self.box if d.state == QUEUED]
@@ -384,12 +384,12 @@ class Seat:
         self.dead = 0
         for delivery in waiting:
             delivery.state = ENDED
-            self.office.refuse(delivery, error)
+            self.router.refuse(delivery, error)
         for delivery in [*self.active, *self.asking]:
             if delivery not in spared:
-                self.office.abort(delivery, error)
+                self.router.abort(delivery, error)
         for task in list(self.carried):
             task.cancel()
 
     def __repr__(self) -> str:
-        return f"<Seat of {self.id!r}>"
+        return f"<Mailbox of {self.id!r}>"

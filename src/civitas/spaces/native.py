@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from civitas.agent import Agent
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.mailbox import Seat
-from civitas.spaces.router import PostOffice
+from civitas.spaces.mailbox import Mailbox
+from civitas.spaces.router import Router
 from civitas.spaces.space import Space
 
 
@@ -28,20 +28,20 @@ class NativeSpace(Space):
     # Those that keep something for each sender, which goes when the sender leaves.
     _keepers: dict[str, Agent] | None = None
 
-    def _add(self, agent: Agent, office: PostOffice) -> Seat:
-        seat = super()._add(agent, office)
+    def _add(self, agent: Agent, router: Router) -> Mailbox:
+        mailbox = super()._add(agent, router)
         if hasattr(agent, "_sender_left"):
             if self._keepers is None:
                 self._keepers = {}
-            self._keepers[seat.id] = agent
-        return seat
+            self._keepers[mailbox.id] = agent
+        return mailbox
 
-    def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
-        super()._vacate(seat, *spared)
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
+        super()._detach(mailbox, *spared)
         keepers = self._keepers
-        if keepers is None or seat.office.ending:
+        if keepers is None or mailbox.router.ending:
             return
-        if keepers.get(seat.id) is seat.agent:
-            del keepers[seat.id]
+        if keepers.get(mailbox.id) is mailbox.agent:
+            del keepers[mailbox.id]
         for keeper in list(keepers.values()):
-            keeper._sender_left(seat.id)  # type: ignore[attr-defined]
+            keeper._sender_left(mailbox.id)  # type: ignore[attr-defined]

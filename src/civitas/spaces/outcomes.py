@@ -28,8 +28,8 @@ from civitas.spaces.delivery import (
 )
 from civitas.spaces.handler import answers, outcome_of, returned, traceback_of
 from civitas.spaces.loop import LoopThread
-from civitas.spaces.mailbox import Seat
-from civitas.spaces.task_pool import Workers
+from civitas.spaces.mailbox import Mailbox
+from civitas.spaces.task_pool import TaskPool
 from civitas.text import error_text
 
 logger = logging.getLogger("civitas.space")
@@ -41,7 +41,7 @@ class Outcomes:
     """Ends each message once. All of it happens on the loop.
 
     Attributes:
-        seats: the agents of the space, by the id that they are addressed by
+        mailboxes: the agents of the space, by the id that they are addressed by
         ending: whether the space is being closed: nobody comes any more
         closed: whether it is closed: nothing is delivered any more
         thread_id: the identifier of the loop's thread
@@ -49,37 +49,42 @@ class Outcomes:
     """
 
     def __init__(self, thread: LoopThread) -> None:
-        self.seats: dict[str, Seat] = {}
+        self.mailboxes: dict[str, Mailbox] = {}
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self.ending = False
         self.closed = False
         self.thread = thread
         self.thread_id = thread.ident
         self.loop = thread.loop
-        self.workers = Workers(self.loop, self.ended)
-        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.workers.start
+        self.tasks = TaskPool(self.loop, self.ended)
+        self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
         self.deadlines = Deadlines(self.loop, self._expired)
 
     def post(self, delivery: Delivery) -> None:
         """Put a message into its receiver's mailbox, or end it."""
         raise NotImplementedError
 
-    def make_ready(self, seat: Seat) -> None:
+    def make_ready(self, mailbox: Mailbox) -> None:
         """Have an agent look at its mailbox in the next turn of the loop."""
         raise NotImplementedError
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """A handler has ended."""
-        seat: Any = delivery.seat
-        if delivery.inner or delivery.over is not None or seat.held or seat.arriving is delivery:
-            seat.finish(delivery)
+        mailbox: Any = delivery.mailbox
+        if (
+            delivery.inner
+            or delivery.over is not None
+            or mailbox.held
+            or mailbox.arriving is delivery
+        ):
+            mailbox.finish(delivery)
         else:
             # The same in short, for what was handled as most is.
             delivery.state = ENDED
-            del seat.active[delivery]
-            seat.running -= 1
-            if seat.box:
-                self.make_ready(seat)
+            del mailbox.active[delivery]
+            mailbox.running -= 1
+            if mailbox.box:
+                self.make_ready(mailbox)
         if delivery.answered:
             return
         kind = delivery.kind
@@ -88,7 +93,7 @@ class Outcomes:
         elif error is not None:
             if kind != REQUEST:
                 envelope = delivery.envelope
-                what = f"action {envelope.name!r} of agent {seat.id!r} failed on a message of"
+                what = f"action {envelope.name!r} of agent {mailbox.id!r} failed on a message of"
                 what = f"{what} {envelope.sender!r}"
                 if not isinstance(error, CivitasError):  # that says it all, to who sent it
                     logger.error("%s: %s", what, error_text(error))
@@ -164,8 +169,8 @@ class Outcomes:
             return
         if delivery.state == QUEUED:
             delivery.state = ENDED
-            if delivery.seat is not None:
-                delivery.seat.forget(delivery)
+            if delivery.mailbox is not None:
+                delivery.mailbox.forget(delivery)
         elif delivery.state == ASKING:
             delivery.state = ENDED
             if delivery.task is not None:
@@ -173,7 +178,7 @@ class Outcomes:
         elif delivery.state == RUNNING and not delivery.cancelling:
             # Once: a second cancellation would interrupt what the first has it clean up.
             delivery.cancelling = True
-            self.workers.cancel(delivery)
+            self.tasks.cancel(delivery)
 
     def gone(self) -> SpaceClosed:
         """Why a message ends that a closed space had still to deliver."""
@@ -184,7 +189,7 @@ class Outcomes:
         if answer is None or self.closed:
             return
         envelope, original_id = answer
-        if envelope.to not in self.seats:
+        if envelope.to not in self.mailboxes:
             if self.observers:
                 self._show(envelope)
             logger.debug("the sender %r of %s has left before its answer", envelope.to, delivery)

@@ -11,7 +11,7 @@ from typing import Any
 
 from civitas.agent import CURRENT
 from civitas.errors import RequestCancelled
-from civitas.spaces.delivery import Delivery, Router
+from civitas.spaces.delivery import Delivery, RouterPort
 
 
 class Request:
@@ -21,37 +21,37 @@ class Request:
     Dropping the last reference to it cancels it.
     """
 
-    __slots__ = ("__weakref__", "_delivery", "_office")
+    __slots__ = ("__weakref__", "_delivery", "_router")
 
-    def __init__(self, delivery: Delivery, office: Router) -> None:
+    def __init__(self, delivery: Delivery, router: RouterPort) -> None:
         self._delivery = delivery
-        self._office = office
+        self._router = router
 
     def __del__(self) -> None:
         delivery = self._delivery
         if not delivery.answered:
             # May run in any thread, in the middle of anything: it only leaves word.
-            self._office.drop(delivery)
+            self._router.drop(delivery)
 
     def __await__(self) -> Generator[Any, None, Any]:
         delivery = self._delivery
         if not delivery.answered:
-            office = self._office
-            if get_ident() == office.thread_id:
+            router = self._router
+            if get_ident() == router.thread_id:
                 handling: Any = CURRENT.get()
                 if handling is None:
-                    office.try_now(delivery)
+                    router.try_now(delivery)
                     if not delivery.answered:
-                        yield from self._wait_here(office.loop)
+                        yield from self._wait_here(router.loop)
                 else:
                     # While it waits, messages of its own chain are let into its agent.
                     handling.waiting += 1
                     try:
-                        office.try_now(delivery)
-                        if handling.seat.held:
-                            handling.seat.let_in(handling)
+                        router.try_now(delivery)
+                        if handling.mailbox.held:
+                            handling.mailbox.run_reentrant(handling)
                         if not delivery.answered:
-                            yield from self._wait_here(office.loop)
+                            yield from self._wait_here(router.loop)
                     finally:
                         handling.waiting -= 1
             else:
@@ -70,12 +70,12 @@ class Request:
         try:
             yield from future
         except BaseException:  # the waiting task is cancelled, or its generator closed
-            self._office.abort(delivery, self._cancelled())
+            self._router.abort(delivery, self._cancelled())
             raise
 
     def _wait_elsewhere(self) -> Generator[Any, None, None]:
         """Wait on a loop that is not the space's."""
-        self._office.thread.check_process()
+        self._router.thread.check_process()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -98,12 +98,12 @@ class Request:
         """Wait in a thread, give the value or raise the outcome."""
         delivery = self._delivery
         if not delivery.answered:
-            if get_ident() == self._office.thread_id:
+            if get_ident() == self._router.thread_id:
                 raise RuntimeError(
                     f"result() of the request to {delivery} was called on the space's own loop, "
                     "where it would wait for ever: await the request instead"
                 )
-            self._office.thread.check_process()
+            self._router.thread.check_process()
             ended = threading.Event()
             on_end(delivery, ended.set)
             with waiting(CURRENT.get(), delivery):
@@ -119,7 +119,7 @@ class Request:
         """End it as `RequestCancelled`; the receiver's action is cancelled too."""
         delivery = self._delivery
         if not delivery.answered:
-            self._office.enter(self._office.abort, delivery, self._cancelled())
+            self._router.enter(self._router.abort, delivery, self._cancelled())
 
     def done(self) -> bool:
         """Whether the outcome is there."""
@@ -144,12 +144,12 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
     if handling is None:
         yield
         return
-    office = handling.seat.office
+    router = handling.mailbox.router
 
     def over() -> None:
-        office.enter(_end_wait, handling, delivery)
+        router.enter(_end_wait, handling, delivery)
 
-    office.enter(_begin_wait, handling, delivery)
+    router.enter(_begin_wait, handling, delivery)
     on_end(delivery, over)
     try:
         yield
@@ -163,9 +163,9 @@ def _begin_wait(handling: Delivery, delivery: Delivery) -> None:
     if handling.waits is None:
         handling.waits = set()
     handling.waits.add(delivery)
-    seat = handling.seat
-    if seat is not None and seat.held:
-        seat.let_in(handling)
+    mailbox = handling.mailbox
+    if mailbox is not None and mailbox.held:
+        mailbox.run_reentrant(handling)
 
 
 def _end_wait(handling: Delivery, delivery: Delivery) -> None:

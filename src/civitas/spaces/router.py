@@ -1,4 +1,4 @@
-"""The post office of a space: how messages travel, wait, are begun, and end."""
+"""The router of a space: how messages travel, wait, are begun, and end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.delivery import BROADCAST, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from civitas.spaces.loop import LoopThread
-from civitas.spaces.mailbox import Seat
+from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import Outcomes
 from civitas.spaces.request import Request
 
@@ -31,18 +31,18 @@ _AT_ONCE = 32
 """How many requests are handled on the spot before the loop has its turn."""
 
 
-class PostOffice(Outcomes):
+class Router(Outcomes):
     """Takes messages in, in any thread; all else happens on the loop.
 
     Attributes:
         dispatch: sends a request of an agent here on its way; on the loop
-        mailbox: how many messages may wait for one agent
+        capacity: how many messages may wait for one agent
     """
 
-    def __init__(self, thread: LoopThread, mailbox: int) -> None:
+    def __init__(self, thread: LoopThread, capacity: int) -> None:
         super().__init__(thread)
-        self.mailbox = mailbox
-        self._ready: deque[Seat] = deque()
+        self.capacity = capacity
+        self._ready: deque[Mailbox] = deque()
         self._fresh: list[Delivery] = []
         self._pumping = False
         self._credit = 0
@@ -53,42 +53,44 @@ class PostOffice(Outcomes):
 
     # -- messages, from any thread -----------------------------------------------------------------
 
-    def send(self, envelope: Envelope, seat: Seat) -> None:
-        """Send a message of the agent in `seat`."""
+    def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
+        """Send a message of the agent in `mailbox`."""
         thread = self.thread
         if get_ident() == self.thread_id:
-            if seat.outside:
-                self.catch_up(seat)
-            self.route(envelope, seat)
+            if mailbox.outside:
+                self.catch_up(mailbox)
+            self.route(envelope, mailbox)
         else:
-            thread.submit(self.route, envelope, seat)
-            seat.outside = True
+            thread.submit(self.route, envelope, mailbox)
+            mailbox.outside = True
 
-    def request(self, envelope: Envelope, timeout: float | None, wait: bool, seat: Seat) -> Request:
-        """Send a message of the agent in `seat` whose value is wanted."""
+    def request(
+        self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
+    ) -> Request:
+        """Send a message of the agent in `mailbox` whose value is wanted."""
         if envelope.to == EVERYONE:
             raise InvalidMessage("to", "a request goes to one agent, not to *")
         if timeout is not None and (
             isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout != timeout
         ):
-            raise DefinitionError(f"timeout= is a number of seconds or None, not {timeout!r}")
+            raise DefinitionError(f"timeout= must be a number of seconds or None, got {timeout!r}")
         handling: Any = CURRENT.get()
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
             delivery.wait = True
         thread = self.thread
         if get_ident() == self.thread_id:
-            if seat.outside:
-                self.catch_up(seat)
+            if mailbox.outside:
+                self.catch_up(mailbox)
             self.dispatch(delivery)
         else:
             thread.submit(self.dispatch, delivery)
-            seat.outside = True
+            mailbox.outside = True
         return Request(delivery, self)
 
-    def catch_up(self, seat: Seat) -> None:
+    def catch_up(self, mailbox: Mailbox) -> None:
         """Take in what an agent sent from threads: it comes before what it sends on the loop."""
-        seat.outside = False  # before that: a thread sets it after it has sent
+        mailbox.outside = False  # before that: a thread sets it after it has sent
         self.thread.drain()
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
@@ -104,31 +106,31 @@ class PostOffice(Outcomes):
 
     # -- delivery, on the loop ---------------------------------------------------------------------
 
-    def route(self, envelope: Envelope, seat: Seat | None) -> None:
+    def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
         """Send a message to whom it is addressed."""
         if self.closed:
             return
         to = envelope.to
         if to != EVERYONE:
-            if to in self.seats:
+            if to in self.mailboxes:
                 self.post(Delivery(envelope, SEND))
             elif self.observers:
                 self._show(envelope)
             return
         if self.observers:
             self._show(envelope)
-        own = seat is None or seat.agent.receive_own_broadcasts
-        mailbox = self.mailbox
+        own = mailbox is None or mailbox.agent.receive_own_broadcasts
+        capacity = self.capacity
         ready = self._ready
-        for receiver in list(self.seats.values()):  # agents come in any thread
-            if not receiver.here or (receiver is seat and not own):
+        for receiver in list(self.mailboxes.values()):  # agents come in any thread
+            if not receiver.here or (receiver is mailbox and not own):
                 continue  # one that is just coming came after this was sent
             delivery = Delivery(envelope, BROADCAST)
-            delivery.seat = receiver
+            delivery.mailbox = receiver
             box = receiver.box
             if len(box) < receiver.limit:
                 box.append(delivery)
-            elif receiver.waiting() < mailbox:
+            elif receiver.waiting() < capacity:
                 receiver.accept(delivery)
             else:
                 self.refuse(delivery, self._full(receiver))
@@ -142,10 +144,10 @@ class PostOffice(Outcomes):
         """Put a message into its receiver's mailbox, or end it."""
         if delivery.answered:  # cancelled on its way here
             return
-        seat = self.seats.get(delivery.envelope.to)
+        mailbox = self.mailboxes.get(delivery.envelope.to)
         if self.observers:
             self._show_once(delivery)
-        if seat is None:
+        if mailbox is None:
             if self.closed:
                 self.refuse(delivery, self.gone())
             elif delivery.wait:
@@ -153,26 +155,26 @@ class PostOffice(Outcomes):
             else:
                 self.refuse(delivery, self._not_found(delivery.envelope.to))
             return
-        if self._expected and seat.id in self._expected:
-            self.here(seat)  # it has come in another thread: those who waited are first
-        self.put(delivery, seat)
+        if self._expected and mailbox.id in self._expected:
+            self.here(mailbox)  # it has come in another thread: those who waited are first
+        self.put(delivery, mailbox)
 
-    def put(self, delivery: Delivery, seat: Seat) -> None:
+    def put(self, delivery: Delivery, mailbox: Mailbox) -> None:
         """Put a message into a mailbox, unless it has come too far or the mailbox is full."""
         if delivery.hops > MAX_HOPS:
-            delivery.seat = seat
+            delivery.mailbox = mailbox
             self.refuse(delivery, self._too_many_hops(delivery))
             return
-        if len(seat.box) >= seat.limit and seat.waiting() >= self.mailbox:
-            delivery.seat = seat
-            self.refuse(delivery, self._full(seat))
+        if len(mailbox.box) >= mailbox.limit and mailbox.waiting() >= self.capacity:
+            delivery.mailbox = mailbox
+            self.refuse(delivery, self._full(mailbox))
             return
-        seat.accept(delivery)
+        mailbox.accept(delivery)
         if delivery.timeout is not None:
             self._fresh.append(delivery)
-        if not seat.ready:
-            seat.ready = True
-            self._ready.append(seat)
+        if not mailbox.ready:
+            mailbox.ready = True
+            self._ready.append(mailbox)
         if not self._pumping:
             self._schedule()
 
@@ -183,12 +185,12 @@ class PostOffice(Outcomes):
             self._fresh.append(delivery)
             self._schedule()
 
-    def here(self, seat: Seat) -> None:
+    def here(self, mailbox: Mailbox) -> None:
         """An agent has come: what waited for it is put into its mailbox."""
-        seat.here = True
-        for delivery in self._expected.pop(seat.id, ()):
+        mailbox.here = True
+        for delivery in self._expected.pop(mailbox.id, ()):
             if not delivery.answered:
-                self.put(delivery, seat)
+                self.put(delivery, mailbox)
 
     def leave(self) -> None:
         """The space is closed: what waits for somebody who is not here ends."""
@@ -201,24 +203,29 @@ class PostOffice(Outcomes):
         """Handle a request on the spot, if it is its turn: the one who asked is waiting for it."""
         if self._credit <= 0 or delivery.state != QUEUED:
             return
-        seat = delivery.seat
-        if seat is None:
+        mailbox = delivery.mailbox
+        if mailbox is None:
             return
-        box = seat.box
-        if seat.running < seat.concurrency and box and box[0] is delivery and not seat.leaving:
+        box = mailbox.box
+        if (
+            mailbox.running < mailbox.concurrency
+            and box
+            and box[0] is delivery
+            and not mailbox.leaving
+        ):
             self._credit -= 1
             box.popleft()
-            seat.begin(delivery)
-        elif seat.held:
+            mailbox.begin(delivery)
+        elif mailbox.held:
             self._credit -= 1
-            for outer in list(seat.held):
-                seat.let_in(outer)
+            for outer in list(mailbox.held):
+                mailbox.run_reentrant(outer)
 
-    def make_ready(self, seat: Seat) -> None:
+    def make_ready(self, mailbox: Mailbox) -> None:
         """Have an agent look at its mailbox in the next turn of the loop."""
-        if not seat.ready:
-            seat.ready = True
-            self._ready.append(seat)
+        if not mailbox.ready:
+            mailbox.ready = True
+            self._ready.append(mailbox)
         if not self._pumping:
             self._schedule()
 
@@ -238,19 +245,19 @@ class PostOffice(Outcomes):
                 if not delivery.answered and delivery.timeout is not None:
                     self.deadlines.add(delivery, delivery.timeout)
         ready = self._ready
-        workers = self.workers
+        tasks = self.tasks
         for _ in range(len(ready)):
-            seat = ready.popleft()
-            seat.ready = False
-            if not seat.open:
+            mailbox = ready.popleft()
+            mailbox.ready = False
+            if not mailbox.open:
                 continue
-            workers.in_no_task = True
+            tasks.in_no_task = True
             try:
-                seat.kick()
+                mailbox.dispatch_ready()
             except BaseException:
-                logger.exception("a defect in civitas: the turn of agent %r failed", seat.id)
+                logger.exception("a defect in civitas: the turn of agent %r failed", mailbox.id)
             finally:
-                workers.in_no_task = False
+                tasks.in_no_task = False
 
     @property
     def pending(self) -> int:
@@ -266,5 +273,5 @@ class PostOffice(Outcomes):
             f"{MAX_HOPS} are the limit"
         )
 
-    def _full(self, seat: Seat) -> MailboxFull:
-        return MailboxFull(f'the mailbox of "{seat.id}" is full: {self.mailbox} messages wait')
+    def _full(self, mailbox: Mailbox) -> MailboxFull:
+        return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {self.capacity} messages wait')

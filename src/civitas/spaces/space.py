@@ -24,11 +24,11 @@ from civitas.errors import (
 from civitas.message import Envelope, address
 from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery
 from civitas.spaces.handler import call_callback
-from civitas.spaces.lanes import LanedSeat
+from civitas.spaces.lanes import LanedMailbox
 from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
-from civitas.spaces.mailbox import Seat
+from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.request import Request, on_end
-from civitas.spaces.router import PostOffice
+from civitas.spaces.router import Router
 from civitas.spaces.watchdog import WATCHDOG
 
 logger = logging.getLogger("civitas.space")
@@ -54,21 +54,21 @@ class Space:
         mailbox: how many messages may wait for one agent
     """
 
-    _Seat: type[Seat] | None = None  # what agents sit in here, if all in the same
+    _Mailbox: type[Mailbox] | None = None  # what agents sit in here, if all in the same
 
     def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
         if type(mailbox) is not int or mailbox < 1:
-            raise DefinitionError(f"mailbox= is 1 or more, not {mailbox!r}")
+            raise DefinitionError(f"mailbox= must be 1 or more, got {mailbox!r}")
         if approver is not None:
             check_approver(approver, type(self).__name__)
         self.approver = approver
-        self._mailbox = mailbox
+        self._capacity = mailbox
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self._starting = threading.Lock()
         self._members = threading.RLock()
         self._closed = False
         self._thread = LoopThread(f"civitas-{type(self).__name__}", self._closing, self._over)
-        self._office: PostOffice | None = None
+        self._router: Router | None = None
 
     # -- the public calls --------------------------------------------------------------------------
 
@@ -89,13 +89,13 @@ class Space:
             DefinitionError: it is no agent, is in a space already, or has an action without help
         """
         if not isinstance(agent, Agent):
-            raise DefinitionError(f"add takes an agent, not {agent!r}")
+            raise DefinitionError(f"add takes an agent, got {agent!r}")
         if not hasattr(agent, "id"):
             kind = type(agent).__name__
             raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
         agent._before_add()
-        office = self._start()
-        self._settle_in(self._add(agent, office), waits=not loop_is_running())
+        router = self._start()
+        self._settle_in(self._add(agent, router), waits=not loop_is_running())
         return agent
 
     def remove(self, agent: Agent | str | int) -> None:
@@ -108,18 +108,18 @@ class Space:
         Raises:
             AgentNotFound: it is not in this space
         """
-        office = self._office
-        if office is None or self._closed:
+        router = self._router
+        if router is None or self._closed:
             raise _unknown(agent)
-        left = self._remove(agent, office, CURRENT.get())
+        left = self._remove(agent, router, CURRENT.get())
         # Without a `before_remove` it takes microseconds, which any loop but a space can wait.
         quick = left.envelope.name != "before_remove"
         if not (on_a_space() if quick else loop_is_running()):
-            Request(left, office).result()
+            Request(left, router).result()
 
     def ids(self) -> list[str]:
         """The ids of the agents in the space, in the order in which they were added."""
-        return [] if self._office is None or self._closed else list(self._office.seats)
+        return [] if self._router is None or self._closed else list(self._router.mailboxes)
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
@@ -134,12 +134,12 @@ class Space:
             everywhere: whether it sees the messages of every process, where there are several
         """
         if not callable(callback) or is_async(callback):
-            raise DefinitionError(f"observe takes a plain function, not {callback!r}")
+            raise DefinitionError(f"observe takes a plain function, got {callback!r}")
         with self._starting:
-            if self._office is None:
+            if self._router is None:
                 self._observers = (*self._observers, callback)
             else:
-                self._office.observers = (*self._office.observers, callback)
+                self._router.observers = (*self._router.observers, callback)
 
     def close(self) -> None:
         """Remove every agent and end the loop; what waits ends as `SpaceClosed`.
@@ -148,7 +148,7 @@ class Space:
         done.
         """
         with self._starting:
-            if self._office is None:
+            if self._router is None:
                 self._closed = True
                 return
         self._thread.stop()
@@ -160,15 +160,15 @@ class Space:
             `agents`: by id, how many messages are `waiting`, the actions being `handling`, and how
             many are `asking` for approval; `deadlines`: how many requests have one running
         """
-        office = self._office
-        if office is None or self._closed:
+        router = self._router
+        if router is None or self._closed:
             return {"agents": {}, "deadlines": 0}
         if on_a_space():
-            return _statistics(office)
+            return _statistics(router)
         try:
-            found: dict[str, Any] = self._thread.run(_statistics, office).result()
+            found: dict[str, Any] = self._thread.run(_statistics, router).result()
         except SpaceClosed:
-            return _statistics(office)
+            return _statistics(router)
         return found
 
     def __enter__(self) -> Self:
@@ -200,83 +200,83 @@ class Space:
 
     # -- agents come and go ------------------------------------------------------------------------
 
-    def _start(self) -> PostOffice:
+    def _start(self) -> Router:
         with self._starting:
             if self._closed:
                 self._thread.check_process()
                 raise SpaceClosed("the space is closed; make another")
-            if self._office is not None:
-                return self._office
+            if self._router is not None:
+                return self._router
             self._prepare()
             self._thread.start()
-            office = self._post_office()
-            office.observers = self._observers
-            self._office = office
-        WATCHDOG.watch(office)
-        return office
+            router = self._make_router()
+            router.observers = self._observers
+            self._router = router
+        WATCHDOG.watch(router)
+        return router
 
     def _prepare(self) -> None:
         """Have ready what the space needs, or raise why it cannot be had."""
 
-    def _post_office(self) -> PostOffice:
+    def _make_router(self) -> Router:
         """What delivers the messages; the loop's thread is running."""
-        return PostOffice(self._thread, self._mailbox)
+        return Router(self._thread, self._capacity)
 
-    def _add(self, agent: Agent, office: PostOffice) -> Seat:
+    def _add(self, agent: Agent, router: Router) -> Mailbox:
         id = address(agent.id)
-        kind = self._Seat or (LanedSeat if overrides(agent, "_lane") else Seat)
-        seat = kind(agent, self, office)
+        kind = self._Mailbox or (LanedMailbox if overrides(agent, "_lane") else Mailbox)
+        mailbox = kind(agent, self, router)
         with self._members:
-            if self._closed or office.ending:
+            if self._closed or router.ending:
                 raise SpaceClosed("the space is closed; make another")
-            if id in office.seats:
+            if id in router.mailboxes:
                 raise DuplicateAgent(
                     f"an agent {id!r} is in the space already, and ids are unique; "
                     f"to replace it, space.remove({id!r}) first"
                 )
-            if agent._seat is not None and not agent._seat.space._closed:
+            if agent._mailbox is not None and not agent._mailbox.space._closed:
                 raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
             if overrides(agent, "after_add"):
                 # Its first handling takes every place: messages wait until it has set itself up.
-                seat.arriving = self._delivery(seat, "after_add")
-                seat.running = seat.concurrency
-            office.seats[id] = seat
-            agent._seat = seat
-        office.enter(office.here, seat)
-        return seat
+                mailbox.arriving = self._delivery(mailbox, "after_add")
+                mailbox.running = mailbox.concurrency
+            router.mailboxes[id] = mailbox
+            agent._mailbox = mailbox
+        router.enter(router.here, mailbox)
+        return mailbox
 
-    def _settle_in(self, seat: Seat, *, waits: bool) -> None:
+    def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Run an agent's `after_add`, if it has one."""
-        if seat.arriving is not None:
-            ready = self._begin(seat, seat.arriving, told=waits)
+        if mailbox.arriving is not None:
+            ready = self._begin(mailbox, mailbox.arriving, told=waits)
             if waits:
-                Request(ready, seat.office).result()
+                Request(ready, mailbox.router).result()
 
-    def _remove(self, agent: Agent | str | int, office: PostOffice, handling: Any) -> Delivery:
+    def _remove(self, agent: Agent | str | int, router: Router, handling: Any) -> Delivery:
         """Have an agent leave; gives what ends when it has left."""
         with self._members:
-            seat = office.seats.get(address(agent.id if isinstance(agent, Agent) else agent))
-            if seat is None or (isinstance(agent, Agent) and seat.agent is not agent):
+            mailbox = router.mailboxes.get(address(agent.id if isinstance(agent, Agent) else agent))
+            if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
                 raise _unknown(agent)
-            if seat.leaving is not None:
-                return seat.leaving
-            spared = handling if handling is not None and handling.seat is seat else None
-            last = overrides(seat.agent, "before_remove")
-            left = seat.leaving = self._delivery(seat, "before_remove" if last else "removed")
+            if mailbox.leaving is not None:
+                return mailbox.leaving
+            spared = handling if handling is not None and handling.mailbox is mailbox else None
+            last = overrides(mailbox.agent, "before_remove")
+            left = mailbox.leaving = self._delivery(mailbox, "before_remove" if last else "removed")
         if last:
-            return self._begin(seat, left, spared)
+            return self._begin(mailbox, left, spared)
 
         def leave() -> None:
-            self._vacate(seat, spared)
-            self._gone(seat, left)
+            self._detach(mailbox, spared)
+            self._gone(mailbox, left)
 
         # In turn: what was sent to it before this is still there to be ended.
-        office.enter(leave)
+        router.enter(leave)
         return left
 
     def _begin(
         self,
-        seat: Seat,
+        mailbox: Mailbox,
         delivery: Delivery,
         spared: Delivery | None = None,
         *,
@@ -293,78 +293,78 @@ class Space:
         async def run() -> None:
             leaves = name == "before_remove"
             try:
-                await call_callback(seat, getattr(seat.agent, name))
+                await call_callback(mailbox, getattr(mailbox.agent, name))
             except BaseException as error:
                 leaves = True
                 level = logging.DEBUG if told or delivery.answered else logging.ERROR
-                logger.log(level, "%s of agent %r failed", name, seat.id, exc_info=error)
+                logger.log(level, "%s of agent %r failed", name, mailbox.id, exc_info=error)
                 if name == "after_add" or not isinstance(error, Exception):
                     raise
             finally:
                 if leaves:
-                    self._vacate(seat, delivery, spared)
-                    await self._released(seat)
+                    self._detach(mailbox, delivery, spared)
+                    await self._released(mailbox)
 
         def begin() -> None:
-            seat.active[delivery] = None
-            seat.office.start(delivery, run())
+            mailbox.active[delivery] = None
+            mailbox.router.start(delivery, run())
 
-        seat.office.enter(begin)
+        mailbox.router.enter(begin)
         return delivery
 
-    def _gone(self, seat: Seat, left: Delivery) -> None:
+    def _gone(self, mailbox: Mailbox, left: Delivery) -> None:
         """An agent without a `before_remove` has left: whoever waits for that is told."""
-        seat.office.settle(left, None, None)
+        mailbox.router.settle(left, None, None)
 
-    async def _released(self, seat: Seat) -> None:
+    async def _released(self, mailbox: Mailbox) -> None:
         """Give up what a space holds for an agent that has left, outside of this process."""
 
-    def _delivery(self, seat: Seat, name: str) -> Delivery:
-        delivery = Delivery(Envelope(seat.id, seat.id, name, {}), CALLBACK)
-        delivery.seat = seat
+    def _delivery(self, mailbox: Mailbox, name: str) -> Delivery:
+        delivery = Delivery(Envelope(mailbox.id, mailbox.id, name, {}), CALLBACK)
+        delivery.mailbox = mailbox
         delivery.state = RUNNING
         return delivery
 
-    def _vacate(self, seat: Seat, *spared: Delivery | None) -> None:
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         """End what an agent that leaves was doing; on the loop."""
-        office = self._office
-        assert office is not None
+        router = self._router
+        assert router is not None
         with self._members:
-            if office.seats.get(seat.id) is seat:
-                del office.seats[seat.id]
-            if seat.agent._seat is seat:
-                seat.agent._seat = None
-        if seat.open:
-            stopped: RequestError = AgentStopped(f'agent "{seat.id}" was removed')
-            seat.vacate(office.gone() if office.ending else stopped, spared)
+            if router.mailboxes.get(mailbox.id) is mailbox:
+                del router.mailboxes[mailbox.id]
+            if mailbox.agent._mailbox is mailbox:
+                mailbox.agent._mailbox = None
+        if mailbox.open:
+            stopped: RequestError = AgentStopped(f'agent "{mailbox.id}" was removed')
+            mailbox.detach(router.gone() if router.ending else stopped, spared)
 
     async def _closing(self) -> None:
         """The last thing that happens on the loop."""
-        office = self._office
-        assert office is not None
+        router = self._router
+        assert router is not None
         with self._members:
-            office.ending = True  # nobody comes any more
+            router.ending = True  # nobody comes any more
         leaving = [
-            seat.leaving or self._remove(seat.agent, office, None)
-            for seat in list(office.seats.values())
-            if overrides(seat.agent, "before_remove")
+            mailbox.leaving or self._remove(mailbox.agent, router, None)
+            for mailbox in list(router.mailboxes.values())
+            if overrides(mailbox.agent, "before_remove")
         ]
         await _ended(leaving)
-        self._closed = office.closed = True
-        for seat in list(office.seats.values()):
-            self._vacate(seat)
-        office.leave()
-        office.deadlines.close()
-        office.workers.close()
-        WATCHDOG.forget(office)
+        self._closed = router.closed = True
+        for mailbox in list(router.mailboxes.values()):
+            self._detach(mailbox)
+        router.leave()
+        router.deadlines.close()
+        router.tasks.close()
+        WATCHDOG.forget(router)
 
     def _over(self) -> None:
         self._closed = True
-        if self._office is not None:
+        if self._router is not None:
             # The system may give the thread's identifier to another.
-            self._office.thread_id = 0
+            self._router.thread_id = 0
             if not self._thread.inherited:
-                self._office.workers.abandon()
+                self._router.tasks.abandon()
 
 
 async def _ended(callbacks: list[Delivery]) -> None:
@@ -388,10 +388,10 @@ async def _ended(callbacks: list[Delivery]) -> None:
         logger.warning("before_remove of %s took over %s s: not waited for", late, _LEAVE_S)
 
 
-def _statistics(office: PostOffice) -> dict[str, Any]:
+def _statistics(router: Router) -> dict[str, Any]:
     return {
-        "agents": {id: seat.statistics() for id, seat in list(office.seats.items())},
-        "deadlines": office.pending,
+        "agents": {id: mailbox.statistics() for id, mailbox in list(router.mailboxes.items())},
+        "deadlines": router.pending,
     }
 
 

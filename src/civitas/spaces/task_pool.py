@@ -75,7 +75,7 @@ class _Worker:
         self.steps = steps.send
 
 
-class Workers:
+class TaskPool:
     """The tasks of one loop.
 
     Attributes:
@@ -99,7 +99,7 @@ class Workers:
         idle = self._idle
         while True:
             if not idle:
-                self._hire(delivery, coroutine)
+                self._spawn(delivery, coroutine)
                 return
             worker = idle.pop()
             if not worker.wake.done():
@@ -136,7 +136,7 @@ class Workers:
         if len(worker.context) == 1:
             idle.append(worker)
         else:
-            self._retire(worker)  # the handler left context variables behind
+            self._discard(worker)  # the handler left context variables behind
         self._ended(delivery, value, error)
 
     def cancel(self, delivery: Delivery) -> None:
@@ -178,7 +178,7 @@ class Workers:
             worker.task._log_destroy_pending = False  # type: ignore[attr-defined]
             logger.warning("%s ignored its cancellation and was abandoned", worker.delivery)
 
-    def _hire(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         # A task that has not begun can be cancelled without running at all, so a new one begins its
         # first handler by itself, and lends its name to first steps from then on.
         worker = _Worker()
@@ -188,7 +188,7 @@ class Workers:
         worker.task = self._loop.create_task(self._work(worker), context=worker.context)
         self._all.add(worker)
 
-    def _retire(self, worker: _Worker) -> None:
+    def _discard(self, worker: _Worker) -> None:
         self._all.discard(worker)
         worker.task.cancel()
 
@@ -225,7 +225,7 @@ class Workers:
                 if self._closing or len(worker.context) != 1 or len(self._idle) >= _IDLE:
                     return
                 CURRENT.set(None)
-                await self._rest(worker)
+                await self._park(worker)
                 if not worker.handed:
                     return
         finally:
@@ -237,7 +237,7 @@ class Workers:
                 # GeneratorExit does. That is an outcome too.
                 self._ended(worker.delivery, None, asyncio.CancelledError())
 
-    async def _rest(self, worker: _Worker) -> None:
+    async def _park(self, worker: _Worker) -> None:
         """Wait, idle, for a handler to take over."""
         wake = worker.wake = self._loop.create_future()
         self._idle.append(worker)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from civitas.agent import Agent
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.task_pool import Workers
+from civitas.spaces.task_pool import TaskPool
 
 logger = logging.getLogger("civitas.watchdog")
 
@@ -28,7 +28,7 @@ HELD_S = 1.0
 class _Watched(Protocol):
     loop: asyncio.AbstractEventLoop
     thread_id: int
-    workers: Workers
+    tasks: TaskPool
 
 
 class _Pulse:
@@ -118,7 +118,7 @@ def _holder(space: _Watched) -> tuple[str, str]:
     frame = sys._current_frames().get(space.thread_id)
     where = _place(frame)
     task = asyncio.current_task(space.loop)
-    delivery: Delivery | None = space.workers.owner(task)
+    delivery: Delivery | None = space.tasks.owner(task)
     if delivery is not None:
         return f'agent {delivery.envelope.to!r} in "{delivery}"', where
     agent = _agent_in(frame)

@@ -77,7 +77,9 @@ class SQLiteFile(Generic[E]):
         name = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(name, str) or not name or "\0" in name:
             article = "an" if kind[0] in "aeiou" else "a"
-            raise DefinitionError(f"{article} {kind}'s path is the name of a file, not {path!r}")
+            raise DefinitionError(
+                f"{article} {kind}'s path must be the name of a file, got {path!r}"
+            )
         self.name = name
         self.path = Path(os.path.abspath(name))
         self.error: Callable[[str], E] = partial(error, name)

@@ -40,7 +40,7 @@ class SQLitePool(Generic[E]):
         may_read: bool = False,
     ) -> None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-            raise DefinitionError(f"timeout= is a number of seconds, not {timeout!r}")
+            raise DefinitionError(f"timeout= must be a number of seconds, got {timeout!r}")
         self._file = file
         self.name = file.name
         self._timeout = min(float(timeout), 86400.0)

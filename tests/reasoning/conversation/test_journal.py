@@ -622,7 +622,7 @@ async def test_a_run_that_has_not_ended_cannot_be_replayed(tmp_path: Path) -> No
 
 
 def test_what_is_no_journal_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="journal= is a Journal"):
+    with pytest.raises(DefinitionError, match="journal= must be a Journal"):
         Conversation(pair("one"), journal=3)  # type: ignore[arg-type]
 
 

@@ -144,7 +144,7 @@ def made(seed, folder=None):
 
 def count(society):
     from later import add
-    return len(society.seats) + add
+    return len(society.mailboxes) + add
 """
     yaml = """\
 name: beside

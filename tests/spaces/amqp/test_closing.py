@@ -259,10 +259,10 @@ def test_an_add_that_comes_as_the_loop_ends_does_not_wait(broker: Broker, exchan
     kept: Kept[Any] = Kept()
 
     class Slow(AMQPSpace):
-        def _settle_in(self, seat: Any, *, waits: bool) -> None:
-            if seat.id == "late":
+        def _settle_in(self, mailbox: Any, *, waits: bool) -> None:
+            if mailbox.id == "late":
                 assert go_on.wait(WAIT_S)
-            super()._settle_in(seat, waits=waits)
+            super()._settle_in(mailbox, waits=waits)
 
     async def numbers() -> AsyncIterator[int]:
         try:

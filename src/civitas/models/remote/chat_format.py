@@ -35,7 +35,9 @@ def _message(message: Any, where: str) -> dict[str, Any]:
     role = message.get("role")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
-        raise ModelError(f"{where}: content is text or a list of blocks, not {kind_of(content)}")
+        raise ModelError(
+            f"{where}: content must be text or a list of blocks, got {kind_of(content)}"
+        )
     out: dict[str, Any] = {"role": role, "content": "" if content is None else content}
     if role == "tool":
         out["tool_call_id"] = message.get("tool_call_id") or ""
@@ -46,7 +48,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
                 _tool_call(call, f"{where}: tool_calls[{n}]") for n, call in enumerate(calls)
             ]
     elif role not in ("system", "user"):
-        raise ModelError(f"{where}: role is system, user, assistant or tool, not {role!r:.80}")
+        raise ModelError(f"{where}: role must be system, user, assistant or tool, got {role!r:.80}")
     speaker = message.get("name")
     # The name of a speaker is passed on where the format has room for it.
     if role != "tool" and isinstance(speaker, str) and _NAME.fullmatch(speaker):

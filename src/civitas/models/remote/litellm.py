@@ -113,7 +113,7 @@ class LiteLLMModel(RemoteModel):
     ) -> None:
         provider, slash, rest = name.partition("/") if isinstance(name, str) else ("", "", "")
         if not provider or not slash or not rest or not name.isprintable():
-            raise DefinitionError(f"LiteLLMModel: a name is PROVIDER/NAME, not {name!r:.80}")
+            raise DefinitionError(f"LiteLLMModel: a name must be PROVIDER/NAME, got {name!r:.80}")
         check_count("LiteLLMModel", "max_tokens", max_tokens)
         super().__init__(
             f"litellm:{name}",

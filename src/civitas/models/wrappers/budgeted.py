@@ -248,7 +248,7 @@ class BudgetedModel(Answering):
             )
         if type(bound) is not int or not 0 <= bound <= _MOST_TOKENS // 2:
             raise DefinitionError(
-                f"{self.name}: max_tokens is a number of tokens, not {bound!r:.80}"
+                f"{self.name}: max_tokens must be a number of tokens, got {bound!r:.80}"
             )
         return bound
 

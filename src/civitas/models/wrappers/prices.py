@@ -118,7 +118,7 @@ class Prices:
     def __init__(self, stated: Mapping[str, PriceLike] | None = None) -> None:
         if stated is not None and not isinstance(stated, Mapping):
             raise DefinitionError(
-                f"Prices takes names and their prices, not {excerpt(stated)}: "
+                f"Prices takes names and their prices, got {excerpt(stated)}: "
                 "Prices({'openai:NAME': Price(input, output)})"
             )
         self._stated: dict[str, Price] = {}
@@ -178,7 +178,7 @@ class Prices:
 
     def _state(self, name: object, price: Price) -> None:
         if not isinstance(name, str) or not name:
-            raise DefinitionError(f"Prices: a model's name is a text, not {excerpt(name)}")
+            raise DefinitionError(f"Prices: a model's name must be a text, got {excerpt(name)}")
         self._stated[name] = price
 
     def __repr__(self) -> str:

@@ -63,7 +63,7 @@ class ChosenBy(Order):
         if isinstance(model, str):
             check_name(model)
         elif not hasattr(model, "complete"):
-            raise DefinitionError(f"ChosenBy takes a model, or the name of one, not {model!r:.80}")
+            raise DefinitionError(f"ChosenBy takes a model, or the name of one, got {model!r:.80}")
         self._model = model
         self.prompt = prompt
         self.about = {address(id): text for id, text in (about or {}).items()}

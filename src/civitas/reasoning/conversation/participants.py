@@ -77,7 +77,9 @@ def set_up(
         max_turns = (condition.most_turns if condition is not None else None) or _MAX_TURNS
     for number, what in ((max_turns, "max_turns"), (max_kept, "max_kept")):
         if type(number) is not int or number < 1:
-            raise DefinitionError(f"conversation {id!r}: {what}= is 1 or more, not {number!r:.80}")
+            raise DefinitionError(
+                f"conversation {id!r}: {what}= must be 1 or more, got {number!r:.80}"
+            )
     if stop_if_failed not in _RULES:
         raise DefinitionError(
             f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
@@ -90,7 +92,7 @@ def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
     """The participants by id."""
     if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
         raise DefinitionError(
-            f"conversation {id!r}: agents= is a list of agents, not {agents!r:.80}"
+            f"conversation {id!r}: agents= must be a list of agents, got {agents!r:.80}"
         )
     found: dict[str, Any] = {}
     for agent in agents:

@@ -143,7 +143,7 @@ class Said(Condition):
             if ignore_case:
                 raise DefinitionError("Said: give the pattern re.IGNORECASE instead")
         elif not isinstance(what, str) or not what.strip():
-            raise DefinitionError(f"Said takes a text or a compiled pattern, not {what!r:.80}")
+            raise DefinitionError(f"Said takes a text or a compiled pattern, got {what!r:.80}")
         self.what = what
         self.by = None if by is None else address(by)
         self.ids = frozenset() if self.by is None else frozenset((self.by,))
@@ -204,7 +204,7 @@ class Elapsed(Condition):
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
-            raise DefinitionError(f"Elapsed takes a positive number of seconds, not {seconds!r}")
+            raise DefinitionError(f"Elapsed takes a positive number of seconds, got {seconds!r}")
         self.seconds = seconds
         self.clock = clock
 
@@ -281,5 +281,5 @@ def as_condition(given: Any) -> Condition:
 
 def _positive(number: object, what: str) -> int:
     if type(number) is not int or number < 1:
-        raise DefinitionError(f"{what} takes a positive integer, not {number!r:.80}")
+        raise DefinitionError(f"{what} takes a positive integer, got {number!r:.80}")
     return number

@@ -154,7 +154,7 @@ class DualActAgent(Group):
             ConfigError: it is no function
         """
         if fn is not None and not callable(fn):
-            raise ConfigError(f"a decision function is a function, not {fn!r:.80}")
+            raise ConfigError(f"a decision function must be a function, got {fn!r:.80}")
         self._decide_by = fn
 
     def set_conclusion_extractor(self, fn: ConclusionExtractor | None) -> None:
@@ -166,7 +166,7 @@ class DualActAgent(Group):
             ConfigError: it is no function
         """
         if fn is not None and not callable(fn):
-            raise ConfigError(f"a conclusion extractor is a function, not {fn!r:.80}")
+            raise ConfigError(f"a conclusion extractor must be a function, got {fn!r:.80}")
         self._extract_by = fn
 
     @property

@@ -147,7 +147,7 @@ def _checked(text: str | None, places: Sequence[str], what: str) -> str | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise ConfigError(f"{what}= is a text, not {type(text).__name__}")
+        raise ConfigError(f"{what}= must be a text, got {type(text).__name__}")
     for name in _PLACE.findall(text):
         if name not in places:
             there = ", ".join(f"{{{each}}}" for each in places)

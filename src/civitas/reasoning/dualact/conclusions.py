@@ -45,16 +45,20 @@ class HumanDecision:
 
     def __post_init__(self) -> None:
         if not isinstance(self.action, DecisionAction):
-            raise DefinitionError(f"a decision's action is a DecisionAction, not {self.action!r}")
+            raise DefinitionError(
+                f"a decision's action must be a DecisionAction, got {self.action!r}"
+            )
         instruction = self.new_instruction
         if not isinstance(instruction, str) and not (
             isinstance(instruction, list) and all(isinstance(each, str) for each in instruction)
         ):
             raise DefinitionError(
-                f"a decision's new_instruction is a text, not {instruction!r:.80}"
+                f"a decision's new_instruction must be a text, got {instruction!r:.80}"
             )
         if not isinstance(self.reasoning, str):
-            raise DefinitionError(f"a decision's reasoning is a text, not {self.reasoning!r:.80}")
+            raise DefinitionError(
+                f"a decision's reasoning must be a text, got {self.reasoning!r:.80}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The one object that a model spells it as."""
@@ -143,7 +147,7 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
     except ValueError:
         told = cut(json_text(value["action"]), 80)
         raise Unreadable(
-            f'is no decision: "action" is CONTINUE, TERMINATE or REDIRECT, not {told}'
+            f'is no decision: "action" must be CONTINUE, TERMINATE or REDIRECT, got {told}'
         ) from None
     try:
         return HumanDecision(**{**value, "action": action})

@@ -67,7 +67,7 @@ class DualActConfig:
                 "what"
             )
         if type(self.max_hr_loops) is not int or self.max_hr_loops < 1:
-            raise ConfigError(f"max_hr_loops= is 1 or more, not {self.max_hr_loops!r:.80}")
+            raise ConfigError(f"max_hr_loops= must be 1 or more, got {self.max_hr_loops!r:.80}")
         if self.first not in ("human", "reactive"):
             raise ConfigError(f'first= is "human" or "reactive", not {self.first!r:.80}')
         self.briefing()
@@ -106,7 +106,7 @@ def as_config(config: DualActConfig | None, parts: dict[str, Any]) -> DualActCon
         return DualActConfig(**parts)
     if not isinstance(config, DualActConfig):
         raise ConfigError(
-            f"DualActAgent takes a DualActConfig, or human= and reactive=, not {config!r:.80}"
+            f"DualActAgent takes a DualActConfig, or human= and reactive=, got {config!r:.80}"
         )
     if parts:
         raise ConfigError(f"DualActAgent has a config, which says {', '.join(parts)}: leave it out")
@@ -116,5 +116,5 @@ def as_config(config: DualActConfig | None, parts: dict[str, Any]) -> DualActCon
 def _check_agent(agent: Any, what: str) -> None:
     if isinstance(agent, type) or not callable(getattr(agent, "reply", None)):
         raise ConfigError(
-            f"{what}= needs an agent that replies, such as ReActAgent, not {agent!r:.80}"
+            f"{what}= needs an agent that replies, such as ReActAgent, got {agent!r:.80}"
         )

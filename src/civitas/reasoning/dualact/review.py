@@ -131,7 +131,7 @@ def _rule(given: Any) -> ReviewRule:
 
 def _share(number: Any, what: str) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
-        raise ConfigError(f"{what} takes a number from 0 to 1, not {number!r:.80}")
+        raise ConfigError(f"{what} takes a number from 0 to 1, got {number!r:.80}")
     return float(number)
 
 

@@ -170,7 +170,7 @@ def _read_call(
     given = getattr(call, "name", None)
     if not isinstance(given, str):
         wanted = Wanted(id, "?", "_")
-        wanted.fault = f"the name of an action is a text, not {json_type(given)}"
+        wanted.fault = f"the name of an action must be a text, got {json_type(given)}"
         return wanted
     name, action = find(given)
     wanted = Wanted(id, name, safe_name(given))

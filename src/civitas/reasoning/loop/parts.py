@@ -235,7 +235,8 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
     registry = ActionRegistry()
     if isinstance(actions, Action | str) or not isinstance(actions, Iterable):
         raise DefinitionError(
-            f"actions= is a registry, or a list of actions, functions and agents, not {actions!r}"
+            "actions= must be a registry, or a list of actions, functions and agents, "
+            f"got {actions!r}"
         )
     for source in actions:
         known = len(registry.actions)
@@ -274,7 +275,7 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
 
 def _positive(number: int, what: str, id: str | int) -> int:
     if type(number) is not int or number < 1:
-        raise DefinitionError(f"agent {id!r}: {what}= is 1 or more, not {number!r}")
+        raise DefinitionError(f"agent {id!r}: {what}= must be 1 or more, got {number!r}")
     return number
 
 

@@ -112,7 +112,7 @@ class ReActAgent(LoopAgent):
     async def _respond(self, asked: Asked) -> Reply:
         thread = asked.state
         memory = self._memory_of(thread)
-        if self.discover is not None and self._seat is not None:
+        if self.discover is not None and self._mailbox is not None:
             await self._discover(thread)
         part = asked.record
         if part is None:

@@ -26,7 +26,7 @@ from civitas.society.experiments.survey import (
 from civitas.society.experiments.watch import Spots, Whereabouts, whereabouts
 from civitas.society.perception import Perception, View
 from civitas.society.population.life import answers_of
-from civitas.society.router import SocietySeat
+from civitas.society.router import SocietyMailbox
 from civitas.society.steps import Steps
 from civitas.society.wants import id_order
 from civitas.spaces.loop import on_a_space
@@ -150,22 +150,22 @@ class Experiments(Steps):
         self._start()
 
         def look() -> Respondent:
-            ((id, seat),) = self._asked([citizen]).items()
-            return self._respondent(id, seat, self._view_now())
+            ((id, mailbox),) = self._asked([citizen]).items()
+            return self._respondent(id, mailbox, self._view_now())
 
         found: Respondent = self._thread.call(look)
         return found
 
-    def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietySeat | None]:
-        """The citizens who are asked, in id order, with their seats; rows have none."""
-        _ = self.seats
-        seats = {seat.id: seat for seat in self._citizens}
-        known = seats if self.population is None else self.books.where
+    def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
+        """The citizens who are asked, in id order, with their mailboxes; rows have none."""
+        _ = self.mailboxes
+        mailboxes = {mailbox.id: mailbox for mailbox in self._citizens}
+        known = mailboxes if self.population is None else self.books.where
         ids = known if citizens is None else sorted({str(id) for id in citizens}, key=id_order)
         for id in ids:
             if id not in known:
                 raise ConfigError(f"there is no citizen {id!r:.80} to ask")
-        return {id: seats.get(id) for id in ids}
+        return {id: mailboxes.get(id) for id in ids}
 
     def intervene(self, intervention: Intervention) -> None:
         """Have the world changed at the start of a step to come.
@@ -205,12 +205,12 @@ class Experiments(Steps):
         if not isinstance(survey, Survey):
             raise ConfigError(f"survey takes a Survey, got {survey!r:.80}")
         async with self._between:
-            seats = self._asked(citizens)
+            mailboxes = self._asked(citizens)
             program = {
                 "seed": self.seed,
                 "step": self.number,
                 "survey": [survey.name, survey.schema],
-                "citizens": list(seats),
+                "citizens": list(mailboxes),
                 "model": getattr(self._model, "name", None),
             }
             async with recorded(
@@ -219,20 +219,20 @@ class Experiments(Steps):
                 "Survey",
                 "society",
                 SurveyState,
-                task=f"{survey.name}: {len(seats)} citizens",
+                task=f"{survey.name}: {len(mailboxes)} citizens",
                 program=program,
             ) as record:
                 if self._journal is not None:
                     self._asking.recall(record, self._model)
                 if record.state is not None:
                     return [SurveyAnswer(*each) for each in record.state.answers]
-                answers = await self._answers(survey, seats, record)
+                answers = await self._answers(survey, mailboxes, record)
                 record.save(SurveyState([list(each) for each in answers]))
                 await record.end("done")
                 return answers
 
     async def _answers(
-        self, survey: Survey, seats: dict[str, SocietySeat | None], record: Record[Any]
+        self, survey: Survey, mailboxes: dict[str, SocietyMailbox | None], record: Record[Any]
     ) -> list[SurveyAnswer]:
         """Ask citizens side by side, as many at a time as turns may wait."""
         asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
@@ -241,23 +241,23 @@ class Experiments(Steps):
         view = self._view_now()
         gate = asyncio.Semaphore(getattr(self._engine, "concurrency", 64))
 
-        async def ask(id: str, seat: SocietySeat | None) -> list[SurveyAnswer]:
+        async def ask(id: str, mailbox: SocietyMailbox | None) -> list[SurveyAnswer]:
             async with gate:
-                return await self._ask(id, seat, survey, asking, view)
+                return await self._ask(id, mailbox, survey, asking, view)
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(ask(*each)) for each in seats.items()]
+                tasks = [group.create_task(ask(*each)) for each in mailboxes.items()]
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
         return [each for task in tasks for each in task.result()]
 
     async def _ask(
-        self, id: str, seat: SocietySeat | None, survey: Survey, asking: Asking, view: View
+        self, id: str, mailbox: SocietyMailbox | None, survey: Survey, asking: Asking, view: View
     ) -> list[SurveyAnswer]:
         """What one citizen answers; a row of a population has no model."""
-        citizen: Any = None if seat is None else seat.agent
-        respondent = self._respondent(id, seat, view)
+        citizen: Any = None if mailbox is None else mailbox.agent
+        respondent = self._respondent(id, mailbox, view)
         given: Any = {}
         failed = ""
         model = None if citizen is None else citizen.llm
@@ -285,22 +285,24 @@ class Experiments(Steps):
             asking.fell_back(id, answers[0].reason)
         return answers
 
-    def _respondent(self, id: str, seat: SocietySeat | None, view: View) -> Respondent:
-        if seat is None:
+    def _respondent(self, id: str, mailbox: SocietyMailbox | None, view: View) -> Respondent:
+        if mailbox is None:
             population: Any = self.population
             row = population.row_of(id)
             status = population.status_of(row)
             answers = tuple(answers_of(self.books, row))
             perceived = Perception(view, id, status, status["place"], (), answers)
             return Respondent(id, "", status, [], perceived)
-        citizen: Any = seat.agent
+        citizen: Any = mailbox.agent
         try:
             status = copy_json(citizen.memory.status)
             stream = copy_json(list(citizen.memory.stream))
         except NotJSON as error:
-            raise StateError(f"the state of agent {seat.id!r} must be JSON data: {error}") from None
-        messages = [each.envelope.to_dict() for each in seat.mail]
+            raise StateError(
+                f"the state of agent {mailbox.id!r} must be JSON data: {error}"
+            ) from None
+        messages = [each.envelope.to_dict() for each in mailbox.mail]
         perceived = Perception(
-            view, seat.id, status, self.books.where[seat.id], messages, tuple(seat.answers)
+            view, mailbox.id, status, self.books.where[mailbox.id], messages, tuple(mailbox.answers)
         )
-        return Respondent(seat.id, citizen.name or "", status, stream, perceived)
+        return Respondent(mailbox.id, citizen.name or "", status, stream, perceived)

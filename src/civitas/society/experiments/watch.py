@@ -78,9 +78,9 @@ def _of_agents(society: Steps) -> tuple[Any, ...]:
     np, names = numpy(), society.city.ids()
     number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
     moving, where = society.books.moving, society.books.where
-    _ = society.seats  # puts the citizens in order
-    ids = [seat.id for seat in society._citizens]
-    acts = [seat.agent.memory.status.get("act", "idle") for seat in society._citizens]
+    _ = society.mailboxes  # puts the citizens in order
+    ids = [mailbox.id for mailbox in society._citizens]
+    acts = [mailbox.agent.memory.status.get("act", "idle") for mailbox in society._citizens]
     act = np.array([_CODES.get(each, _CODES["other"]) for each in acts], np.int64)
     ways: list[Any] = [moving.get(id, (None, 0, None, 0)) for id in ids]
     place = np.array([number.get(where[id], -1) for id in ids], np.int64)

@@ -92,7 +92,7 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
             if row not in population.agents:
                 population._made(row, {})
     for row, agent in population.agents.items():
-        society._seat_of_row(agent, row)
+        society._mailbox_of_row(agent, row)
 
 
 async def live_rows(
@@ -150,14 +150,14 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
     return home, work, int(columns["money"].sum()), own
 
 
-def take_seat(society: Any, agent: Any, row: int) -> None:
+def take_mailbox(society: Any, agent: Any, row: int) -> None:
     """Give a promoted citizen what its row was answered and told."""
-    agent._seat.answers = answers_of(society.books, row)
-    agent._seat.mail = told_to(society, row)
+    agent._mailbox.answers = answers_of(society.books, row)
+    agent._mailbox.mail = told_to(society, row)
 
 
-def leave_seat(society: Any, agent: Any, row: int) -> Any:
-    """Have the row of a full agent hear what that was told; gives the agent's seat."""
+def leave_mailbox(society: Any, agent: Any, row: int) -> Any:
+    """Have the row of a full agent hear what that was told; gives the agent's mailbox."""
     society.population.full[row] = False
-    hear(society, list(agent._seat.mail), True)
-    return agent._seat
+    hear(society, list(agent._mailbox.mail), True)
+    return agent._mailbox

@@ -17,7 +17,7 @@ from civitas.spaces.delivery import Delivery
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
-    from civitas.society.router import VirtualOffice
+    from civitas.society.router import SocietyRouter
 
 logger = logging.getLogger("civitas.society")
 
@@ -65,13 +65,13 @@ def said_by_rows(society: Any, said: Table | None) -> Table | None:
 
     Where somebody intercepts or observes messages, all of it is.
     """
-    population, office = society.population, society.office
+    population, router = society.population, society.router
     if said is None or population is None:
         return None
     to = said.fields["to"]
     real = (to < 0) | population.full[numpy().maximum(to, 0)]
-    real |= bool(society._interceptors or office.observers)
-    office.sent += [_sent(population, said, at) for at in numpy().flatnonzero(real).tolist()]
+    real |= bool(society._interceptors or router.observers)
+    router.sent += [_sent(population, said, at) for at in numpy().flatnonzero(real).tolist()]
     fields = {name: values[~real] for name, values in said.fields.items()}
     return Table(Say, said.sender[~real], fields)
 
@@ -89,7 +89,7 @@ def hear(society: Any, sent: list[Sent], more: bool, said: Table | None = None) 
     if society.population is None:
         return 0
     before = books.messages if more else None
-    books.messages = _delivered(society.population, society.office, before, sent, said)
+    books.messages = _delivered(society.population, society.router, before, sent, said)
     return len(books.messages) - (0 if before is None else len(before))
 
 
@@ -127,7 +127,7 @@ def _as_sent(population: Population, messages: Messages) -> list[Sent]:
 
 def _delivered(
     population: Population,
-    office: VirtualOffice,
+    router: SocietyRouter,
     before: Messages | None,
     sent: Iterable[Sent],
     said: Table | None = None,
@@ -138,7 +138,7 @@ def _delivered(
 
     Args:
         population: whose rows
-        office: what delivers to full agents
+        router: what delivers to full agents
         before: what came earlier, if anything did
         sent: real messages, of which those to rows are taken, in the order (sender, sequence)
         said: what rows said to rows
@@ -191,15 +191,15 @@ def _delivered(
         order = np.concatenate([np.full(len(earlier), -1), order])[again]
         new = new.taken(again)
     starts = np.flatnonzero(np.r_[True, new.receiver[1:] != new.receiver[:-1]])
-    if np.diff(np.r_[starts, len(new)]).max() <= office.mailbox:
+    if np.diff(np.r_[starts, len(new)]).max() <= router.capacity:
         return new
     position = np.arange(len(new)) - np.repeat(starts, np.diff(np.r_[starts, len(new)]))
-    over = position >= office.mailbox
+    over = position >= router.capacity
     for at, row in zip(order[over].tolist(), new.receiver[over].tolist(), strict=True):
         if at >= count:
             refused = Delivery(came[at - count].envelope, came[at - count].kind)
-            full = f'the mailbox of "{population.id_of(row)}" is full: {office.mailbox} messages'
-            office.refuse(refused, MailboxFull(f"{full} wait"))
+            full = f'the mailbox of "{population.id_of(row)}" is full: {router.capacity} messages'
+            router.refuse(refused, MailboxFull(f"{full} wait"))
     return new.taken(~over)
 
 

@@ -245,7 +245,7 @@ class Population:
         agent = self._made(row, options)
         if self.society is not None:
             try:
-                self.society._seat_of_row(agent, row)
+                self.society._mailbox_of_row(agent, row)
             except BaseException:
                 del self.agents[row]
                 self.full[row] = False
@@ -284,7 +284,7 @@ class Population:
         self.written()
         self.pull(row, agent.memory.status)
         if self.society is not None:
-            self.society._unseat_row(agent, row)
+            self.society._detach_row(agent, row)
         del self.agents[row]
         self.full[row] = False
 

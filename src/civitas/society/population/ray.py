@@ -21,7 +21,7 @@ from civitas.society.population.step import Moment, Wants, in_threads
 from civitas.text import error_text
 
 if TYPE_CHECKING:
-    from civitas.society.router import SocietySeat, VirtualOffice
+    from civitas.society.router import SocietyMailbox, SocietyRouter
 
 logger = logging.getLogger("civitas.society")
 
@@ -70,9 +70,9 @@ class RayEngine:
         self._population: Population | None = None
         self._fresh: set[str] = set()
 
-    async def run(self, seats: Iterable[SocietySeat], office: VirtualOffice) -> None:
+    async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
         """Run the turn of each full agent in this process."""
-        await self._turns.run(seats, office)
+        await self._turns.run(mailboxes, router)
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of the rows on the workers; returns what they want, in the order of the rows.

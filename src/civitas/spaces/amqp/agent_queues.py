@@ -14,7 +14,7 @@ from civitas.errors import BrokerError, DuplicateAgent
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.link import LinkLost, Refused
-from civitas.spaces.mailbox import Seat
+from civitas.spaces.mailbox import Mailbox
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -46,7 +46,7 @@ class AgentQueue:
         until: until when another process's claim may be that of our old connection; None: unclaimed
     """
 
-    mailbox: Seat
+    mailbox: Mailbox
     name: str
     consumer: str = ""
     claimed: bool = False

@@ -18,8 +18,8 @@ from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.link import LinkLost, Refused
 from civitas.spaces.amqp.receiver import Receiver
 from civitas.spaces.amqp.wire import Outbound
-from civitas.spaces.mailbox import Seat
-from civitas.spaces.router import PostOffice
+from civitas.spaces.mailbox import Mailbox
+from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -34,13 +34,13 @@ class LocalAgents:
 
     def __init__(
         self,
-        router: PostOffice,
+        router: Router,
         broker: Broker,
         queues: AgentQueues,
         receiver: Receiver,
         *,
         queue_lost: Callable[[str], None],
-        evict: Callable[[Seat, RequestError], None],
+        evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
         self._router = router
         self._thread = router.thread
@@ -53,13 +53,13 @@ class LocalAgents:
         self._receiver = receiver
         self._queue_lost = queue_lost
         self._evict = evict
-        self._here: dict[Seat, AgentQueue] = {}
+        self._here: dict[Mailbox, AgentQueue] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._not_deleted: dict[str, AgentQueue] = {}  # left when there was no connection
 
     # -- added -------------------------------------------------------------------------------------
 
-    async def add(self, mailbox: Seat) -> bool:
+    async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; False if it was removed meanwhile."""
         if self._router.ending:
             raise self._router.gone()
@@ -137,7 +137,7 @@ class LocalAgents:
 
     # -- removed -----------------------------------------------------------------------------------
 
-    def remove(self, mailbox: Seat) -> None:
+    def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
         queue = self._here.pop(mailbox, None)
         if queue is not None:
@@ -148,7 +148,7 @@ class LocalAgents:
         if not self._router.ending:
             self._leaving[queue.id] = self._thread.spawn(self._release(queue, sent))
 
-    async def removed(self, mailbox: Seat) -> None:
+    async def removed(self, mailbox: Mailbox) -> None:
         """Wait until a removed agent's queue is deleted."""
         leaving = self._leaving.get(mailbox.id)
         if leaving is not None:

@@ -98,7 +98,7 @@ class AMQPOptions:
             elif value.isascii() and value.isdigit() and 1 <= int(value[:6]) <= 65535:
                 found[name] = int(value)
             else:
-                raise ConfigError(f"AMQP_PORT is 1 to 65535, not {value!r}")
+                raise ConfigError(f"AMQP_PORT must be 1 to 65535, got {value!r}")
         return cls(**found)  # type: ignore[arg-type]
 
     @property

@@ -20,8 +20,8 @@ from civitas.spaces.amqp.recorder import Ident, InFlight, Recorder
 from civitas.spaces.amqp.requests import CallChains
 from civitas.spaces.amqp.wire import Inbound, Outbound, Unreadable
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.mailbox import Seat
-from civitas.spaces.router import PostOffice
+from civitas.spaces.mailbox import Mailbox
+from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -43,7 +43,7 @@ class Receiver:
 
     def __init__(
         self,
-        router: PostOffice,
+        router: Router,
         broker: Broker,
         inbox: Inbox,
         recorder: Recorder,
@@ -62,10 +62,10 @@ class Receiver:
         self._dead_letters = DeadLetterExchange(broker)
         self._show = show
         self._cancelled: dict[Ident, None] = {}
-        self._unread: list[tuple[Seat, Tag, Any, bytes]] = []
+        self._unread: list[tuple[Mailbox, Tag, Any, bytes]] = []
 
     def take(
-        self, mailbox: Seat, tag: Tag, properties: Any, body: bytes, *, redelivered: bool = False
+        self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes, *, redelivered: bool = False
     ) -> None:
         """Take a message to the agent of a mailbox."""
         try:
@@ -129,7 +129,7 @@ class Receiver:
         for each in unread:
             self.take(*each)
 
-    def give_up(self, mailbox: Seat) -> None:
+    def give_up(self, mailbox: Mailbox) -> None:
         """Another process has the agent's id: the broker redelivers there what it sent here."""
         for (_, agent), delivery in self._known.items():
             in_flight: InFlight = delivery.in_flight
@@ -137,7 +137,7 @@ class Receiver:
             if agent == mailbox.id and stale and not in_flight.stored:
                 in_flight.owned_elsewhere = True
 
-    def resume(self, mailbox: Seat) -> None:
+    def resume(self, mailbox: Mailbox) -> None:
         """Go on with what an earlier process had accepted for this agent and not ended."""
         try:
             unfinished = self._inbox.unfinished(mailbox.id)
@@ -158,7 +158,7 @@ class Receiver:
             if self._cancelled.pop(ident, self) is None:
                 self.cancel(*ident)
 
-    def _delivery(self, mailbox: Seat, inbound: Inbound, tag: Tag | None) -> Delivery:
+    def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> Delivery:
         kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
         delivery = Delivery(inbound.envelope, kind, self._chains.innermost(inbound.call_chain))
         delivery.hops = inbound.hops
@@ -173,14 +173,14 @@ class Receiver:
         self._known[ident] = delivery
         return delivery
 
-    def _put(self, delivery: Delivery, mailbox: Seat) -> None:
+    def _put(self, delivery: Delivery, mailbox: Mailbox) -> None:
         if mailbox.open:
             self._router.put(delivery, mailbox)
         else:
-            delivery.seat = mailbox
+            delivery.mailbox = mailbox
             self._router.refuse(delivery, self._stopped(mailbox))
 
-    def _stopped(self, mailbox: Seat) -> RequestError:
+    def _stopped(self, mailbox: Mailbox) -> RequestError:
         if self._router.ending:
             return self._router.gone()
         return AgentStopped(f'agent "{mailbox.id}" was removed')
@@ -191,7 +191,9 @@ class Receiver:
         message.about = confirmed
         self._publisher.publish(message)
 
-    def _take_again(self, entry: Entry, mailbox: Seat, inbound: Inbound, tag: Tag | None) -> None:
+    def _take_again(
+        self, entry: Entry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
+    ) -> None:
         """A message that the inbox knows, from an earlier process or acknowledged already."""
         if entry.state == ENDED:
             if entry.answer is None:
@@ -217,7 +219,7 @@ class Receiver:
         else:
             self._put(delivery, mailbox)
 
-    def _doubt(self, delivery: Delivery, mailbox: Seat, inbound: Inbound) -> None:
+    def _doubt(self, delivery: Delivery, mailbox: Mailbox, inbound: Inbound) -> None:
         """Its outcome is unknown: it had begun, and no end is recorded."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
         text = (
@@ -225,7 +227,7 @@ class Receiver:
             "whether it took effect is not known"
         )
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
-        delivery.seat = mailbox
+        delivery.mailbox = mailbox
         delivery.state = kinds.ENDED
         refuse = partial(self._router.refuse, delivery, InDoubt(text, where))
         self._dead_letters.send(*inbound.raw, text, mailbox.id, refuse)

@@ -18,7 +18,7 @@ from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.handler import Offer
-from civitas.spaces.router import PostOffice
+from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -77,7 +77,7 @@ class Recorder:
 
     def __init__(
         self,
-        router: PostOffice,
+        router: Router,
         broker: Broker,
         inbox: Inbox,
         *,
@@ -148,7 +148,7 @@ class Recorder:
 
     def _put_off(self, delivery: Delivery, error: InboxError) -> None:
         """The inbox cannot be written: the agent begins nothing until it can."""
-        mailbox = delivery.seat
+        mailbox = delivery.mailbox
         assert mailbox is not None
         logger.error(
             "agent %r begins nothing until its inbox can be written; it is tried again every "
@@ -168,7 +168,7 @@ class Recorder:
         """A request has ended: its answer is its outcome."""
         message: InFlight = delivery.in_flight
         envelope = delivery.envelope
-        sender = envelope.to if delivery.seat is None else delivery.seat.id
+        sender = envelope.to if delivery.mailbox is None else delivery.mailbox.id
         if error is None:
             name, args = "response", {"data": value, "original_message_id": envelope.id}
         else:

@@ -44,8 +44,8 @@ from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
 from civitas.spaces.handler import answers
 from civitas.spaces.loop import LoopThread
-from civitas.spaces.mailbox import Seat
-from civitas.spaces.router import PostOffice
+from civitas.spaces.mailbox import Mailbox
+from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -53,7 +53,7 @@ _LAST_S: Final = 5.0
 """How long the end of a space waits for each thing that the broker has still to do."""
 
 
-class AMQPRouter(PostOffice):
+class AMQPRouter(Router):
     """Publishes messages, also those to agents of its own process, and takes what comes."""
 
     def __init__(
@@ -67,7 +67,7 @@ class AMQPRouter(PostOffice):
         keep_s: float,
         quorum: bool,
         on_state: Callable[[str, str], None],
-        evict: Callable[[Seat, RequestError], None],
+        evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
         super().__init__(thread, mailbox)
         self.dispatch = self._dispatch
@@ -87,7 +87,7 @@ class AMQPRouter(PostOffice):
         self.presence = Presence(
             broker,
             queues,
-            self.seats,
+            self.mailboxes,
             absent=lambda request: self.abort(request, self._not_found(request.envelope.to)),
             declared=lambda id: self.requests.queue_lost(id),
             settled=self._settled,
@@ -117,16 +117,16 @@ class AMQPRouter(PostOffice):
 
     # -- out ---------------------------------------------------------------------------------------
 
-    def send(self, envelope: Envelope, seat: Seat) -> None:
+    def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
         """Send a message of the agent of a mailbox."""
         handling = in_flight_of(CURRENT.get())
         if get_ident() == self.thread_id:
-            if seat.outside:
-                self.catch_up(seat)
+            if mailbox.outside:
+                self.catch_up(mailbox)
             self._send(envelope, handling)
         else:
             self.thread.submit(self._send, envelope, handling)
-            seat.outside = True
+            mailbox.outside = True
 
     def _send(self, envelope: Envelope, handling: InFlight | None) -> None:
         if self.closed:
@@ -172,7 +172,7 @@ class AMQPRouter(PostOffice):
             if not self._pumping:
                 self._schedule()
         self.requests.send(delivery)
-        if not delivery.wait and delivery.envelope.to not in self.seats:
+        if not delivery.wait and delivery.envelope.to not in self.mailboxes:
             self.presence.check_receiver(delivery)
 
     # -- publishing ended --------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class AMQPRouter(PostOffice):
         """The broker has confirmed a message, or has not taken it."""
         kind, about = message.kind, message.about
         if outcome == CONFIRMED:
-            away = message.to and message.to not in self.seats
+            away = message.to and message.to not in self.mailboxes
             if away and (kind == wire.SEND or kind == wire.ANSWER):
                 self.presence.renew(message.to)
         elif outcome == RETURNED and self.presence.hold_back(message):
@@ -214,7 +214,7 @@ class AMQPRouter(PostOffice):
     def _report(self, sent: Envelope, text: str) -> None:
         """Send an agent of this process an error about a message of its own."""
         to, args = sent.sender, {"error": text, "original_message_id": sent.id}
-        if to in self.seats:
+        if to in self.mailboxes:
             self.post(Delivery(Envelope(to, to, "error", args, thread=sent.thread), ANSWER))
 
     def _not_taken(self, message: Outbound, outcome: str) -> MailboxFull:
@@ -267,7 +267,7 @@ class AMQPRouter(PostOffice):
     def _cancel(self, delivery: Delivery) -> None:
         """Tell the receiver of a request that its answer is not waited for."""
         to = delivery.envelope.to
-        if to in self.seats:
+        if to in self.mailboxes:
             # At once: its sender may have it begin before the message is here.
             self.receiver.cancel(delivery.key, to)
         self.requests.cancel(delivery)
@@ -293,12 +293,12 @@ class AMQPRouter(PostOffice):
         """Show an observer what came from another process, once."""
         key, senders = delivery.key, delivery.envelope.sender
         # The key of an answer begins with that of the message that it is to.
-        ours = senders in self.seats if "/" in key else key.startswith(self.broker.process)
+        ours = senders in self.mailboxes if "/" in key else key.startswith(self.broker.process)
         if self.observers and not ours and self.everywhere.is_new(key):
             self._show(delivery.envelope)
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        if delivery.in_flight is None and delivery.envelope.to in self.seats:
+        if delivery.in_flight is None and delivery.envelope.to in self.mailboxes:
             return  # it was shown where it was handled, in this process
         super()._show_answer(delivery, value, error)
 

@@ -14,8 +14,8 @@ from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestEr
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.delivery import CALLBACK, Delivery
 from civitas.spaces.loop import on_a_space
-from civitas.spaces.mailbox import Seat
-from civitas.spaces.router import PostOffice
+from civitas.spaces.mailbox import Mailbox
+from civitas.spaces.router import Router
 from civitas.spaces.space import MAILBOX, Space
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class AMQPSpace(Space):
             super().observe(callback)
             return
         if not callable(callback) or is_async(callback):
-            raise DefinitionError(f"observe takes a plain function, not {callback!r}")
+            raise DefinitionError(f"observe takes a plain function, got {callback!r}")
         self._start()
         self._router.enter(self._router.everywhere.add, callback)
 
@@ -136,12 +136,12 @@ class AMQPSpace(Space):
 
         self._inbox = Inbox(self._inbox_path)
 
-    def _post_office(self) -> PostOffice:
+    def _make_router(self) -> Router:
         from civitas.spaces.amqp.router import AMQPRouter
 
         self._router = AMQPRouter(
             self._thread,
-            self._mailbox,
+            self._capacity,
             self._options,
             self._names,
             self._inbox,
@@ -152,7 +152,7 @@ class AMQPSpace(Space):
         )
         return self._router
 
-    def _settle_in(self, mailbox: Seat, *, waits: bool) -> None:
+    def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Consume the agent's queue, and then run its `after_add`."""
         if on_a_space():
             # The loop must not be held up. What is sent meanwhile may be for this agent.
@@ -161,12 +161,12 @@ class AMQPSpace(Space):
         try:
             here = self._thread.run(self._router.local_agents.add, mailbox).result()
         except BaseException:
-            self._thread.call(self._vacate, mailbox)
+            self._thread.call(self._detach, mailbox)
             raise
         if here:
             super()._settle_in(mailbox, waits=waits)
 
-    def _add_later(self, mailbox: Seat) -> None:
+    def _add_later(self, mailbox: Mailbox) -> None:
         self._router.broker.publisher.pause()
 
         async def add() -> None:
@@ -174,7 +174,7 @@ class AMQPSpace(Space):
                 here = await self._router.local_agents.add(mailbox)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", mailbox.id, error)
-                self._vacate(mailbox)
+                self._detach(mailbox)
                 return
             finally:
                 self._router.broker.publisher.go_on()
@@ -183,7 +183,7 @@ class AMQPSpace(Space):
 
         self._thread.spawn(add())
 
-    def _gone(self, mailbox: Seat, left: Delivery) -> None:
+    def _gone(self, mailbox: Mailbox, left: Delivery) -> None:
         async def release() -> None:
             try:
                 await self._released(mailbox)
@@ -192,18 +192,18 @@ class AMQPSpace(Space):
 
         self._thread.spawn(release())
 
-    async def _released(self, mailbox: Seat) -> None:
+    async def _released(self, mailbox: Mailbox) -> None:
         await self._router.local_agents.removed(mailbox)
 
-    def _vacate(self, mailbox: Seat, *spared: Delivery | None) -> None:
+    def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         self._router.local_agents.remove(mailbox)
-        super()._vacate(mailbox, *spared)
+        super()._detach(mailbox, *spared)
 
-    def _replaced(self, mailbox: Seat, error: RequestError) -> None:
+    def _replaced(self, mailbox: Mailbox, error: RequestError) -> None:
         """Another process has the agent's id."""
         if mailbox.open:
-            mailbox.vacate(error, ())
-        self._vacate(mailbox)
+            mailbox.detach(error, ())
+        self._detach(mailbox)
 
     async def _closing(self) -> None:
         await self._finish()
@@ -212,7 +212,7 @@ class AMQPSpace(Space):
 
     async def _finish(self) -> None:
         """Let what has begun end, for a while, and begin nothing but what that waits for."""
-        mailboxes = self._router.seats
+        mailboxes = self._router.mailboxes
         places = {mailbox: mailbox.concurrency for mailbox in mailboxes.values()}
         for mailbox in places:
             mailbox.concurrency = 0
