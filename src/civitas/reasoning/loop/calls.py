@@ -145,11 +145,7 @@ class Calls:
 
 
 class Call:
-    """One call of an answer.
-
-    Attributes:
-        key: what its step is called
-    """
+    """One call of an answer."""
 
     def __init__(self, of: Calls, place: int) -> None:
         self._agent = of.agent
@@ -159,7 +155,11 @@ class Call:
         self._of = of
         self._place = place
         self._refused = False  # by a hook: it was not executed, and no other hook is told
-        self.key = f"{of.iteration}.{place}"
+
+    @property
+    def key(self) -> str:
+        """What its step is called."""
+        return f"{self._of.iteration}.{self._place}"
 
     @property
     def _about(self) -> dict[str, Any]:

@@ -296,10 +296,11 @@ class Run(Asking):
         record, after, upto = self.record, self._saved, len(self.state.messages)
         self._saved = upto
         if record is NULL_RECORD:
-            for message in self.state.messages[after:]:
+            new = self.state.messages[after:]
+            for message in new:
                 self.memory.add_memory(message)
-                if self.emit is not None:
-                    self._tell(message)
+            if self.emit is not None:
+                self._tell(new)
             return
         record.save(self.state)
         if upto > after:
@@ -310,12 +311,13 @@ class Run(Asking):
         new = self.state.messages[after:upto]
         remember(self.memory, self.record, new, after)
         self._remembered = upto
-        for message in new:
-            self._tell(message)
+        self._tell(new)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, messages: list[dict[str, Any]]) -> None:
         if self.emit is not None:
-            self.emit(MessageAdded(self.id, message, False, self.asked.run_id, self.asked.thread))
+            of = (False, self.asked.run_id, self.asked.thread)
+            for message in messages:
+                self.emit(MessageAdded(self.id, message, *of))
 
     def _add(self, **message: Any) -> None:
         """Have a message be part of the reply, and of the memory with the next `save`."""
