@@ -19,6 +19,7 @@ agents.function: OpenAIFunctionAgent
 agents.host: Host
 agents.person: Person ask_person
 agents.remote: RemoteAgent
+agents.show: show
 agents.user: User
 approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
     TerminalApprover
@@ -76,7 +77,6 @@ reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReache
     Event MessageAdded
 reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step StopReason
-reasoning.show: show
 reasoning.stream: ReplyStream
 research.findings: Citation Findings Narrative Objective Passage ResearchResult ResearchTask
     Resource

@@ -15,6 +15,7 @@ from civitas.agents.host import Host as Host
 from civitas.agents.person import Person as Person
 from civitas.agents.person import ask_person as ask_person
 from civitas.agents.remote import RemoteAgent as RemoteAgent
+from civitas.agents.show import show as show
 from civitas.agents.user import User as User
 from civitas.approval import ApprovalRequest as ApprovalRequest
 from civitas.approval import Approver as Approver
@@ -106,7 +107,6 @@ from civitas.reasoning.loop.react import ReActAgent as ReActAgent
 from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step
 from civitas.reasoning.reply import StopReason as StopReason
-from civitas.reasoning.show import show as show
 from civitas.reasoning.stream import ReplyStream as ReplyStream
 from civitas.refusal import Refused as Refused
 from civitas.research.findings import Citation as Citation
