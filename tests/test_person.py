@@ -131,7 +131,7 @@ def test_an_answer_that_is_no_text_and_one_that_raises_are_failures_of_the_actio
     def broken(_: Question) -> Any:
         raise ZeroDivisionError("oh")
 
-    for answers, told in ((lambda _: 7, "is no text but 7"), (broken, "oh")):
+    for answers, told in ((lambda _: 7, "must be text, got 7"), (broken, "oh")):
         approver = CallbackApprover(lambda _: True, answer=answers)
         model = ScriptedModel([{"name": "choose"}, "ok"])
         agent = ReActAgent("painter", model, actions=[choose], approver=approver)
@@ -160,7 +160,7 @@ def test_waiting_on_a_running_loop_is_an_error_and_a_question_is_a_text() -> Non
         return await context.ask_person(7)  # type: ignore[arg-type]
 
     approver, _ = of_terminal("red")
-    for function, told in ((wrong, "await it instead"), (no_text, "takes a text, not int")):
+    for function, told in ((wrong, "await it instead"), (no_text, "takes a text, got int")):
         model = ScriptedModel([{"name": function.__name__}, "ok"])
         agent = ReActAgent("painter", model, actions=[function], approver=approver)
         assert told in (agent.reply_sync("go").steps[0].error or "")

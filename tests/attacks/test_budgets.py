@@ -43,7 +43,7 @@ def untouched(budget: Budget) -> bool:
 def test_what_is_no_count_is_no_limit_and_no_amount(limit: str, wrong: Any) -> None:
     budget = Budget(tokens=10, model_calls=10, actions=10)
     for call in (Budget, budget.child, budget.reserve, budget.reserve_rest):
-        with pytest.raises(DefinitionError, match=f"{limit}= is an integer from 0") as caught:
+        with pytest.raises(DefinitionError, match=f"{limit}= must be an integer from 0") as caught:
             call(**{limit: wrong})
         assert len(str(caught.value)) < 200
     assert untouched(budget)
@@ -53,12 +53,14 @@ def test_what_is_no_count_is_no_limit_and_no_amount(limit: str, wrong: Any) -> N
 def test_what_is_no_money_is_no_limit_and_no_amount(wrong: Any) -> None:
     budget = Budget(usd=10)
     for call in (Budget, budget.child, budget.reserve, budget.reserve_rest):
-        with pytest.raises(DefinitionError, match="usd= is a number of US dollars") as caught:
+        with pytest.raises(DefinitionError, match="usd= must be a number of US dollars") as caught:
             call(usd=wrong)
         assert len(str(caught.value)) < 200
     assert untouched(budget)
     for pair in ((wrong, 1), (1, wrong)):
-        with pytest.raises(DefinitionError, match="is a number of US dollars per million tokens"):
+        with pytest.raises(
+            DefinitionError, match="must be a number of US dollars per million tokens"
+        ):
             Price(*pair)
 
 

@@ -594,7 +594,7 @@ def test_nothing_is_shared_with_who_gave_or_got_it(path: Path) -> None:
 
 @pytest.mark.parametrize("tokens", (0, -1, 1.5, True, "8192"))
 def test_the_bound_is_a_positive_integer(path: Path, tokens: Any) -> None:
-    with pytest.raises(DefinitionError, match="is a positive integer, not "):
+    with pytest.raises(DefinitionError, match="must be a positive integer, got "):
         SQLiteMemory(path, tokens=tokens)
     assert not path.exists()
 

@@ -375,8 +375,8 @@ def test_a_schema_that_cannot_be_kept_to_is_an_error(
 @pytest.mark.parametrize(
     ("message", "says"),
     (
-        ({"role": "robot", "content": "x"}, r"messages\[0\]: role is system, user"),
-        ({"content": "x"}, r"messages\[0\]: role is system, user"),
+        ({"role": "robot", "content": "x"}, r"messages\[0\]: role must be system, user"),
+        ({"content": "x"}, r"messages\[0\]: role must be system, user"),
         ({"role": "user", "content": 5}, r"messages\[0\]: content must be text, got int"),
         ({"role": "user", "content": [{"type": "image_url"}]}, "reads text only"),
         ({"role": "user", "content": "\ud800"}, "half a character"),

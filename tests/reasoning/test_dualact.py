@@ -380,10 +380,10 @@ def test_prompts_of_ones_own() -> None:
         ({"reactive": ReActAgent}, "reactive= needs an agent that replies"),
         ({"max_hr_loops": 0}, "max_hr_loops= must be 1 or more, got 0"),
         ({"max_hr_loops": 2.5}, "max_hr_loops="),
-        ({"first": "both"}, 'first= is "human" or "reactive"'),
+        ({"first": "both"}, 'first= must be "human" or "reactive"'),
         ({"human_decision_prompt": "{sumary}"}, r"a place \{sumary\} that is not known; known: "),
         ({"reactive_task_prompt": "{summary}"}, r"reactive_task_prompt= has a place \{summary\}"),
-        ({"conclusion_format_prompt": 7}, "conclusion_format_prompt= is a text"),
+        ({"conclusion_format_prompt": 7}, "conclusion_format_prompt= must be a text"),
         ({"review": "sometimes"}, "review= is 'every', 'on_error', 'no_progress'"),
     ),
 )

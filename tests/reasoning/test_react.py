@@ -1125,16 +1125,16 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     (
-        ({"actions": 7}, "actions= is a registry, or a list"),
-        ({"actions": "add"}, "actions= is a registry, or a list"),
-        ({"actions": add}, "actions= is a registry, or a list"),
+        ({"actions": 7}, "actions= must be a registry, or a list"),
+        ({"actions": "add"}, "actions= must be a registry, or a list"),
+        ({"actions": add}, "actions= must be a registry, or a list"),
         ({"actions": [7]}, "an action must be a function"),
         ({"actions": [add, add]}, "actions= has two of one name, the second being <function add"),
         ({"max_iterations": 0}, "max_iterations= must be 1 or more, got 0"),
         ({"max_iterations": 2.5}, "max_iterations= must be 1 or more, got 2.5"),
         ({"max_result_chars": 0}, "max_result_chars= must be 1 or more"),
-        ({"discover": "Bob"}, 'discover= is "\\*" or a list of ids'),
-        ({"discover": 7}, 'discover= is "\\*" or a list of ids'),
+        ({"discover": "Bob"}, 'discover= must be "\\*" or a list of ids'),
+        ({"discover": 7}, 'discover= must be "\\*" or a list of ids'),
         ({"system_prompt": 5}, "agent 't': system_prompt= must be a text, got 5"),
     ),
 )

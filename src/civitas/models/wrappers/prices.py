@@ -29,8 +29,8 @@ def _dollars(which: str, value: object) -> Decimal:
         usd = Decimal("NaN")
     if not usd.is_finite() or not 0 <= usd <= _MOST_USD:
         raise DefinitionError(
-            f"Price: {which} is a number of US dollars per million tokens, from 0 to {_MOST_USD}, "
-            f"not {excerpt(value)}"
+            f"Price: {which} must be a number of US dollars per million tokens, from 0 to "
+            f"{_MOST_USD}, got {excerpt(value)}"
         )
     _, digits, exponent = usd.as_tuple()
     if isinstance(exponent, int) and exponent < -_PLACES and any(digits[exponent + _PLACES :]):

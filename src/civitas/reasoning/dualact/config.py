@@ -69,7 +69,7 @@ class DualActConfig:
         if type(self.max_hr_loops) is not int or self.max_hr_loops < 1:
             raise ConfigError(f"max_hr_loops= must be 1 or more, got {self.max_hr_loops!r:.80}")
         if self.first not in ("human", "reactive"):
-            raise ConfigError(f'first= is "human" or "reactive", not {self.first!r:.80}')
+            raise ConfigError(f'first= must be "human" or "reactive", got {self.first!r:.80}')
         self.briefing()
         self.review = review_rule(self.review)
         if self.shared_memory:

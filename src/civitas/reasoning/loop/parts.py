@@ -256,9 +256,9 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
 def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     """Goals as a list."""
     if isinstance(goals, str) or not isinstance(goals, Iterable):
-        wanted = "goals= is a list of goals"
+        wanted = "goals= must be a list of goals"
         given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]
-        raise DefinitionError(f"agent {id!r}: {wanted}, not {given}")
+        raise DefinitionError(f"agent {id!r}: {wanted}, got {given}")
     checked = list(goals)
     for goal in checked:
         check_part(goal, ("priority", "name", "description"), "goals", id)
@@ -267,8 +267,8 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
         # itself.
         if not isinstance(rank, Real) or isinstance(rank, bool) or rank != rank:
             raise DefinitionError(
-                f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority is a number, 1 the "
-                f"most important, not {rank!r:.80}"
+                f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority must be a number, "
+                f"1 the most important, got {rank!r:.80}"
             )
     return checked
 
@@ -283,5 +283,7 @@ def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[st
     if discover == "*":
         return "*"
     if isinstance(discover, str) or not isinstance(discover, Iterable):
-        raise DefinitionError(f'agent {id!r}: discover= is "*" or a list of ids, not {discover!r}')
+        raise DefinitionError(
+            f'agent {id!r}: discover= must be "*" or a list of ids, got {discover!r}'
+        )
     return tuple(discover)
