@@ -245,7 +245,7 @@ def test_refuse_all_refuses():
 def test_a_callback_that_is_none_is_refused_at_once():
     with pytest.raises(DefinitionError, match="CallbackApprover takes a function, got 5"):
         CallbackApprover(5)
-    with pytest.raises(DefinitionError, match="answer= must be a function, got 'blue'"):
+    with pytest.raises(DefinitionError, match="answer= takes a function, got 'blue'"):
         CallbackApprover(lambda request: True, answer="blue")
 
 

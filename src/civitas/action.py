@@ -110,9 +110,7 @@ def _check_options(where: str, options: ActionOptions) -> None:
     if timeout is not None and not (
         isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     ):
-        raise DefinitionError(
-            f"{where}: timeout= must be a positive number of seconds, got {timeout!r}"
-        )
+        raise DefinitionError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
     if help is not None:
         try:
             copy_json(help)
@@ -122,9 +120,7 @@ def _check_options(where: str, options: ActionOptions) -> None:
 
 def _check_name(name: object, where: str) -> None:
     if not isinstance(name, str) or not 0 < len(name) <= 255:
-        raise DefinitionError(
-            f"{where}: an action's name must be 1 to 255 characters, got {name!r}"
-        )
+        raise DefinitionError(f"{where}: a name must be 1 to 255 characters, got {name!r}")
     if printable(name) != name:
         raise DefinitionError(f"{where}: the name {name!r} has characters that no text can carry")
 

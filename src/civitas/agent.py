@@ -1,7 +1,6 @@
 """Agents: identity, actions, callbacks and messaging.
 
-An agent is a class with `@action` methods. Put into a space, it answers messages; the space states
-the order and the rules, and this module states what it needs of a space (`Mailbox`).
+An agent is a class with `@action` methods. What it needs of a space is stated here: `Mailbox`.
 """
 
 from __future__ import annotations
@@ -174,9 +173,8 @@ class Agent(Workflow):
             raise unknown_argument(self.__class__, others) or TypeError(f"unexpected {[*others]}")
         address(id)
         if concurrency is not None and (concurrency.__class__ is not int or concurrency < 1):
-            raise DefinitionError(
-                f"agent {id!r}: concurrency= must be 1 or more, got {concurrency!r}"
-            )
+            wrong = f"agent {id!r}: concurrency= must be 1 or more, got {concurrency!r}"
+            raise DefinitionError(wrong)
         self.id = id
         # Only what differs from the class is stored: a city holds very many agents.
         if not receive_own_broadcasts:

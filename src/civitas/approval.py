@@ -218,9 +218,7 @@ class CallbackApprover:
         if not callable(function):
             raise DefinitionError(f"CallbackApprover takes a function, got {function!r:.80}")
         if answer is not None and not callable(answer):
-            raise DefinitionError(
-                f"CallbackApprover: answer= must be a function, got {answer!r:.80}"
-            )
+            raise DefinitionError(f"CallbackApprover: answer= takes a function, got {answer!r:.80}")
         self.function = function
         self.answer = answer
 
