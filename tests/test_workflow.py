@@ -273,7 +273,7 @@ def test_a_block_may_say_itself_how_well_it_fits() -> None:
         ('{"block": "talk", "reason": "lonely"}', "talk", "lonely", None),
         ('```json\n{"block": null, "reason": "tired"}\n```', None, "tired", None),
         ('{"block": "fly", "reason": "wings"}', None, "wings", "fly"),
-        ("talk", None, "the model's answer is none of a block: not JSON", "talk"),
+        ("talk", None, "the model's answer names no block: not JSON", "talk"),
         ('{"block": ["talk"], "reason": ""}', None, "", "['talk']"),
     ),
 )

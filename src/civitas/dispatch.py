@@ -170,7 +170,7 @@ class BlockDispatcher:
             answer = read_json(text)
             block, reason = answer["block"], answer.get("reason", "")
         except (Unreadable, TypeError, KeyError, AttributeError) as error:
-            fault = one_line(f"the model's answer is none of a block: {error}", 200)
+            fault = one_line(f"the model's answer names no block: {error}", 200)
             logger.warning("%s", fault)
             return Dispatch(None, fault, one_line(str(text), 100))
         told = one_line(str(reason), 500)

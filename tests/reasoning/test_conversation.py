@@ -964,7 +964,7 @@ def test_a_state_is_of_the_time_between_two_turns() -> None:
         talk = Conversation([ann], until=MaxTurns(1))
         asked = asyncio.create_task(talk.reply("go"))
         await ann.begun.wait()
-        with pytest.raises(RuntimeError, match="in the midst of a turn"):
+        with pytest.raises(RuntimeError, match="is in a turn"):
             talk.state_dict()
         with pytest.raises(RuntimeError, match="is replying"):
             talk.load_state_dict({})

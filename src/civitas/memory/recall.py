@@ -177,7 +177,7 @@ class Recall:
         weights = list(pick(wanted)) if sparse else wanted
         for number, blob in rows:
             if not isinstance(blob, bytes) or len(blob) != size:
-                raise self._file.damaged(f"the vector of memory {number} is none")
+                raise self._file.damaged(f"the vector of memory {number} has another size")
             vector = array("f", blob)
             yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
 

@@ -108,7 +108,8 @@ class Record(ReadRecord[S]):
         """Do something once: gives what was recorded of it, or calls and records that.
 
         A call that raises is recorded as failed, and called again when the run goes on. One that
-        was cancelled has no end.
+        was cancelled has no end. A call awaits `step.begins()` before its effect: one that does not
+        is repeated, whatever `outcome` says. The end is in the file with the next commit.
 
         Args:
             key: what the step is called: the same when the run goes on, and no other's
@@ -342,7 +343,9 @@ async def recorded(
     task: str = "",
     program: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Record[S]]:
-    """The record of a run of one's own orchestrator: begun, or gone on with.
+    """The record of a run of one's own orchestrator: begun, or resumed.
+
+    A run that is over has `record.over`: return its result in the place of doing it again.
 
     Args:
         journal: where; None records nothing

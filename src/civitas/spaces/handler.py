@@ -1,4 +1,4 @@
-"""How a message is handled: found, valid, permitted, before_action, the action, after_action."""
+"""How an action is called: approval, before_action, the context, time limit, after_action."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _text(make: Callable[[], str]) -> str:
     try:
         text = make()
     except BaseException as failed:  # it is the action's code that runs here
-        return f"(its text is not to be had: {type(failed).__name__})"
+        return f"(unprintable exception: {type(failed).__name__})"
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
     return _carried(text)

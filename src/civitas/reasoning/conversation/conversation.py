@@ -330,8 +330,8 @@ class Conversation(Group):
         if exchange is not None:
             if not exchange.between:
                 raise RuntimeError(
-                    f"conversation {self.id!r} is in the midst of a turn: take its state between "
-                    "two, such as at a TurnEnded of its stream"
+                    f"conversation {self.id!r} is in a turn: take its state between two turns, "
+                    "such as at a TurnEnded of its stream"
                 )
             exchange.hear()
         participants: dict[str, Any] = {}

@@ -354,7 +354,7 @@ class Run(Asking):
 def _gone(faults: str) -> Stop:
     """Why a run ends on an answer under execution whose actions the agent no longer has."""
     detail = (
-        "the process ended while the calls of an answer were executed, and they cannot be gone "
-        f"on with: {faults}; give the agent the actions that it had"
+        "the process ended while the calls of an answer were executed, and they cannot be "
+        f"resumed: {faults}; give the agent the actions that it had"
     )
     return Stop("error", detail, StateError(detail))

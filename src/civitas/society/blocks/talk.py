@@ -134,7 +134,7 @@ class TalkBlock(CitizenBlock):
         for topic in (*(interests or ()), *(opinions or ())):
             if topic not in topics:
                 raise ConfigError(
-                    f"citizen {population.id_of(row)}: the topic {topic!r:.80} is none of the "
+                    f"citizen {population.id_of(row)}: the topic {topic!r:.80} is not one of the "
                     f"block's topics: {', '.join(topics)}"
                 )
         if opinions is not None:
