@@ -171,7 +171,7 @@ def test_a_value_without_an_end_is_refused_at_once(text: str) -> None:
 
 
 def test_only_text_is_read() -> None:
-    with pytest.raises(TypeError, match="not bytes"):
+    with pytest.raises(TypeError, match="got bytes"):
         parse_slash(b"/*.help")  # type: ignore[arg-type]
 
 

@@ -55,7 +55,6 @@ ORDER = (
     "research",
     "society",
     "orders",
-    "interop",
     "studio",
     "cli",
     "__main__",

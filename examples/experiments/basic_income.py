@@ -106,7 +106,7 @@ def spent(society: Society) -> float | None:
     days = society.clock.elapsed / 86_400
     if not days:
         return None
-    statuses = [seat.agent.memory.status for seat in society.seats]
+    statuses = [each.memory.status for each in society.agents]
     return sum(each["spent"] for each in statuses) / len(statuses) / days / 100
 
 

@@ -99,6 +99,4 @@ def active(society: Society) -> float | None:
     if society.number == 0:
         return None
     day = society.clock.day - 1
-    return sum(seat.agent.memory.status["out"] == day for seat in society.seats) / len(
-        society.seats
-    )
+    return sum(each.memory.status["out"] == day for each in society.agents) / len(society.agents)

@@ -145,10 +145,10 @@ def society(
 
 def reach(society: Society) -> float:
     """The share of citizens who know the message."""
-    return sum(seat.agent.memory.status["knows"] for seat in society.seats) / len(society.seats)
+    return sum(each.memory.status["knows"] for each in society.agents) / len(society.agents)
 
 
 def feeling(society: Society) -> float:
     """How stirred citizens are on average, 0 to 1."""
-    stirred = [seat.agent.memory.status["stirred"] for seat in society.seats]
+    stirred = [each.memory.status["stirred"] for each in society.agents]
     return sum(stirred) / len(stirred) / 1000

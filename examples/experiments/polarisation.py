@@ -121,7 +121,7 @@ def society(
 
 
 def _opinions(society: Society) -> list[tuple[int, int]]:
-    statuses = [seat.agent.memory.status for seat in society.seats]
+    statuses = [each.memory.status for each in society.agents]
     return [(each["first"], each["opinion"]) for each in statuses]
 
 

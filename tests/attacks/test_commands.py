@@ -582,7 +582,9 @@ def test_a_sandbox_that_does_not_work(machine: Machine, monkeypatch: pytest.Monk
 
 
 def test_options_that_mean_nothing(machine: Machine) -> None:
-    with pytest.raises(ValueError, match='sandbox is "auto", "bwrap" or "none", not \'docker\''):
+    with pytest.raises(
+        ValueError, match='sandbox must be "auto", "bwrap" or "none", got \'docker\''
+    ):
         machine.host(sandbox="docker")
     with pytest.raises(ValueError, match="max_file_bytes is not negative, as -5 is"):
         machine.host(max_file_bytes=-5)

@@ -680,7 +680,7 @@ def test_a_file_cannot_have_files_read_without_asking(
     ("text", "said"),
     (
         ("modle = 'x'", "there is no key 'modle'; there are model, root, key, [act], [chat]"),
-        ("key = 7", "civitas.toml: 'key' is a text"),
+        ("key = 7", "civitas.toml: 'key' must be a text"),
         ("agents = ['a:b']", "civitas.toml: there is no key 'agents'"),
         (
             "[chat]\nagents = 'a:b'",

@@ -306,8 +306,8 @@ def test_a_schema_is_strict_where_its_form_allows_it(schema: dict[str, Any], str
     ("message", "fault"),
     (
         ("text", r"messages\[1\] is of type string, not a chat message"),
-        ({"role": "robot", "content": ""}, r"messages\[1\]: role is .*not 'robot'"),
-        ({"role": "user", "content": 5}, r"messages\[1\]: content is text .*not of type integer"),
+        ({"role": "robot", "content": ""}, r"messages\[1\]: role must be .*got 'robot'"),
+        ({"role": "user", "content": 5}, r"messages\[1\]: content must be text .*got .*integer"),
         ({"role": "user", "content": [{"x": {1, 2}}]}, "not JSON"),
         ({"role": "user", "content": [float("nan")]}, "not JSON"),
         ({"role": "assistant", "tool_calls": [5]}, r"tool_calls\[0\] is not a call"),

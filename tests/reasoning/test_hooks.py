@@ -442,8 +442,8 @@ def test_a_hook_of_a_conversation_is_named_too(type: str, changed: dict[str, Any
     ("arguments", "told"),
     (
         (("pre_thinking", "x", print), "there are no 'pre_thinking' hooks; there are pre_reply"),
-        (("pre_reply", "", print), "the name of a hook is a text"),
-        (("pre_reply", "x", "print"), "the pre_reply hook 'x' is no function"),
+        (("pre_reply", "", print), "the name of a hook must be a text"),
+        (("pre_reply", "x", "print"), "the pre_reply hook 'x' must be a function"),
     ),
 )
 def test_a_wrong_registration_is_an_error(arguments: tuple[Any, ...], told: str) -> None:
@@ -479,4 +479,4 @@ def test_hooks_run_on_the_loop_of_the_space() -> None:
         async def here() -> Any:
             return asyncio.get_running_loop()
 
-        assert asyncio.run(asker._seat.carry(here)) is loops[0]  # type: ignore[union-attr]
+        assert asyncio.run(asker._mailbox.carry(here)) is loops[0]  # type: ignore[union-attr]

@@ -113,7 +113,7 @@ def test_an_image_does_not_drive_the_conversation_out_of_memory() -> None:
         ([{"text": "no type"}], TypeError, "block 0"),
         ([{"type": "text"}], TypeError, "block 0 is of type 'text' and has no text"),
         ([{"type": "image", "data": b"raw"}], ValueError, "blocks that are JSON"),
-        ({"type": "text", "text": "Hi"}, TypeError, "a list of blocks, not dict"),
+        ({"type": "text", "text": "Hi"}, TypeError, "a list of blocks, got dict"),
         (None, TypeError, "a text or a list of blocks"),
     ),
 )

@@ -67,8 +67,8 @@ def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[
                     f"{FILE}: {where + key!r} must be a list of texts, got {value!r:.80}"
                 )
         elif not isinstance(value, str) or not value:
-            shown = "" if key == "key" else f", not {value!r:.80}"
-            raise click.UsageError(f"{FILE}: {where + key!r} is a text{shown}")
+            shown = "" if key == "key" else f", got {value!r:.80}"
+            raise click.UsageError(f"{FILE}: {where + key!r} must be a text{shown}")
     return table
 
 

@@ -296,6 +296,11 @@ class Steps(Space):
         return cast(SocietyRouter, self._router or self._start())
 
     @property
+    def agents(self) -> list[Any]:
+        """The full agents in it, in id order."""
+        return [mailbox.agent for mailbox in self.mailboxes]
+
+    @property
     def mailboxes(self) -> list[SocietyMailbox]:
         """The mailboxes of all agents, in id order."""
         if self._order is None:

@@ -91,7 +91,7 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07os.exit\x94.", "no JSON"),
     "nobody's": (json.dumps({k: v for k, v in GOOD.items() if k != "from"}).encode(), "id"),
     "from all": (body(**{"from": "*"}), "no id"),
-    "from a list": (body(**{"from": ["a"]}), "id is a string"),
+    "from a list": (body(**{"from": ["a"]}), "id must be a string"),
     "from nothing": (body(**{"from": ""}), "id has 1 to"),
     "from the broker": (body(**{"from": "amq.x"}), "amq."),
     "from too long": (body(**{"from": "x" * 256}), "id has 1 to"),

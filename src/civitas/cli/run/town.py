@@ -86,7 +86,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         async with made as town:
             if journal is not None and run_id is not None:
                 await record(order, journal, run_id, town)
-            agents: list[Any] = [each.agent for each in town.mailboxes]
+            agents: list[Any] = town.agents
             people = [{"id": a.id, "name": a.name, **a.memory.status} for a in agents]
             hashes = {"city_sha256": town.city.sha256, "people_sha256": _sha256(town, people)}
             files: _Files | None = None
@@ -365,8 +365,7 @@ def _people_of(society: Society) -> list[dict[str, Any]]:
     from civitas.society.people.table import COLUMNS
 
     found = []
-    for mailbox in society.mailboxes:
-        agent: Any = mailbox.agent
+    for agent in society.agents:
         status = agent.status
         row = dict.fromkeys(COLUMNS) | {"id": str(agent.id), "name": agent.name}
         flat = {**status, **status.get("profile", {}), **status.get("needs", {})}

@@ -200,7 +200,7 @@ class SocietyTab:
         """The citizens whose names begin so, as [id, name, home]."""
         from civitas.society import CitizenAgent
 
-        agents = (mailbox.agent for mailbox in self._living()[1].mailboxes)
+        agents = self._living()[1].agents
         sought = name.strip().casefold()
         found = (
             [str(agent.id), agent.name, agent.memory.status.get("home") or ""]
