@@ -105,6 +105,7 @@ def fragile() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.mark.long
 def test_a_confirmed_message_outlives_the_kill_of_the_node(fragile: Broker) -> None:
     port = fragile.port
     with pika.BlockingConnection(parameters(port)) as connection:
@@ -148,6 +149,7 @@ def test_only_loopback_is_listened_on(fragile: Broker) -> None:
     assert listeners(descendants(keeper)) == {"0100007F"}
 
 
+@pytest.mark.long
 def test_a_suspended_node_keeps_its_connections_and_answers_nothing(fragile: Broker) -> None:
     with pika.BlockingConnection(parameters(fragile.port)) as connection:
         channel = connection.channel()
@@ -161,6 +163,7 @@ def test_a_suspended_node_keeps_its_connections_and_answers_nothing(fragile: Bro
         assert not asking.is_alive()
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_a_broker_whose_owner_is_killed() -> None:
     program = (
         "import json, os\n"
@@ -194,6 +197,7 @@ def test_nothing_is_left_of_a_broker_whose_owner_is_killed() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
+@pytest.mark.long
 def test_tls_is_verified_by_the_client_and_a_stopped_broker_leaves_nothing() -> None:
     authority, stranger = trustme.CA(), trustme.CA()
     own = authority.issue_cert("localhost", "127.0.0.1")

@@ -423,6 +423,7 @@ def test_a_conversation_that_was_made_to_lie_in_itself_says_so() -> None:
 # -- many turns ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_ten_thousand_turns_take_no_more_memory_than_two_thousand() -> None:
     class Long(Talker):
         async def reply(self, text: Any, **wanted: Any) -> Any:

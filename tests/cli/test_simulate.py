@@ -98,7 +98,9 @@ def test_a_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Pat
     assert all(row["work"] == "" or "-" in row["work"] for row in citizens)
 
 
-@pytest.mark.parametrize("struck", (signal.SIGINT, signal.SIGKILL))
+@pytest.mark.parametrize(
+    "struck", (pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL)
+)
 def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     tmp_path: Path, struck: signal.Signals
 ) -> None:

@@ -49,7 +49,12 @@ def rounds(request: pytest.FixtureRequest, load: Callable[[int], int]) -> int:
     return load(request.param)
 
 
-@pytest.fixture(params=[pytest.param(None, id="as it is"), pytest.param(1e-5, id="often")])
+@pytest.fixture(
+    params=[
+        pytest.param(None, id="as it is"),
+        pytest.param(1e-5, id="often", marks=pytest.mark.long),
+    ]
+)
 def switching(request: pytest.FixtureRequest) -> Iterator[None]:
     """How often threads take turns: as Python has it, or far more often."""
     before = sys.getswitchinterval()

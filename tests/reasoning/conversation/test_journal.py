@@ -48,11 +48,11 @@ TESTS = PROGRAM.parent.parent.parent
 WAIT = 30
 
 # Of each order, the actions of the unbroken run.
-ALWAYS = ("nested", "as R")
+ALWAYS = ("nested",)
 
 
 def some(orders: Iterable[str]) -> list[Any]:
-    """Two of them always, the others with the long tests: each starts a process many times."""
+    """One of them always, the others with the long tests: each starts a process many times."""
     return [
         order if order in ALWAYS else pytest.param(order, marks=pytest.mark.long)
         for order in orders

@@ -64,6 +64,7 @@ def drawn(citizens: int, seed: int, **params: Any) -> Make:
     return lambda: (Population(citizens, city, blocks(**params), seed), ())
 
 
+@pytest.mark.long
 async def test_a_drawn_town_lives_the_same_for_200_steps() -> None:
     seen = await all_equal(drawn(24, 3), 200)
     assert seen[-1]["mended"].sum() > 100
