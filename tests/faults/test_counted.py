@@ -99,7 +99,9 @@ def test_a_killed_worker_without_an_inbox_loses_nothing(
         ("network cut", breaking.cut),
         ("the queue of answers deleted", breaking.delete_answers),
         ("inbox disk full", breaking.fill_disk),
-        ("two processes claim the agent's id", breaking.claim_id),
+        pytest.param(
+            "two processes claim the agent's id", breaking.claim_id, marks=pytest.mark.long
+        ),
     ),
 )
 def test_every_message_is_handled_once(
@@ -128,7 +130,9 @@ def test_every_message_is_handled_once_when_the_broker_is_killed(
     ("name", "fault"),
     (
         ("network stalled", breaking.stall),
-        ("an action blocks for three heartbeats", breaking.block),
+        pytest.param(
+            "an action blocks for three heartbeats", breaking.block, marks=pytest.mark.long
+        ),
     ),
 )
 @pytest.mark.parametrize(

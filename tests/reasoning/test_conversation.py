@@ -935,7 +935,15 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
 PROGRAM = Path(__file__).with_name("paused_conversation.py")
 
 
-@pytest.mark.parametrize("order", ("round", "chosen", "hand-over", "together"))
+@pytest.mark.parametrize(
+    "order",
+    (
+        pytest.param("round", marks=pytest.mark.long),
+        pytest.param("chosen", marks=pytest.mark.long),
+        "hand-over",
+        "together",
+    ),
+)
 def test_a_paused_conversation_goes_on_in_another_process(order: str, tmp_path: Path) -> None:
     def run(*args: str) -> dict[str, Any]:
         done = subprocess.run(

@@ -134,7 +134,14 @@ def test_ten_thousand_dropped_requests_that_are_being_handled(space: NativeSpace
     assert grown(before, calm(space, me, *servers), by=POOL) == {}
 
 
-@pytest.mark.parametrize("name", ("echo", "echo_later", "fail", "nothing"))
+@pytest.mark.parametrize(
+    "name",
+    (
+        "echo_later",
+        "fail",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("echo", "nothing")),
+    ),
+)
 def test_ten_thousand_answered_requests(space: NativeSpace, name: str) -> None:
     server = space.add(Server("server"))
     me = space.add(Agent("me"))

@@ -87,6 +87,7 @@ def test_one_of_the_largest_size_is_sent_though_the_channel_was_ended(small_brok
             me.request(copy(100_001 - rest)).result(WAIT_S)
 
 
+@pytest.mark.long
 def test_an_agent_leaves_while_the_broker_ends_the_channel(small_broker: Broker) -> None:
     """As it does when it gets the first message that is too large."""
     options = AMQPOptions(port=small_broker.port)

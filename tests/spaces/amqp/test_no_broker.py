@@ -169,6 +169,7 @@ def test_the_authority_that_is_trusted(
     assert found == {}, "one reaches the other, however each is connected"
 
 
+@pytest.mark.long
 def test_an_authority_that_is_unknown(secure: Broker, make_space: MakeSpace) -> None:
     options = AMQPOptions("localhost", secure.tls_port, use_ssl=True)
     text = refusal(make_space(amqp_options=options))
@@ -196,7 +197,13 @@ def test_a_name_that_the_certificate_is_not_for(
     assert "ca_file=" not in text, "the authority is right"
 
 
-@pytest.mark.parametrize("what", ("missing", "no certificate", "folder"))
+@pytest.mark.parametrize(
+    "what",
+    (
+        "missing",
+        *(pytest.param(what, marks=pytest.mark.long) for what in ("no certificate", "folder")),
+    ),
+)
 def test_a_file_of_authorities_that_is_none(
     what: str, secure: Broker, tmp_path: Path, make_space: MakeSpace
 ) -> None:
