@@ -172,7 +172,7 @@ def test_a_run_under_way_is_told_to_both_pages(
 
     looking = (page, open_page("Runs"))
     views = [each.get_by_role("region", name="Run", exact=True) for each in looking]
-    expect(looking[1].get_by_text("Choose a run at the left")).to_be_visible()
+    expect(looking[1].get_by_role("searchbox", name="Filter runs")).to_be_visible()
     with Journal(studio.journal.path) as journal:  # as another process has it
         calls = (Call("1", "wait", {}),)
         model = ScriptedModel([ModelReply("", calls, Usage(10, 5)), "It is over."])
