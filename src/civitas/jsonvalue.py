@@ -19,9 +19,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from civitas.text import error_text, excerpt, json_type, printable, render_path, shorten
-
-__all__ = ["NotJSON", "copy_json", "excerpt", "json_type", "render_path", "shorten", "to_json"]
+from civitas.text import error_text, json_type, printable, render_path, shorten
 
 # A returned value is wrapped when it travels, so what is copied may be some levels deeper than
 # what was converted: otherwise the deepest legal answer could not be sent.
@@ -36,6 +34,7 @@ _SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number ta
 _INFINITY = float("inf")
 _BELOW_INFINITY = -_INFINITY
 
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _AS_TEXT = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
 
 
@@ -277,6 +276,70 @@ def _is_pydantic_model(kind: type) -> bool:
     # A value can only be of a pydantic model if pydantic has been imported by whoever made it.
     pydantic = sys.modules.get("pydantic.main")
     return pydantic is not None and issubclass(kind, pydantic.BaseModel)
+
+
+# -- values as text -------------------------------------------------------------------------------
+
+
+def readable(text: str) -> str:
+    """The text, with `?` for what UTF-8 cannot carry."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode()
+
+
+def json_text(value: Any) -> str:
+    """A value as text: a string as it is, else its JSON, else what `str` makes of it."""
+    kind = type(value)
+    if kind is str:
+        return readable(value)
+    if kind is int:
+        try:
+            return str(value)
+        except ValueError as error:  # more digits than Python prints
+            return f"(an integer that cannot be shown: {error})"
+    try:
+        return _JSON.encode(to_json(value))
+    except NotJSON:
+        try:
+            return readable(str(value))
+        except Exception as error:
+            return f"(a {kind.__name__} that cannot be shown: {type(error).__name__})"
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON data, or a text in its place: the one that a model is shown for it.
+
+    Of an object, only the items that have no JSON form are replaced.
+    """
+    if not isinstance(value, dict):
+        return _json_or_text(value)
+    try:
+        return to_json(value)
+    except NotJSON:
+        return {readable(str(key)): _json_or_text(item) for key, item in value.items()}
+
+
+def _json_or_text(value: Any) -> Any:
+    try:
+        return to_json(value)
+    except NotJSON:
+        return json_text(value)
+
+
+def deep_json(value: Any) -> Any:
+    """A value as JSON data, with the text of each part, however deep, that has no JSON form."""
+    if isinstance(value, dict):
+        return {readable(str(key)): deep_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [deep_json(item) for item in value]
+    if isinstance(value, BaseException):
+        return readable(f"{type(value).__name__}: {value}")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            each.name: deep_json(getattr(value, each.name)) for each in dataclasses.fields(value)
+        }
+    return as_json(value)
 
 
 # -- texts -----------------------------------------------------------------------------------------

@@ -18,6 +18,18 @@ def shorten(text: str, width: int = 80) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
+def cut(text: str, limit: int) -> str:
+    """The text, or its beginning and a note that says so."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[cut: the first {limit} of {len(text)} characters]"
+
+
+def marked(text: str) -> str:
+    """Somebody else's text, each line marked, so that no line of it can pass for one of ours."""
+    return "\n".join(f"| {line}" for line in text.splitlines()) or "| (nothing)"
+
+
 def one_line(text: str, width: int) -> str:
     """Return `text` on one line of at most `width` characters, without what does not print."""
     text = text[: 8 * width]  # a text of megabytes is not walked for the line shown of it

@@ -9,13 +9,12 @@ from typing import Any, Protocol, TextIO
 from civitas.agents.terminal import Terminal
 from civitas.context import Context
 from civitas.errors import NobodyToAsk
-from civitas.jsonvalue import Unreadable
+from civitas.jsonvalue import Unreadable, json_text
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
-from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply, StopReason
-from civitas.reasoning.reply_request import AnswerSchema, Asked
+from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.thread import Thread
 
 _CHOICES = """\
@@ -88,7 +87,7 @@ class Person(ConversationalAgent):
     async def _respond(self, asked: Asked) -> Reply:
         told = asked.state.hear()
         decides = asked.schema == DECISION_SCHEMA
-        schema = None if decides or asked.schema is None else AnswerSchema(asked.schema)
+        schema = None if decides else asked.answer
         fault = ""
         while True:
             line = await self._desk.ask(asked, told, fault)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from civitas.agent import Agent
 from civitas.arguments import names_checked
+from civitas.jsonvalue import json_text
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.thread import Thread

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, TextIO
 
+from civitas.jsonvalue import json_text
 from civitas.reasoning.events import Done, Event
-from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.text import escaped_json, one_line, shown_lines
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NoReturn, TypeAlias
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import excerpt, shorten
+from civitas.text import excerpt, shorten
 
 # The quantities that are reserved, by their place in `Amounts`.
 LIMITS = ("tokens", "usd", "model_calls", "actions")

@@ -23,7 +23,7 @@ from civitas.budget.amounts import (
 )
 from civitas.budget.shared import Books, SharedLedger
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import excerpt, shorten
+from civitas.text import excerpt, shorten
 
 
 class Clock(Protocol):

@@ -18,6 +18,7 @@ from civitas.journal.file import JournalFile, as_text
 from civitas.journal.opening import Runs, check_id
 from civitas.journal.replay import reply_of
 from civitas.journal.run import Part, ReadPart
+from civitas.jsonvalue import readable
 
 _TASK_CHARS = 500
 _OTHERS_S = 0.25
@@ -341,7 +342,7 @@ class Journal:
             RunHeld: somebody works on the run
             JournalError: the file cannot be used, or is damaged
         """
-        new = (kind, agent, task[:_TASK_CHARS].encode("utf-8", "replace").decode())
+        new = (kind, agent, readable(task[:_TASK_CHARS]))
         return Part(await self._runs.begin(run_id, new))
 
     # -- what it says ------------------------------------------------------------------------------

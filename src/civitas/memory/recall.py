@@ -12,10 +12,11 @@ from operator import itemgetter, mul
 from typing import Any
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import copy_json, json_type
+from civitas.jsonvalue import copy_json
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile
 from civitas.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
+from civitas.text import json_type
 
 FOUND_CHARS = 100_000
 """A message is found by its first so many characters."""

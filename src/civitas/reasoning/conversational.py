@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from civitas.action import action
 from civitas.agent import CURRENT, leads_to
 from civitas.errors import DefinitionError, HopLimitExceeded
+from civitas.jsonvalue import readable
 from civitas.reasoning.group import check_reply_budget
 from civitas.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
-from civitas.reasoning.prompts import readable
 from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
 from civitas.reasoning.reply_request import Asked, as_memory, marked_with, thread_id
 from civitas.reasoning.replying import (

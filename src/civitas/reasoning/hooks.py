@@ -219,7 +219,8 @@ async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
     try:
         kwargs = await call("pre_reply", kwargs, lambda made: check_changed(made, asked))
         asked.content = checked_content(kwargs["text"], "reply")
-        asked.schema = kwargs["schema"]
+        if kwargs["schema"] is not asked.schema:
+            asked.want(kwargs["schema"])
         reply = await agent._respond(asked)
         kwargs = {**kwargs, "reply": reply}
         made = await call("post_reply", kwargs, lambda made: expect(made["reply"], Reply))

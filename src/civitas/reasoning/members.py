@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from civitas.errors import DefinitionError, ModelError
+from civitas.jsonvalue import deep_json, json_text
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.events import Done
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
-from civitas.reasoning.prompts import deep_json, json_text
 from civitas.reasoning.record import NULL_RECORD, NullRecord, Record, Step, dumped
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import joined
@@ -64,7 +64,6 @@ class Group(Journaled, ConversationalAgent):
             )
 
     async def _respond(self, asked: Asked) -> Reply:
-        asked.wanted()  # a wrong schema is refused now, and not when the work is done
         self._check_thread(asked.thread)
         part = asked.record
         if part is None and self._journal is not None:
@@ -81,8 +80,7 @@ class Group(Journaled, ConversationalAgent):
     def _begun(self, part: Part, asked: Asked) -> Record[Any]:
         """The record of a run, begun or resumed."""
         record: Record[Any] = Record(part, self._state_type)
-        wanted = asked.wanted()
-        schema = None if wanted is None else wanted.json
+        schema = None if asked.answer is None else asked.answer.json
         if schema is None and asked.resumed and record.begun is not None:
             schema = record.begun["schema"]  # `resume` need not name it again
         begin(record, asked, self._kind, str(self.id), schema, self._program())

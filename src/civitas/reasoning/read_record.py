@@ -9,10 +9,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from civitas.errors import RunMismatch, StateError
-from civitas.jsonvalue import shorten
-from civitas.reasoning.prompts import as_json
+from civitas.jsonvalue import as_json
 from civitas.reasoning.state import APPENDED, LIVE, loaded
 from civitas.reasoning.step import Past
+from civitas.text import shorten
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
@@ -156,19 +156,23 @@ def _of_member(member: Any) -> dict[str, Any]:
 
 
 def check(
-    run_id: str, whose: str, recorded: Mapping[str, Any] | None, now: Mapping[str, Any]
+    run_id: str, begun: Mapping[str, Any], kind: str, agent: str, program: Mapping[str, Any]
 ) -> None:
     """See that a program is the one that began the run."""
-    if recorded is None:
+    changed: Iterable[str]
+    if begun["kind"] != kind:
+        changed, told = ["agent"], f"it was a {begun['kind']}, and is a {kind}"
+    elif begun["fingerprint"] is None:
         return
-    changes = _changes(whose, recorded, now)
-    if changes:
+    elif changes := _changes(agent, begun["fingerprint"], program):
         changed = dict.fromkeys(name for names in changes.values() for name in names)
         told = "; ".join(
             f"agent {of!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
             for of, names in changes.items()
         )
-        raise RunMismatch(run_id, tuple(changed), shorten(told, 500))
+    else:
+        return
+    raise RunMismatch(run_id, tuple(changed), shorten(told, 500))
 
 
 def _changes(

@@ -15,8 +15,8 @@ from dataclasses import MISSING, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from civitas.errors import InDoubt, JournalError, RunMismatch, StateError
-from civitas.reasoning.prompts import as_json, deep_json
+from civitas.errors import InDoubt, JournalError, StateError
+from civitas.jsonvalue import as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord, check, fingerprint
 from civitas.reasoning.state import APPENDED, LIVE, Codec, codec_of, dumped, loaded
 from civitas.reasoning.step import NULL_STEP, Past, Step
@@ -84,10 +84,7 @@ class Record(ReadRecord[S]):
         """
         begun = self.begun
         if begun is not None:
-            if begun["kind"] != kind:
-                reason = f"it was a {begun['kind']}, and is a {kind}"
-                raise RunMismatch(self.run_id, ("agent",), reason)
-            check(self.run_id, agent, begun["fingerprint"], program)
+            check(self.run_id, begun, kind, agent, program)
         if begun is None or begun["fingerprint"] is None:  # a copy may be of another program
             about = {"kind": kind, "agent": agent, **about, **(begun or {}), "fingerprint": program}
             self.begun = about

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
+from civitas.jsonvalue import deep_json
 from civitas.models.protocol import Usage
-from civitas.reasoning.prompts import cut, deep_json
-from civitas.text import log_failure
+from civitas.text import cut, log_failure
 
 _LOGGER = logging.getLogger("civitas.reasoning")
 

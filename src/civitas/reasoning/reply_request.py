@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.approval import escaped
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json, render_path, shorten
-from civitas.reasoning.prompts import cut, json_text, readable
+from civitas.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
 from civitas.signature.annotation import (
     Mismatch,
     form_of,
@@ -21,6 +20,7 @@ from civitas.signature.annotation import (
     validator_of,
 )
 from civitas.signature.schema import WrongSchema, check_schema, validator
+from civitas.text import cut, render_path, shorten
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -43,7 +43,7 @@ class Asked:
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
         self.given = self.content  # the same, before hooks
-        self.schema = schema  # a JSON schema or a type; None for any text
+        self.want(schema)
         self.thread = thread_id(thread)  # None for the agent's own
         self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
@@ -54,16 +54,11 @@ class Asked:
         self.state: Thread  # what is kept for the thread, once it has its turn
         self.record: Record | None = None  # where it is recorded as a part of another's run
         self.resumed = False  # whether a reply that was stopped goes on
-        self._wanted: AnswerSchema | None = None
 
-    def wanted(self) -> AnswerSchema | None:
-        """What the answer is to be, None for any text; read once from each schema."""
-        made = self._wanted
-        if self.schema is None:
-            return None
-        if made is None or made.given is not self.schema:  # a hook has put another in its place
-            made = self._wanted = AnswerSchema(self.schema)
-        return made
+    def want(self, schema: Any) -> None:
+        """Say what the answer is to be: a JSON schema or a type; None for any text."""
+        self.schema = schema
+        self.answer = None if schema is None else AnswerSchema(schema)
 
 
 def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
@@ -155,13 +150,11 @@ class AnswerSchema:
 
     Attributes:
         json: the JSON schema
-        given: what it was made of
     """
 
-    __slots__ = ("_convert", "given", "json")
+    __slots__ = ("_convert", "json")
 
     def __init__(self, wanted: Any) -> None:
-        self.given = wanted
         self.json: dict[str, Any]
         self._convert: Callable[[Any], Any]
         if isinstance(wanted, dict):

@@ -8,9 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from civitas.errors import StateError
-from civitas.jsonvalue import NotJSON, copy_json
+from civitas.jsonvalue import NotJSON, as_json, copy_json
 from civitas.models.protocol import Call, ModelReply, Usage
-from civitas.reasoning.prompts import as_json
 from civitas.reasoning.reply import Reply, Step
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from urllib.parse import urlencode
 
 from civitas.action import Action, ActionRegistry
 from civitas.errors import DefinitionError, InvalidArguments
-from civitas.jsonvalue import NotJSON, copy_json
+from civitas.jsonvalue import NotJSON, as_json, copy_json, json_text
 from civitas.reasoning.loop.answer import Wanted
-from civitas.reasoning.prompts import as_json, json_text
 from civitas.reasoning.state import dumped, loaded
 from civitas.research.findings import ResearchResult, ResearchTask, Resource
 from civitas.research.pool import ResourcePool

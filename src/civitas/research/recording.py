@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
+from civitas.jsonvalue import as_json
 from civitas.models.protocol import Usage
-from civitas.reasoning.prompts import as_json
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended

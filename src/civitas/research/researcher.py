@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import ActionRegistry
 from civitas.errors import BudgetExceeded, DefinitionError, JournalError, SearchError
+from civitas.jsonvalue import json_text
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
-from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import GIVEN, Reply, Stop
 from civitas.reasoning.reply_request import Asked

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.block import Block
 from civitas.errors import InvalidArguments
+from civitas.jsonvalue import readable
 from civitas.memory.bounded import DEFAULT_TOKENS, estimate_tokens
-from civitas.reasoning.prompts import cut, marked, readable
 from civitas.research import rules
 from civitas.research.findings import (
     Findings,
@@ -21,7 +21,7 @@ from civitas.research.findings import (
     checked_expertise,
 )
 from civitas.research.relevance import Index
-from civitas.text import one_line
+from civitas.text import cut, marked, one_line
 
 if TYPE_CHECKING:
     from civitas.research.researcher import Researcher

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 from civitas.action import Action
 from civitas.environment import Environment
 from civitas.errors import BudgetExceeded, DefinitionError, InvalidArguments, JournalError
-from civitas.jsonvalue import Unreadable
+from civitas.jsonvalue import Unreadable, readable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.events import BlockEnded, BlockStarted
 from civitas.reasoning.group import check_model
 from civitas.reasoning.loop.calls import Calls, doubts_of
-from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import AnswerSchema, Asked
@@ -38,7 +37,7 @@ from civitas.research.findings import (
 )
 from civitas.research.pool import ResourcePool, passages_of
 from civitas.research.relevance import RELEVANT, Index
-from civitas.text import log_failure, shorten
+from civitas.text import cut, log_failure, shorten
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model

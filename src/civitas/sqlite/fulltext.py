@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from civitas.jsonvalue import readable
+
 # Scripts written without spaces, where a "word" of the index would be a whole sentence: each
 # character is a word there, and a word of the query several in a row.
 _UNSPACED = re.compile(
@@ -50,4 +52,4 @@ def any_of(words: Iterable[str]) -> str:
 
 def sendable(text: str) -> str:
     """A text that UTF-8 can carry, to its end."""
-    return text.encode("utf-8", "replace").decode().replace("\0", " ")
+    return readable(text).replace("\0", " ")

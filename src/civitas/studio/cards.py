@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from civitas.approval import ApprovalRequest, Question
 from civitas.errors import CardGone, ConfigError
+from civitas.jsonvalue import json_text
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     Conclusion,
@@ -19,8 +20,7 @@ from civitas.reasoning.dualact.conclusions import (
     HumanDecision,
 )
 from civitas.reasoning.events import ConclusionReached, Event
-from civitas.reasoning.prompts import json_text
-from civitas.reasoning.reply_request import AnswerSchema, Asked
+from civitas.reasoning.reply_request import Asked
 from civitas.studio.feed import Feed
 
 _DECIDED: Final = 200
@@ -155,7 +155,7 @@ class PageDesk:
             decision: HumanDecision = await self._cards.ask("decision", {**about, **of})
             return decision
         text = asked.content if isinstance(asked.content, str) else json_text(asked.content)
-        schema = None if asked.schema is None else AnswerSchema(asked.schema).json
+        schema = None if asked.answer is None else asked.answer.json
         form = f"Answer with JSON that follows this schema: {json_text(schema)}" if schema else ""
         text = "\n\n".join(each for each in (text, *told, fault or form) if each)
         return str(await self._cards.ask("question", {**about, "text": text}))

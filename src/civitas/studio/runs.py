@@ -13,8 +13,8 @@ from civitas.errors import CivitasError, ConfigError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Decision, Done, in_doubt
 from civitas.journal.entry import Outline
+from civitas.jsonvalue import deep_json
 from civitas.orders.order import order_in
-from civitas.reasoning.prompts import deep_json
 from civitas.studio.feed import as_json
 from civitas.studio.run_view import Totals, messages_before, shown
 

@@ -13,6 +13,7 @@ from civitas.agents.terminal import shown_lines
 from civitas.approval import escaped, escaped_json
 from civitas.cli.run.ended import exit_code, hint, in_words, unsuccessful
 from civitas.errors import MissingExtra
+from civitas.jsonvalue import json_text
 from civitas.reasoning.dualact.conclusions import DecisionAction
 from civitas.reasoning.events import (
     BlockEnded,
@@ -24,7 +25,6 @@ from civitas.reasoning.events import (
     Done,
     Event,
 )
-from civitas.reasoning.prompts import json_text
 from civitas.reasoning.reply import Reply
 
 if TYPE_CHECKING:

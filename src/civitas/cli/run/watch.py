@@ -21,6 +21,7 @@ from civitas.approval import (
     approve,
 )
 from civitas.cli.run.ended import exit_code
+from civitas.jsonvalue import json_text
 from civitas.orders.order import record
 from civitas.reasoning.events import (
     CallEnded,
@@ -30,8 +31,8 @@ from civitas.reasoning.events import (
     Done,
     Event,
 )
-from civitas.reasoning.prompts import cut, json_text
 from civitas.reasoning.reply import Reply
+from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded

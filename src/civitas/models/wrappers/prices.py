@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from civitas.errors import DefinitionError, UnknownPrice
-from civitas.jsonvalue import excerpt, shorten
 from civitas.network import is_loopback
+from civitas.text import excerpt, shorten
 
 # A model in this process, or one that only repeats what it was told.
 _FREE = ("local:", "gguf:", "hf:", "scripted")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import Unreadable, read_json, shorten
+from civitas.jsonvalue import Unreadable, read_json, readable
 from civitas.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from civitas.message import address
 from civitas.models.names import check_name
@@ -17,8 +17,8 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversation.order import Choice, NoChoice, Order
 from civitas.reasoning.conversation.state import ConversationState
-from civitas.reasoning.prompts import cut, readable
 from civitas.reasoning.state import ANSWER
+from civitas.text import cut, shorten
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, MailboxFull, ModelError
+from civitas.jsonvalue import readable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
 from civitas.reasoning.conversation.participants import Participants, Setup, Turn, told
@@ -24,7 +25,6 @@ from civitas.reasoning.conversation.state import (
 )
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.members import Emit, end_of, own
-from civitas.reasoning.prompts import readable
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
 from civitas.reasoning.reply import Reply, Stop, StopReason

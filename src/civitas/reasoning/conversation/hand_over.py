@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from civitas.action import Action
 from civitas.errors import AskAgain, DefinitionError
-from civitas.jsonvalue import excerpt
 from civitas.message import address
 from civitas.reasoning.conversation.order import Choice, Handed, Order
 from civitas.reasoning.conversation.state import ConversationState
+from civitas.text import excerpt
 
 HAND_OVER: Final = "hand_over"
 """The name of the action."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from civitas.action import is_async
 from civitas.errors import CivitasError, DefinitionError
-from civitas.jsonvalue import shorten
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.state import ConversationState
+from civitas.text import shorten
 from civitas.threads import WORKERS
 
 

@@ -20,12 +20,11 @@ from civitas.reasoning.events import Done
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models
 from civitas.reasoning.members import Emit, ask_member, own
-from civitas.reasoning.prompts import cut
 from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import observing
 from civitas.reasoning.resume import Marks
-from civitas.text import log_failure
+from civitas.text import cut, log_failure
 
 if TYPE_CHECKING:
     from civitas.budget import Budget

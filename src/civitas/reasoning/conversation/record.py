@@ -67,7 +67,7 @@ async def resumed(
             return Reply("", "", [], [], Usage(), *why)
     await emit_past(setup, record, asked)
     stand(record.state, record, setup)
-    return as_it_ended(record, asked.schema) if ended(record) else None
+    return as_it_ended(record, asked.answer) if ended(record) else None
 
 
 def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
@@ -96,14 +96,14 @@ async def emit_past(setup: Setup, record: Record[ConversationState], asked: Aske
             await emit(TurnEnded(setup.id, utterance.speaker, number, utterance, *of))
 
 
-def as_it_ended(record: ReadRecord[ConversationState], schema: Any = None) -> Reply:
+def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
     """The reply that a run ended with, its value as the type that is asked for."""
     assert record.over is not None
     state, end = at_end(record), record.over
     value = end["value"]
     if schema is not None and end["reason"] == "done":
         try:
-            value = AnswerSchema(schema).read(end["text"])
+            value = schema.read(end["text"])
         except Unreadable:
             pass  # a terminal action gave it
     why = (end["reason"], end["detail"], None, record.run_id)

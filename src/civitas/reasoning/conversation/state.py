@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 from civitas.approval import escaped
 from civitas.errors import StateError
 from civitas.models.protocol import Usage
-from civitas.reasoning.prompts import cut
 from civitas.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from civitas.reasoning.reply import Step, StopReason
+from civitas.text import cut
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """A text, or blocks of content."""

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import shorten
 from civitas.message import address
 from civitas.reasoning.conversation.order import called
 from civitas.reasoning.conversation.state import ConversationState
+from civitas.text import shorten
 
 
 class Condition:

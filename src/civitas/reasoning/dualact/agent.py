@@ -312,7 +312,7 @@ class DualActAgent(Group):
 
     async def _gone_on_with(self, record: Record[Progress], asked: Asked) -> DualActReply | None:
         """Know what was done in a run that goes on; its reply, if it ends here."""
-        progress, wanted = record.state, asked.wanted()
+        progress, wanted = record.state, asked.answer
         if progress is not None:
             progress.run_id = record.run_id  # in a copy it is that of the other
             progress.want(asked.schema)

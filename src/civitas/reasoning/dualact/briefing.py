@@ -9,8 +9,9 @@ from textwrap import indent
 from typing import Any, Final
 
 from civitas.errors import ConfigError
+from civitas.jsonvalue import json_text
 from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, said_steps
-from civitas.reasoning.prompts import json_text, marked
+from civitas.text import marked
 
 _DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")
 _TASK_PLACES = ("instruction", "focus_area", "original_task")

@@ -8,9 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import NotJSON, Unreadable, copy_json, json_type, read_json, to_json
-from civitas.reasoning.prompts import cut, deep_json, json_text, readable
+from civitas.jsonvalue import (
+    NotJSON,
+    Unreadable,
+    copy_json,
+    deep_json,
+    json_text,
+    read_json,
+    readable,
+    to_json,
+)
 from civitas.reasoning.reply import ANSWERED, Reply, Step
+from civitas.text import cut, json_type
 
 MAX_EVIDENCE_CHARS: Final = 1000
 """How much of the arguments and of the result of one call H is shown."""

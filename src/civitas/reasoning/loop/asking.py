@@ -50,7 +50,7 @@ class Asking:
         self.model: Model = agent.model
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
-        self.schema = asked.wanted()
+        self.schema = asked.answer
         self.state = LoopState()
         self.record = record
         self._remembered = 0  # how many messages are in the memory

@@ -24,18 +24,17 @@ from civitas.errors import (
     InvalidArguments,
     JournalError,
 )
-from civitas.jsonvalue import copy_json
+from civitas.jsonvalue import as_json, copy_json, json_text
 from civitas.reasoning.events import CallEnded, CallStarted
 from civitas.reasoning.hooks import expect, expect_args
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.prompts import as_json, cut, json_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.state import Codec
 from civitas.refusal import Decision, not_permitted
-from civitas.text import log_failure
+from civitas.text import cut, log_failure
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from civitas.action import Action
 from civitas.agent import Agent
 from civitas.approval import escaped
 from civitas.errors import CivitasError
-from civitas.jsonvalue import shorten
 from civitas.message import MAX_ID
 from civitas.reasoning.replying import own_reply
+from civitas.text import shorten
 
 logger = logging.getLogger("civitas.reasoning")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import StateError
+from civitas.jsonvalue import json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.group import budget_of
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import KIND, LoopState, begun, catch_up, program_of
 from civitas.reasoning.loop.run import Run
-from civitas.reasoning.prompts import json_text
 from civitas.reasoning.record import Record
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked

@@ -50,8 +50,7 @@ class LoopState:
 def begun(agent: LoopAgent, part: Part, asked: Asked) -> Record[LoopState]:
     """The record of a run of the loop, begun or gone on with."""
     record = Record(part, LoopState)
-    wanted = asked.wanted()
-    schema = None if wanted is None else wanted.json
+    schema = None if asked.answer is None else asked.answer.json
     begin(record, asked, KIND, str(agent.id), schema, program_of(agent))
     return record
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from civitas.errors import BudgetExceeded, JournalError, StateError
-from civitas.jsonvalue import Unreadable
+from civitas.jsonvalue import Unreadable, as_json, json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
@@ -23,7 +23,7 @@ from civitas.reasoning.loop.recording import (
     past_events,
     remember,
 )
-from civitas.reasoning.prompts import MAX_RESULT_CHARS, NOT_RUN, as_json, json_text, result_content
+from civitas.reasoning.prompts import MAX_RESULT_CHARS, NOT_RUN, result_content
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import Asked
