@@ -13,10 +13,12 @@ import pytest
 
 from civitas import (
     Agent,
+    Budget,
     Call,
     CallbackApprover,
     CallEnded,
     CallStarted,
+    ConfigError,
     Conversation,
     DecisionAction,
     Done,
@@ -231,10 +233,13 @@ def test_wrong_arguments_are_named_at_once_and_errors_of_a_reply_by_the_stream()
     agent = ReActAgent("thinker", ScriptedModel(["ok"]))
     with pytest.raises(TypeError, match="a text or a list of blocks"):
         agent.stream(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="schema="):
+        agent.stream("go", schema=object())
 
     async def main() -> None:
-        stream = agent.stream("go", schema=object())
-        with pytest.raises(TypeError, match="schema="):
+        agent.budget = Budget(model_calls=5)
+        stream = agent.stream("go", budget=Budget(model_calls=1))
+        with pytest.raises(ConfigError, match="budget"):
             await anext(stream)
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
