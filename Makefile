@@ -40,6 +40,9 @@ screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, lig
 	@scripts/chromium
 	@$(RUN) scripts/screenshots.py
 
+# What a test's file is rewritten to is compiled once, not by each worker in each run.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
 	@scripts/rabbitmq

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,39 @@ settings.register_profile("civitas", derandomize=True, deadline=None)
 settings.load_profile("civitas")
 
 
+DEAR = {"fragile": "faults", "secure": "tls", "browser": "studio", "studio": "studio"}
+"""Fixtures that take seconds to start, and the group whose tests one worker runs, to start one."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have those come first that may take long, so that no worker is left with one at the end."""
     items.sort(key=longest, reverse=True)
+    for item in items:
+        of = [DEAR[name] for name in getattr(item, "fixturenames", ()) if name in DEAR]
+        # The long ones are many enough to be worth one for each worker.
+        if of and not any(map(item.get_closest_marker, ("xdist_group", "long"))):
+            item.add_marker(pytest.mark.xdist_group(of[0]))
+
+
+# Ten thousand tests are half a gigabyte of objects, which Python's collector would walk again and
+# again: it rests while they are collected, and then leaves alone what was there before a test.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage() -> Iterator[None]:
+    """Leave no garbage of a file, and what it imported out of the collector's way."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def longest(item: pytest.Item) -> float:

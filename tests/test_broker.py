@@ -129,10 +129,12 @@ def test_a_confirmed_message_outlives_the_kill_of_the_node(fragile: Broker) -> N
     assert get(port, "kept") == b"still here"
 
 
+@pytest.mark.long
 def test_settings_reach_the_node(fragile: Broker) -> None:
     assert "{consumer_timeout,60000}" in fragile.ctl("environment")
 
 
+@pytest.mark.long
 def test_rabbitmqctl_works_on_the_private_node_and_says_what_failed(fragile: Broker) -> None:
     fragile.ctl("add_vhost", "other")
     assert "other" in fragile.ctl("list_vhosts").split()
@@ -229,6 +231,7 @@ def test_tls_is_verified_by_the_client_and_a_stopped_broker_leaves_nothing() -> 
         broker.start()
 
 
+@pytest.mark.long
 def test_a_node_that_does_not_come_up_is_an_error_with_the_end_of_its_log() -> None:
     with pytest.raises(BrokerError, match=r"(?s)RabbitMQ ended while it started:.*no_such_setting"):
         Broker(settings={"no_such_setting": 1}).__enter__()

@@ -97,7 +97,9 @@ def test_a_killed_worker_without_an_inbox_loses_nothing(
     (
         ("connections closed by the broker", breaking.close_connections),
         ("network cut", breaking.cut),
-        ("the queue of answers deleted", breaking.delete_answers),
+        pytest.param(
+            "the queue of answers deleted", breaking.delete_answers, marks=pytest.mark.long
+        ),
         ("inbox disk full", breaking.fill_disk),
         pytest.param(
             "two processes claim the agent's id", breaking.claim_id, marks=pytest.mark.long
@@ -155,7 +157,8 @@ def test_every_message_is_handled_once_after_a_long_wait(
 
 
 @seeds
-@pytest.mark.parametrize("seconds", (0.5, pytest.param(10, marks=pytest.mark.long)))
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", (0.5, 10))
 def test_every_message_sent_while_the_broker_is_away_is_handled_once(
     count: Callable[..., Counts], seconds: float, seed: int
 ) -> None:

@@ -34,7 +34,6 @@ from studio.conftest import a_studio, pages
 from studio.killed import RUN, teller
 
 # One studio and one page serve all of them.
-pytestmark = pytest.mark.xdist_group("studio_runs")
 
 
 @pytest.fixture(scope="module")

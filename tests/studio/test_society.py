@@ -11,7 +11,6 @@ from civitas.studio import Studio
 from studio.conftest import a_studio, pages
 
 # One studio and one page serve all of them.
-pytestmark = pytest.mark.xdist_group("studio_society")
 
 FORM = "Set up a town, or go on with one"
 
