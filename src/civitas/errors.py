@@ -9,6 +9,8 @@
 Every name here is public, so there is no `__all__`.
 """
 
+from typing import Any as _Any
+
 
 class CivitasError(Exception):
     """The base of every exception that civitas raises."""
@@ -155,9 +157,10 @@ class BudgetExceeded(CivitasError):
         limit: which one: `tokens`, `usd`, `model_calls` or `actions`
     """
 
-    def __init__(self, text: str, limit: str) -> None:
+    def __init__(self, text: str, limit: str, needs: _Any = None) -> None:
         super().__init__(text)
         self.limit = limit
+        self._needs = needs  # of which accounts how much, where others may give it back
 
 
 class DeadlineExceeded(BudgetExceeded, TimeoutError):

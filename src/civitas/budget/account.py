@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import weakref
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -26,10 +28,13 @@ from civitas.budget.amounts import (
     wrong_count,
 )
 from civitas.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
+from civitas.threads import settle
 
 logger = logging.getLogger("civitas.budget")
 
 T = TypeVar("T")
+
+_HERE: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar("civitas_held", default=())
 
 
 def _zeros() -> list[int]:
@@ -69,13 +74,15 @@ Accounts: TypeAlias = tuple[Account, ...]
 class Ledger:
     """Changes the accounts of a budget, of its children and of theirs, under one lock."""
 
-    __slots__ = ("__weakref__", "_lock", "_open")
+    __slots__ = ("__weakref__", "_held", "_lock", "_open", "_waiting")
 
     def __init__(self, title: str) -> None:
         # Held for a few instructions, never while waiting. The collector may run meanwhile and end
         # a generator of this thread that settles in its turn: so it may be entered again.
         self._lock = threading.RLock()
         self._open = [0]  # reservations
+        self._held: dict[int, weakref.ref[Reservation]] = {}
+        self._waiting: dict[object, asyncio.Future[None]] = {}  # the first in turn first
         weakref.finalize(self, _log_open, title, self._open)
 
     def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
@@ -115,7 +122,9 @@ class Ledger:
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
         """End a reservation."""
-        for account, kind in self.change(partial(end, reservation, spent)):
+        closed = self.change(partial(end, reservation, spent))
+        self.wake_first()
+        for account, kind in closed:
             logger.warning(
                 "%s: %s %s were spent where %s had been reserved; nothing more is begun",
                 account.title,
@@ -123,6 +132,15 @@ class Ledger:
                 UNITS[kind],
                 said(kind, reservation._amounts[kind]),
             )
+
+    def wake_first(self) -> None:
+        """Have the first who waits look whether there is room."""
+        with self._lock:
+            while self._waiting:
+                place, woken = next(iter(self._waiting.items()))
+                if settle(woken):
+                    return
+                del self._waiting[place]  # its loop is closed
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
         """Count what was spent elsewhere, then refuse if it is more than there was."""
@@ -198,7 +216,7 @@ class Reservation:
         open: whether it was neither settled nor released yet
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_amounts", "_came_to", "_ledger", "open")
+    __slots__ = ("__weakref__", "_accounts", "_amounts", "_came_to", "_ledger", "_waits", "open")
 
     def __init__(self, ledger: Ledger, accounts: Accounts, amounts: Amounts) -> None:
         self._ledger = ledger
@@ -206,7 +224,10 @@ class Reservation:
         self._amounts = amounts
         self._came_to = amounts  # until it is known better
         self.open = True
+        self._waits = 0  # how many that it led to wait in turn
         ledger._open[0] += 1
+        ledger._held[id(self)] = ref = weakref.ref(self)
+        _HERE.set((*(r for r in _HERE.get() if (each := r()) and each.open), ref))
 
     @property
     def tokens(self) -> int:
@@ -272,6 +293,12 @@ class Reservation:
         return f"<Reservation of {parts or 'nothing'}{'' if self.open else ', ended'}>"
 
 
+def callers(ledger: Ledger) -> list[Reservation]:
+    """What this task holds of a ledger, and those that led to it."""
+    found = [ref() for ref in _HERE.get()]
+    return [each for each in found if each and each.open and each._ledger is ledger]
+
+
 def _log_open(title: str, open: list[int]) -> None:
     if open[0]:
         logger.warning("%s: %d reservations were neither settled nor released", title, open[0])
@@ -308,6 +335,7 @@ def _take(accounts: Accounts, amounts: Amounts, now: float) -> None:
                     f"{said(kind, max(limit - had, 0))} of {said(kind, limit)} are left "
                     f"({said(kind, spent)} spent, {said(kind, had - spent)} reserved)",
                     LIMITS[kind],
+                    (accounts, amounts),
                 )
 
 
@@ -318,6 +346,7 @@ def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
     reservation.open = False
     reservation._came_to = spent
     reservation._ledger._open[0] -= 1
+    reservation._ledger._held.pop(id(reservation), None)
     closed = []
     for kind in KINDS:
         beyond = spent[kind] - reservation._amounts[kind]

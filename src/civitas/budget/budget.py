@@ -22,7 +22,8 @@ from civitas.budget.amounts import (
     spent_of,
 )
 from civitas.budget.shared import Books, SharedLedger
-from civitas.errors import DefinitionError
+from civitas.budget.turns import in_turn
+from civitas.errors import BudgetExceeded, DefinitionError
 from civitas.text import excerpt, shorten
 
 
@@ -205,6 +206,23 @@ class Budget:
         )
         wanted = (tokens is not None, usd is not None)
         return self._ledger.reserve_rest(self._accounts, least, wanted, self._now())
+
+    async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
+        """Reserve; what does not fit only for what others hold waits until they settle.
+
+        Not for what its own callers hold, who wait for it, nor for what another process does.
+
+        Args:
+            reserve: calls `reserve` or `reserve_rest` of this budget
+
+        Raises:
+            BudgetExceeded: it does not reach, whatever the others come to
+            DeadlineExceeded: the seconds are over
+        """
+        try:
+            return reserve()
+        except BudgetExceeded:
+            return await in_turn(self._ledger, reserve, self.remaining_seconds)
 
     def charge(
         self,

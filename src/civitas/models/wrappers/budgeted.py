@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from civitas.budget import Budget, Reservation
@@ -129,7 +130,7 @@ class BudgetedModel(Answering):
                 async for part in parts:
                     yield part
             return
-        bound, held = self._reserve(request)
+        bound, held = await self._reserve(request)
         parts = request.asked_of(self.model)
         began = False
         with held:
@@ -184,15 +185,13 @@ class BudgetedModel(Answering):
         input, output = bound.input or 0, bound.output or 0
         return bound, input + output, self.cost(input, output)
 
-    def _reserve(self, request: Request) -> tuple[_Bound, Reservation]:
+    async def _reserve(self, request: Request) -> tuple[_Bound, Reservation]:
         bound, tokens, usd = self._bound(request)
+        take = partial(self.budget.reserve, usd=usd)
+        if bound.input is None or bound.output is None:
+            take = partial(self.budget.reserve_rest, usd=None if self._is_free() else usd)
         try:
-            if bound.input is not None and bound.output is not None:
-                held = self.budget.reserve(tokens=tokens, usd=usd, model_calls=1)
-            else:
-                held = self.budget.reserve_rest(
-                    tokens=tokens, usd=None if self._is_free() else usd, model_calls=1
-                )
+            held = await self.budget.in_turn(partial(take, tokens=tokens, model_calls=1))
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:

@@ -112,7 +112,7 @@ class Calls:
         calls = [Call(self, place) for place in range(len(self.wanted))]
         ended = [self.record.has_ended(call.key) for call in calls]
         try:
-            held = budget.reserve(actions=ended.count(False))
+            held = await budget.in_turn(partial(budget.reserve, actions=ended.count(False)))
         except BudgetExceeded as error:
             refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, call in enumerate(calls):

@@ -1,0 +1,53 @@
+"""Turns: who does not fit into a budget only for what others hold waits until they have settled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from civitas.budget.account import Accounts, Ledger, Reservation, callers
+from civitas.budget.amounts import Amounts
+from civitas.errors import BudgetExceeded
+
+
+async def in_turn(
+    ledger: Ledger, reserve: Callable[[], Reservation], seconds: Callable[[], float | None]
+) -> Reservation:
+    """Reserve of a ledger when there is room; `seconds` are left, after which `reserve` raises."""
+    mine, place, loop = callers(ledger), object(), asyncio.get_running_loop()
+    for each in mine:
+        each._waits += 1
+    ledger.wake_first()  # it may wait for one of these, which will not settle now
+    try:
+        while True:
+            with ledger._lock:
+                woken = ledger._waiting[place] = loop.create_future()
+            try:
+                return reserve()
+            except BudgetExceeded as error:
+                if error._needs is None or not _may_fit(ledger, mine, *error._needs):
+                    raise
+            try:
+                async with asyncio.timeout(seconds()):
+                    await woken
+            except TimeoutError:
+                pass  # `reserve` says so
+    finally:
+        for each in mine:
+            each._waits -= 1
+        with ledger._lock:
+            ledger._waiting.pop(place, None)
+        ledger.wake_first()
+
+
+def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amounts: Amounts) -> bool:
+    """Whether it fits if all others come to nothing, but those that wait themselves."""
+    found = [ref() for ref in tuple(ledger._held.values())]
+    others = [each for each in found if each and not each._waits and each not in mine]
+    for account in accounts:
+        held = [each._amounts for each in others if account in each._accounts]
+        for kind, limit in enumerate(account.limits):
+            taken = account.taken[kind] + amounts[kind] - sum(each[kind] for each in held)
+            if limit is not None and amounts[kind] and taken > limit:
+                return False
+    return True

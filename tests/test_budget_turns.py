@@ -1,0 +1,154 @@
+"""Who does not fit into a budget only for what others hold waits until they have settled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from civitas import Budget, BudgetedModel, Call, Context, ModelReply, ReActAgent, Reply, Usage
+
+QUESTION = [{"role": "user", "content": "Hi"}]
+
+
+class Gated:
+    """A call is bounded by some 600 tokens, waits to be let through, and takes what it is told."""
+
+    name = "gated"
+    context_tokens: int | None = None
+    max_tokens = 500
+
+    def __init__(self, usage: int = 10) -> None:
+        self.usage = usage
+        self.begun = 0
+        self.changed = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    def count_tokens(self, text: str) -> int:
+        return 0
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        self.begun += 1
+        self.changed.set()
+        await self.gate.wait()
+        return ModelReply("Hello.", usage=Usage(self.usage - 1, 1))
+
+
+class Calling:
+    """Calls an action, then says what came of it."""
+
+    name = "calling"
+    context_tokens: int | None = None
+    max_tokens = 10
+
+    def count_tokens(self, text: str) -> int:
+        return 0
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        if messages[-1]["role"] == "tool":
+            return ModelReply(messages[-1]["content"], usage=Usage(1, 1))
+        return ModelReply("", (Call("1", "ask_other", {}),), Usage(1, 1), "calls")
+
+
+@pytest.mark.parametrize("child", (False, True))
+def test_replies_that_fit_one_after_the_other_all_end_well(child: bool) -> None:
+    async def main() -> None:
+        budget = Budget(tokens=1000)
+        model = Gated()
+        agent = ReActAgent("a", model, budget=budget)
+        parts = [budget.child() if child else None for _ in range(4)]
+        replies = [
+            asyncio.create_task(agent.reply("Hi", thread=str(n), budget=part))
+            for n, part in enumerate(parts)
+        ]
+        await model.changed.wait()
+        assert budget.reserved.tokens > 500
+        assert model.begun == 1
+        model.gate.set()
+        assert [(await reply).stop_reason for reply in replies] == ["done"] * 4
+        assert budget.spent.tokens == 40
+
+    asyncio.run(main())
+
+
+def test_what_does_not_fit_when_the_others_have_settled_fails() -> None:
+    async def main() -> None:
+        budget, model = Budget(tokens=1000), Gated(usage=500)
+        agent = ReActAgent("a", model, budget=budget)
+        replies = [asyncio.create_task(agent.reply("Hi", thread=str(n))) for n in range(3)]
+        await model.changed.wait()
+        model.gate.set()
+        reasons = [(await reply).stop_reason for reply in replies]
+        assert reasons == ["done", "budget", "budget"]
+        assert (budget.spent.tokens, budget.reserved.tokens) == (500, 0)
+
+    asyncio.run(main())
+
+
+def test_one_who_waits_goes_when_a_reservation_made_elsewhere_is_released() -> None:
+    async def main() -> None:
+        budget, model = Budget(tokens=1000, model_calls=1), Gated()
+        model.gate.set()
+        held = await asyncio.to_thread(budget.reserve, tokens=900, model_calls=1)
+        call = asyncio.create_task(BudgetedModel(model, budget).complete(QUESTION))
+        cancelled = asyncio.create_task(BudgetedModel(model, budget).complete(QUESTION))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert model.begun == 0
+        await asyncio.to_thread(held.release)
+        assert (await call).text == "Hello."
+
+    asyncio.run(main())
+
+
+def test_the_deadline_ends_the_wait() -> None:
+    async def main() -> None:
+        budget, model = Budget(tokens=1000, seconds=0.05), Gated()
+        held = await asyncio.to_thread(budget.reserve, tokens=900)
+        reply = await ReActAgent("a", model, budget=budget).reply("Hi")
+        assert (reply.stop_reason, model.begun) == ("deadline", 0)
+        held.release()
+
+    asyncio.run(main())
+
+
+def caller(id: str, budget: Budget, other: ReActAgent, ready: Any = None) -> ReActAgent:
+    """An agent whose action holds tokens while it asks another agent of the same budget."""
+
+    async def ask_other(context: Context) -> str:
+        """Ask the other agent."""
+        assert context.budget is not None
+        with context.budget.reserve(tokens=450) as held:
+            if ready is not None:
+                await ready()
+            reply: Reply = await other.reply("Hi", thread=id)
+            held.settle(tokens=1)
+        return reply.stop_reason
+
+    return ReActAgent(id, Calling(), actions=[ask_other], budget=budget)
+
+
+def test_nobody_waits_for_its_own_caller() -> None:
+    async def main() -> None:
+        budget, model = Budget(tokens=1000), Gated()
+        other = ReActAgent("other", model, budget=budget)
+        reply = await caller("a", budget, other).reply("Go on")
+        assert (reply.text, model.begun) == ("budget", 0)
+
+    asyncio.run(main())
+
+
+def test_callers_that_wait_for_each_other_do_not_wait_for_ever() -> None:
+    async def main() -> None:
+        budget, model = Budget(tokens=1200), Gated()
+        model.gate.set()
+        other = ReActAgent("other", model, budget=budget)
+        barrier = asyncio.Barrier(2)
+        both = [caller(id, budget, other, barrier.wait).reply("Go on") for id in ("a", "b")]
+        texts = [reply.text for reply in await asyncio.gather(*both)]
+        assert sorted(texts) == ["budget", "done"]
+
+    asyncio.run(main())
