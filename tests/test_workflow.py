@@ -12,6 +12,7 @@ from civitas import (
     ActionNotFound,
     Agent,
     Call,
+    DefinitionError,
     ModelReply,
     NativeSpace,
     ReActAgent,
@@ -138,6 +139,33 @@ def test_a_cancelled_step_cleans_up() -> None:
     assert log[-2:] == ["one.after_forward", "after_forward"]
 
 
+async def _noted() -> None:
+    raise ValueError("assigned")
+
+
+def test_a_step_assigned_to_one_block_is_called_too() -> None:
+    block = Block()
+    block.after_forward = _noted  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="assigned"):
+        asyncio.run(Stepping([], [block]).after_blocks())
+
+
+def test_a_step_that_is_no_coroutine_function_is_told_so() -> None:
+    class Plain(Agent):
+        def forward(self) -> Any:
+            return None
+
+    with pytest.raises(TypeError) as raised:
+        asyncio.run(Plain("a").run())
+    assert raised.value.__notes__ == ["in agent 'a': forward, which must be `async def`"]
+
+
+@pytest.mark.parametrize("blocks", ([Block], ["walk"], "walk"))
+def test_what_is_no_block_is_refused_when_the_agent_is_made(blocks: Any) -> None:
+    with pytest.raises(DefinitionError, match="agent 'a': blocks= must be a list of blocks, got"):
+        Agent("a", blocks=blocks)
+
+
 def test_an_agent_or_block_without_forward_says_so() -> None:
     with pytest.raises(NotImplementedError, match="agent 'a': Agent must define"):
         asyncio.run(Agent("a").run())
@@ -219,7 +247,8 @@ def test_a_blocks_actions_are_its_agents_and_offered_where_a_policy_is_stated() 
         ScriptedModel([ModelReply(calls=(Call("1", "legs_walk", {"to": "school"}),)), "Done."]),
         blocks=[Legs()],
     )
-    assert set(walker.actions.actions) == {"legs.walk", "legs.wave"}
+    for agent in (walker, Agent("plain", blocks=[Legs()])):
+        assert set(agent.actions.actions) == {"legs.walk", "legs.wave"}
     assert walker.reply_sync("Go.").steps[0].result["result"] == "walked to school"
     assert set(walker.offers) == {"say", "legs.wave"}
     with NativeSpace() as space:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
-from civitas.action import ActionOptions, actions_of
+from civitas.action import Action, ActionOptions, ActionRegistry, actions_of
 from civitas.block import Block
 from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
-from civitas.errors import ActionNotFound
+from civitas.errors import ActionNotFound, DefinitionError
 
 
 class Stepped(Protocol):
@@ -76,8 +78,23 @@ class Workflow:
         if blocks is not None:
             self.blocks = [*blocks]
             for block in self.blocks:
+                if inspect.isclass(block) or not hasattr(block, "after_forward"):
+                    raise DefinitionError(
+                        f"agent {self.id!r}: blocks= must be a list of blocks, got {block!r:.80}"
+                    )
                 if getattr(block, "agent", self) is None:
                     block.agent = self
+
+    @cached_property
+    def actions(self) -> ActionRegistry:
+        """What its own model, plan or dispatcher may call: its blocks' actions, as `block.action`.
+
+        A `ReActAgent` has those that it was given and that it discovered too.
+        """
+        registry = ActionRegistry()
+        for name, (function, options) in block_actions(self.blocks).items():
+            registry.register(Action.marked(name, function, options))
+        return registry
 
     @property
     def llm(self) -> Any:
@@ -149,7 +166,7 @@ class Workflow:
     async def before_blocks(self) -> None:
         """Have every block prepare for the step."""
         for block in self.blocks:
-            if type(block).before_forward is Block.before_forward:
+            if getattr(block.before_forward, "__func__", None) is Block.before_forward:
                 continue  # nothing: most blocks of a city's citizens have none
             try:
                 await block.before_forward()
@@ -167,7 +184,7 @@ class Workflow:
         """Have every block clean up; one that fails keeps no other from it."""
         failure: BaseException | None = None
         for block in self.blocks:
-            if type(block).after_forward is Block.after_forward:
+            if getattr(block.after_forward, "__func__", None) is Block.after_forward:
                 continue
             try:
                 await block.after_forward()
@@ -183,6 +200,9 @@ class Workflow:
         """What a step raised, with a note that says where."""
         if step:
             of = "" if block is None else f", block {named(block)!r}"
+            called = getattr(block or self, step)
+            if isinstance(error, TypeError) and not inspect.iscoroutinefunction(called):
+                step += ", which must be `async def`"
             error.add_note(f"in agent {self.id!r}{of}: {step}")
         return error
 

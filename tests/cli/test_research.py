@@ -271,7 +271,9 @@ def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
 def test_a_run_that_has_ended_goes_further_with_more(folder: Path) -> None:
     recorded = ("--folder", "notes", "--journal", "runs.db", "--run-id", "r1")
     first = research(PORT, *recorded, cwd=folder)
-    again = research(PORT, *recorded, cwd=folder)
+    again = research(PORT, *recorded, "--iterations", "8", cwd=folder)  # nothing is left to find
+    listed = research("--journal", "runs.db", command="runs", cwd=folder).stdout
+    assert "  done; Researcher" in listed
     further = research(PORT, KEY, *recorded, "--iterations", "9", cwd=folder)
     assert first.returncode == again.returncode == further.returncode == 0, further.stderr
     assert first.stdout == again.stdout

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, Budget, DualActAgent, DualActConfig, Journal, NativeSpace, ScriptedModel
+from civitas import (
+    Agent,
+    Budget,
+    DualActAgent,
+    DualActConfig,
+    Journal,
+    NativeSpace,
+    ScriptedModel,
+    action,
+)
 from civitas.block import Block
 from civitas.errors import BudgetExceeded, CivitasError, DefinitionError, ModelError, RunMismatch
 from civitas.models.protocol import ModelReply, Usage
@@ -20,8 +29,10 @@ from civitas.research import (
     Plan,
     Report,
     Researcher,
+    ResearchResult,
     ResearchTask,
     Resource,
+    ResourcePool,
 )
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 
@@ -252,8 +263,78 @@ def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
     )
     report = researcher.report_sync()
     assert report.stop_reason == "error"
-    assert "ZeroDivisionError: by nothing (in agent 'r': forward)" in report.detail
+    assert "ZeroDivisionError: by nothing (in agent 'r', block 'Broken': forward)" in report.detail
     assert report.citations
+
+
+class Gives(Block):
+    """A step that gives what it was told to."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__()
+        self._given = given
+
+    async def forward(self, researcher: Researcher) -> Any:
+        return self._given
+
+
+@pytest.mark.parametrize(
+    ("step", "given", "told"),
+    (
+        ("plan", 3, "plan= must return a list of ResearchTasks, got 3"),
+        ("research", [3], "research= must return a list of ResearchResults, got [3]"),
+        ("narrate", "text", "narrate= must return a Narrative, got 'text'"),
+        ("evaluate", {}, "evaluate= must return a Findings, got {}"),
+        ("evaluate", Findings("", "", None), "must be texts or objectives"),  # type: ignore[arg-type]
+    ),
+)
+def test_a_step_that_gives_something_else_is_told_what_it_must(
+    step: str, given: Any, told: str
+) -> None:
+    steps: dict[str, Any] = {step: Gives(given)}
+    report = Researcher("r", None, "the alpha protocol", tools(), **steps).report_sync()
+    assert report.stop_reason == "error"
+    assert told in report.detail
+    assert "block 'Gives'" in report.detail
+
+
+def test_an_expertise_that_a_step_sets_is_refused_outside_of_0_to_1() -> None:
+    class Sure(Block):
+        async def forward(self, researcher: Researcher) -> None:
+            researcher.objectives[0].expertise = 2
+
+    report = Researcher("r", None, "alpha", tools(), evaluate=Sure()).report_sync()
+    assert report.stop_reason == "error"
+    assert "expertise must be from 0 to 1, got 2" in report.detail
+    assert report.objectives[0].expertise == 0.0
+
+
+def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
+    found = ResearchResult("ask", {}, "", "Alpha uses port 9.", citation="https://a.example/x")
+    report = Researcher(
+        "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
+    ).report_sync()
+    assert [(c.sentence, c.passage.url) for c in report.citations] == [
+        ("“Alpha uses port 9.”", "https://a.example/x")
+    ]
+
+
+def test_what_an_action_gives_is_a_source_only_of_what_it_says() -> None:
+    @action
+    def weather(query: str) -> str:
+        """Look at the sky."""
+        return "The sky is blue today."
+
+    @action
+    def ask(query: str, pool: ResourcePool) -> str:
+        """Ask somebody, who names a page too."""
+        pool.add("https://a.example/more")
+        return "Alpha uses port 9."
+
+    report = Researcher("r", None, "Which port does alpha use?", [weather, ask]).report_sync()
+    # The query is no evidence, and what is said twice in the same words is cited once.
+    assert [each.sentence for each in report.citations] == ["“Alpha uses port 9.”"]
+    assert report.citations[0].passage.url.startswith("action:ask?")
 
 
 def test_it_asks_no_model_where_nothing_was_read() -> None:

@@ -61,7 +61,7 @@ def test_a_searxng_is_asked_in_its_json_format() -> None:
         web.answers[:] = [results]
         action = search_web(searxng=f"{web.base}/at/", results=1, region="de-de")
         query = " ripe\napples & pears\0 "
-        assert len(run(action.execute(query=query, pool=ResourcePool()))) == 1
+        assert len(run(action.execute(query=query))) == 1
 
 
 def test_a_search_asks_for_the_site_and_leaves_others_out() -> None:
@@ -80,7 +80,7 @@ def test_what_a_search_finds_is_not_allowed_by_it() -> None:
     with Web({"/secret": html("<p>secret</p>")}) as web:
         found, _ = search(answer({"results": [{"url": f"{web.base}/secret", "title": "Look"}]}))
         with pytest.raises(Exception, match=r"is at 127\.0\.0\.1, a loopback address"):
-            run(visit_page().execute(url=found[0].url, pool=ResourcePool()))
+            run(visit_page().execute(url=found[0].url))
         assert web.requests == []
 
 

@@ -332,7 +332,9 @@ def test_no_file_of_this_machine_is_read() -> None:
 # -- settings and extras ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", ({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}))
+@pytest.mark.parametrize(
+    "wrong", ({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}, {"allow_hosts": 3})
+)
 def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must "):
         visit_page(**wrong)

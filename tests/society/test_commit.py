@@ -16,6 +16,7 @@ from civitas.society import (
     Grid,
     Like,
     Move,
+    Network,
     Pay,
     Post,
     Save,
@@ -88,6 +89,10 @@ async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
         (Post("hello"), "no service takes Post"),
         (Follow("2"), "no service takes Follow"),
         (Like(3), "no service takes Like"),
+        # Whatever a model or a message has as arguments, it costs nobody else the step.
+        (Pay(["2"], 1), "there is no ['2'] who could be paid"),  # type: ignore[arg-type]
+        (Work([], 900), "no service at [] takes Work"),  # type: ignore[arg-type]
+        (Move(["b"]), "there is no place ['b']"),  # type: ignore[arg-type]
     ),
 )
 async def test_what_cannot_be_done_says_why(want: Want, told: Any) -> None:
@@ -105,6 +110,9 @@ async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> No
     lost = wanting(Move("nowhere"), home=first)
     await after(2, lost, city=grid)
     assert "nowhere" in lost.status["told"][0]
+    homeless = wanting(Move("nowhere"))
+    await after(2, homeless, city=Network.from_edges([("x", "y")]))
+    assert homeless.status["told"] == ["there is no place 'nowhere'"]
 
 
 async def test_wages_come_before_payments_and_payments_go_by_id() -> None:

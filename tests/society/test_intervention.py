@@ -243,6 +243,8 @@ def test_one_is_plain_data() -> None:
         ({"at_step": 1, "pay": [("a", "b", 0)]}, "payment"),
         ({"at_step": 1, "pay": [("a", 5)]}, "payment"),
         ({"at_step": 1, "facts": {"": 1}}, "facts"),
+        ({"at_step": 1, "facts": 3}, "facts must be a dict, got 3"),
+        ({"when": 40, "news": ["x"]}, "when must be a date and time .* got 40"),
     ),
 )
 def test_a_wrong_one_is_refused(given: dict[str, Any], said: str) -> None:

@@ -11,7 +11,7 @@ from civitas import Agent, CallbackApprover, action
 from civitas.action import ACCESS_REQUESTED
 from civitas.errors import DefinitionError, InvalidMessage, SpaceClosed, VirtualTimeError
 from civitas.society import CitizenAgent, Society
-from society.life import Bank, Noting, living, said
+from society.life import Bank, Noting, living, said, town
 
 
 async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence() -> None:
@@ -128,6 +128,16 @@ async def test_a_request_to_an_agent_is_refused_and_one_to_a_service_is_settled(
         assert "are not those of save" in other.heard[1][2]["error"]
         assert other.heard[2][2]["data"]["reason"] == "2 has no money of its own"
         assert other.heard[3][2]["data"]["reason"] == "bank does not take Follow"
+
+
+async def test_the_city_is_asked_by_message_as_services_are() -> None:
+    me, other = living(lambda me: None, home="a"), Noting(2)
+    async with Society([me, other], city=town()) as society:
+        me.send(said("city", "move", to="b"))
+        other.send(said("city", "move", to="b"))
+        await society.run(steps=2)
+        assert me.status["place"] == "b"
+        assert other.heard[0][2]["data"]["reason"] == "2 is no citizen"
 
 
 async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> None:

@@ -250,7 +250,18 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
         ({"citizens": [living(print, money=1.5)]}, "'1' must be a whole number of cents"),
         ({"citizens": [living(print, id=n, home="a") for n in range(9)]}, "which holds 8"),
         ({"citizens": [living(print, id="bank")], "services": [Bank()]}, "id of a service"),
+        (
+            {"citizens": [living(print, home="z")]},
+            "'1' cannot start at 'z': there is no such place",
+        ),
+        ({"citizens": [living(print, id="city")]}, "id of a service"),
         ({"citizens": ["somebody"]}, "add takes an agent"),
+        ({"model": 3}, "model= must be a model or the name of one, got 3"),
+        ({"engine": LocalEngine}, "engine= must be an engine, such as"),
+        ({"budget": 5}, "budget= must be a Budget, got 5"),
+        ({"facts": 3}, "facts= must be Facts, a dict, or a function"),
+        ({"journal": 3}, "journal= must be a Journal or the path of one, got 3"),
+        ({"services": [3]}, "services= must be a list of Services, got 3"),
         ({"citizens": [living(print), living(print)]}, "unique"),
     ),
 )

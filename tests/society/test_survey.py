@@ -218,6 +218,8 @@ async def test_an_interview_by_a_model_says_what_the_model_says() -> None:
         said = await society.interview("a", "What are you doing?")
         with pytest.raises(ConfigError, match="no citizen 'z'"):
             await society.interview("z", "Who are you?")
+        with pytest.raises(ConfigError, match="citizens must be a list, got '17'"):
+            await society.survey(Survey("x", [MOOD]), "17")  # not citizens 1 and 7
     assert (said, said.source) == ("Working, as ever.", "model")
 
 
@@ -245,3 +247,5 @@ def test_a_survey_has_questions_each_once() -> None:
     for wrong in ([], [MOOD, MOOD], ["How are you?"]):
         with pytest.raises(ConfigError, match="survey 'x'"):
             Survey("x", wrong)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="questions must be a list"):
+        Survey("x", MOOD)  # type: ignore[arg-type]

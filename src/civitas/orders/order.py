@@ -92,6 +92,8 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
             _check(run_id, before, order)
         if before != order:
             part.note("state", {"state": asdict(order), "appended": {}})
+            if opened.past and opened.past[-1].kind == "over":  # it has ended, unless it goes on
+                opened.end(opened.past[-1].data["reason"])
             await part.commit()
     finally:
         opened.close()

@@ -60,6 +60,14 @@ def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResul
     return made
 
 
+def sourced(result: ResearchResult) -> ResearchResult:
+    """A result of a Research of the user's own, with what it found and read as its resources."""
+    if not result.resources and result.error is None:
+        found = _gathered(result.result, result, ResourcePool())["resources"]
+        result.resources = [loaded(Resource, each, "a resource") for each in found]
+    return result
+
+
 def without(tool: Action, urls: Collection[str]) -> Action:
     """The same tool, which leaves out some resources of the list that it gives."""
     return _changed(tool, lambda found: [each for each in found if each.url not in urls])
@@ -118,8 +126,9 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
     else:
         value = as_json(given)
         text = "" if value in (None, "", [], {}) else json_text(value)
-        if text.strip() and not changes:
-            changes = [Resource(_url(task), _title(task), True, text)]
+        if text.strip() and not any(each.visited for each in changes):
+            cited = getattr(task, "citation", None)
+            changes = [*changes, Resource(cited or _url(task), _title(task), True, text)]
     for each in changes:
         if each.visited and each.fetched_at is None:
             each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")

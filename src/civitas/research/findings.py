@@ -22,16 +22,19 @@ class Objective:
         expertise: how well it is understood, from 0 to 1
 
     Raises:
-        DefinitionError: the topic is no text, or empty, or the expertise is not from 0 to 1
+        DefinitionError: the topic is no text, or empty, or the expertise is not from 0 to 1; also
+            where one is set later
     """
 
     topic: str
     expertise: float = 0.0
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.topic, str) or not self.topic.strip():
-            raise DefinitionError(f"an objective's topic must be a text, got {self.topic!r:.80}")
-        self.expertise = checked_expertise(self.expertise, self.topic)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "topic" and (not isinstance(value, str) or not value.strip()):
+            raise DefinitionError(f"an objective's topic must be a text, got {value!r:.80}")
+        if name == "expertise":
+            value = checked_expertise(value, self.topic)
+        super().__setattr__(name, value)
 
 
 def checked_expertise(given: Any, topic: str) -> float:
@@ -178,6 +181,28 @@ class Findings:
     narrative: str
     remark: str
     generated_objectives: list[Objective]
+
+
+_GIVES = {
+    "plan": ResearchTask,
+    "research": ResearchResult,
+    "narrate": Narrative,
+    "evaluate": Findings,
+}
+
+
+def check_given(step: str, given: Any) -> None:
+    """Refuse what a step of a user's own gives that is not what the step must give, nor None."""
+    kind = _GIVES.get(step)
+    if kind is None or given is None:
+        return
+    many = step in ("plan", "research")
+    listed = isinstance(given, list | tuple)
+    if listed is not many or not all(
+        isinstance(each, kind) for each in (given if many else [given])
+    ):
+        what = f"a list of {kind.__name__}s" if many else f"a {kind.__name__}"
+        raise DefinitionError(f"{step}= must return {what}, got {given!r:.80}")
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Index:
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self.passages = list({each.sha256 + each.url: each for each in passages}.values())
-        self._counts = [_counted(each.title, each.text) for each in self.passages]
+        self._counts = [_counted(titled(each), each.text) for each in self.passages]
         self._among: Counter[str] = Counter()
         for counts in self._counts:
             self._among.update(counts.keys())
@@ -83,9 +83,14 @@ class Index:
         """The words of a text that none of some passages has, those that say most first."""
         known: set[str] = set()
         for each in among:
-            known.update(_counted(each.title, each.text))
+            known.update(_counted(titled(each), each.text))
         left = {term: says for term, says in self.weights(query).items() if term not in known}
         return sorted(left, key=lambda term: -left[term])
+
+
+def titled(passage: Passage) -> str:
+    """The words of a passage's title that speak for it; an action's has the query itself."""
+    return "" if passage.url.startswith("action:") else passage.title
 
 
 @lru_cache(maxsize=20_000)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from civitas.action import Action
 from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
-from civitas.research.relevance import RELEVANT, Found, Index
+from civitas.research.relevance import RELEVANT, Found, Index, titled
 from civitas.research.sentences import sentences, terms, words
 from civitas.text import one_line
 
@@ -117,14 +117,14 @@ def narrate(researcher: Researcher) -> Narrative:
     parts = []
     several = len(researcher.objectives) + len(researcher.generated) > 1  # else it is the title
     for objective in (*researcher.objectives, *researcher.generated):
-        quotes = [
-            f"- “{quoted}” [^{researcher.number_of(found.passage)}^]"
-            for found in best(index, objective.topic)
-            if (quoted := _quote(found.passage, objective.topic, index))
-        ]
+        quotes: dict[str, Passage] = {}  # what several say in the same words is quoted of the first
+        for found in best(index, objective.topic):
+            if quoted := _quote(found.passage, objective.topic, index):
+                quotes.setdefault(quoted, found.passage)
         if quotes:
             headed = f"## {one_line(objective.topic, 200)}\n\n" if several else ""
-            parts.append(headed + "\n".join(quotes))
+            numbered = [f"- “{each}” [^{researcher.number_of(quotes[each])}^]" for each in quotes]
+            parts.append(headed + "\n".join(numbered))
     return researcher.checked("\n\n".join(parts))
 
 
@@ -197,8 +197,9 @@ def _coverage(index: Index, topic: str, found: list[Found]) -> float:
     if not found:
         return 0.0
     wanted = index.weights(topic)
-    there = {term for f in found for term in (*terms(f.passage.text), *terms(f.passage.title))}
+    there = {term for f in found for term in (*terms(f.passage.text), *terms(titled(f.passage)))}
     together = sum(w for t, w in wanted.items() if t in there) / (sum(wanted.values()) or 1.0)
-    sources = len({each.passage.url.partition("#")[0] for each in found})
+    pages = {each.passage.url.partition("#")[0] for each in found}
+    sources = min(len(pages), len({each.passage.sha256 for each in found}))
     share = (max(each.share for each in found) + together) / 2
     return round(share * (0.7 + 0.3 * min(sources / _SOURCES, 1.0)), 2)

@@ -23,7 +23,7 @@ from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER, usage_json
 from civitas.research import recording
-from civitas.research.calling import result_of, wanted
+from civitas.research.calling import result_of, sourced, wanted
 from civitas.research.findings import (
     Findings,
     Narrative,
@@ -33,7 +33,8 @@ from civitas.research.findings import (
     ResearchResult,
     ResearchTask,
     Resource,
-    checked_expertise,
+    check_given,
+    objectives_of,
 )
 from civitas.research.pool import ResourcePool, passages_of
 from civitas.research.relevance import RELEVANT, Index
@@ -308,7 +309,7 @@ class Workbench(ConversationalAgent):
             progress.stop, progress.detail = "done", ""
         elif nothing_new:
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
-            if all(each.error for each in self.results):
+            if self.results and all(each.error for each in self.results):
                 fault = self.results[0].error
                 progress.detail = f"each task of the last iteration failed: {fault}"
         self._record.save(progress)
@@ -348,7 +349,11 @@ class Workbench(ConversationalAgent):
 
         async def call(step: Step) -> dict[str, Any]:
             before = self.progress.usage
-            self._take(name, await self.steps[name].forward(self))
+            try:
+                self._take(name, await self.steps[name].forward(self))
+            except Exception as error:
+                self._noted(error, "forward", self.steps[name])
+                raise
             used = zip(usage_json(self.progress.usage), usage_json(before), strict=True)
             data = recording.step_of(cast(Any, self), name, numbered)
             return {**data, "spent": [now - then for now, then in used]}
@@ -363,12 +368,13 @@ class Workbench(ConversationalAgent):
 
     def _take(self, name: str, given: Any) -> None:
         """Take what a step gives; one that gives None has set it itself."""
+        check_given(name, given)
         if name == "plan":
             tasks = self.tasks if given is None else list(given)
             self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
             self.tasks = self.tasks[: self.max_tasks]
         elif name == "research":
-            self.results = self.results if given is None else list(given)
+            self.results = self.results if given is None else list(map(sourced, given))
             self.progress.done.extend(self.tasks)
         elif isinstance(given, Narrative) and given.markdown != self.progress.narrative:
             self.checked(given.markdown)
@@ -376,10 +382,10 @@ class Workbench(ConversationalAgent):
             topics = {each.topic for each in self.objectives}
             self.progress.remark = given.remark
             self.progress.generated = [
-                each for each in given.generated_objectives if each.topic not in topics
+                each
+                for each in objectives_of(given.generated_objectives, self.id)
+                if each.topic not in topics
             ]
-        for each in self.objectives:  # one that a step has set to nonsense is refused
-            each.expertise = checked_expertise(each.expertise, each.topic)
 
 
 def _key(task: ResearchTask) -> str:

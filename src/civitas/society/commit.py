@@ -13,6 +13,7 @@ import copy
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -147,6 +148,10 @@ class Books:
         place, moving = status.get("place"), status.get("moving")
         if place is None and not moving:
             place = status.get("home")
+        if place is not None and not self._knows(place):
+            raise ConfigError(
+                f"citizen {id!r} cannot start at {place!r:.80}: there is no such place"
+            )
         if place is not None and not self._has_room(place):
             raise ConfigError(
                 f"citizen {id!r} cannot start at {place!r}, which holds "
@@ -203,7 +208,7 @@ class Books:
             return f"cents must be 1 or more, got {cents!r:.40}"
         if sender not in balances:
             return f"{sender} has no money of its own"
-        if to not in balances:
+        if not isinstance(to, str) or to not in balances:
             return f"there is no {to} who could be paid"
         if balances[sender] < cents:
             return f"{sender} has {balances[sender]} cents, not {cents}"
@@ -253,7 +258,7 @@ class Books:
             missing = f"{service.id} does not take {kind.__name__}"
             service = service if kind in service.takes else None
         elif place is not None:
-            service = self._by_place.get((place, kind))
+            service = self._by_place.get((str(place), kind))
             missing = f"no service at {place} takes {kind.__name__}"
         else:
             service = self._by_kind.get(kind)
@@ -290,6 +295,8 @@ class Books:
         if sender in self.moving:
             return Answer(want, False, f"on the way to {self.moving[sender][0]}")
         place, to = self.where[sender], want.to
+        if not self._knows(to):
+            return Answer(want, False, f"there is no place {to!r:.80}")
         if place == to:
             return Answer(want, True, value=self.step)
         try:
@@ -310,6 +317,13 @@ class Books:
         self.moving[sender] = (to, arrives, place or to, self.step)
         self.coming[to] += 1
         return Answer(want, True, value=arrives)
+
+    @cached_property
+    def _places(self) -> frozenset[str]:
+        return frozenset(self.city.ids())
+
+    def _knows(self, place: Any) -> bool:
+        return isinstance(place, str) and (self.city is None or place in self._places)
 
     def _has_room(self, place: str) -> bool:
         capacity = self.city.capacity(place) if self._has_capacity else None
@@ -359,3 +373,7 @@ def checked_cents(value: Any, what: str) -> int:
     if type(value) is not int or value < 0:
         raise ConfigError(f"{what} must be a whole number of cents, 0 or more, got {value!r:.80}")
     return value
+
+
+CITY: Final = Service("city")
+"""What a message to the city reaches; the books settle `Move` themselves."""

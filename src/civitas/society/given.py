@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S, Clock
 from civitas.errors import ConfigError, DuplicateAgent
@@ -18,6 +18,24 @@ from civitas.society.wants import id_order
 if TYPE_CHECKING:
     from civitas.agent import Agent
     from civitas.society.population.population import Population
+
+
+_PARTS: Final = (
+    ("model", ("complete",), "a model or the name of one"),
+    ("engine", ("run", "run_rows", "close"), "an engine, such as LocalEngine()"),
+    ("budget", ("reserve",), "a Budget"),
+    ("facts", ("items",), "Facts, a dict, or a function of the Clock"),
+)
+"""What a society is given: the methods that it needs of it, and what that is in words."""
+
+
+def check_parts(**parts: Any) -> None:
+    """Refuse what is no model, engine, …: it would only fail in the first step. None is allowed."""
+    for name, methods, what in _PARTS:
+        part = parts[name]
+        made = not isinstance(part, type) and all(hasattr(part, each) for each in methods)
+        if part is not None and not made and not (name == "facts" and callable(part)):
+            raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
 
 
 def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
@@ -60,6 +78,10 @@ def of_population(population: Population, city: Any, seed: int) -> tuple[Any, in
 def services_of(services: Iterable[Service]) -> dict[str, Service]:
     """The services by id, in id order."""
     made: dict[str, Service] = {}
+    services = [*services] if isinstance(services, Iterable) else [services]
+    for service in services:
+        if not isinstance(service, Service):
+            raise ConfigError(f"services= must be a list of Services, got {service!r:.80}")
     for service in sorted(services, key=lambda each: id_order(each.id)):
         if made.setdefault(service.id, service) is not service:
             raise DuplicateAgent(f"two services have the id {service.id!r}, and ids are unique")

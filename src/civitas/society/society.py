@@ -19,6 +19,7 @@ from civitas.arguments import names_checked
 from civitas.clock import DAY_S, Clock, seconds_of
 from civitas.dispatch import AgentToolbox
 from civitas.errors import ConfigError, DefinitionError
+from civitas.journal.journal import as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
 from civitas.society.asking import Asking
@@ -32,12 +33,12 @@ from civitas.society.checkpoint import (
     state_of,
 )
 from civitas.society.city.map import check_integer
-from civitas.society.commit import Service
+from civitas.society.commit import CITY, Service
 from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
-from civitas.society.given import agents_of, of_population, services_of, steps_of
+from civitas.society.given import agents_of, check_parts, of_population, services_of, steps_of
 from civitas.society.population.life import begin_life
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
@@ -76,7 +77,7 @@ class Society(Experiments):
         seed: what all random numbers are made from
         model: the model, or its name, that citizens may ask who have none of their own
         engine: what runs the turns
-        journal: where runs are recorded, so that they go on after a crash
+        journal: where runs are recorded, so that they go on after a crash; or its file
         budget: what all calls of models may spend, but for those of agents with a `budget`
         approver: as of every space
         services: firms, the bank, the government, a feed: what settles wants
@@ -111,7 +112,7 @@ class Society(Experiments):
         seed: int = 0,
         model: Any = None,
         engine: Engine | None = None,
-        journal: Journal | None = None,
+        journal: Journal | str | PathLike[str] | None = None,
         budget: Budget | None = None,
         approver: Approver | None = None,
         services: Iterable[Service] = (),
@@ -127,6 +128,8 @@ class Society(Experiments):
         for name, limit in limits.items():
             if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
                 raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
+        model = AgentToolbox(model).model
+        check_parts(model=model, engine=engine, budget=budget, facts=facts)
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
             city, seed = of_population(population, city, seed)
@@ -135,16 +138,17 @@ class Society(Experiments):
         self.city, self.seed, self.population = city, seed, population
         self.clock, self.facts = Clock(start), facts
         self.services = services_of(services)
+        self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.news: list[Any] = []
         self.metrics: list[dict[str, Any]] = []
         self.failures: deque[tuple[int, str, str]] = deque(maxlen=_FAILURES)
         self.books = self.new_books()
         self.changed = Changed(city)
-        self._model = AgentToolbox(model).model
+        self._model = model
         self._engine = LocalEngine() if engine is None else engine
         self._asking = Asking(model_timeout_s, budget, once=ask_once)
         self._turn_timeout_s = turn_timeout_s
-        self._journal = journal
+        self._journal = None if journal is None else as_journal(journal, "Society")
         self._spots = Spots(city)
         self._between = asyncio.Lock()
         try:
@@ -201,6 +205,10 @@ class Society(Experiments):
         count = steps_of(clock, days, steps)
         every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
         check_integer("save_every", every, 1, None)
+        if progress is not None and not callable(progress):
+            raise ConfigError(
+                f"progress must be a function of a row of metrics, got {progress!r:.80}"
+            )
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, clock, count, run_id, every, progress
         )

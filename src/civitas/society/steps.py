@@ -52,6 +52,8 @@ class Steps(Space):
     clock: Clock
     facts: Any
     services: dict[str, Service]
+    _reached: dict[str, Service]
+    """What messages reach: the services, and the city, which has no money and settles `Move`."""
     number: int = 0
     news: list[Any]
     metrics: list[dict[str, Any]]
@@ -107,7 +109,7 @@ class Steps(Space):
                 await self._engine.run(self._perceive(view), router)
             if many := self.population is not None or len(self.mailboxes) > _MANY:
                 WATCHDOG.forget(router)
-            to_services = [s for s in early if s.envelope.to in self.services]
+            to_services = [s for s in early if s.envelope.to in self._reached]
             row = self._commit(heard, to_services, tables)
             if many:
                 WATCHDOG.watch(router)
@@ -208,7 +210,7 @@ class Steps(Space):
             )
         said = said_by_rows(self, tables.pop(Say, None))
         sent = router.collect(self._interceptors)
-        services = self.services
+        services = self._reached
         to_services += [each for each in sent if each.envelope.to in services]
         self._settle(to_services, tables)
         books.end_step()
@@ -248,7 +250,7 @@ class Steps(Space):
             except InvalidArguments as error:
                 router.answer(sent, None, error)
                 continue
-            service = self.services[sent.envelope.to]
+            service = self._reached[sent.envelope.to]
             wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
         for token, answer in self.books.settle(wants, tables):
@@ -311,11 +313,11 @@ class Steps(Space):
 
     def _make_router(self) -> Router:
         return SocietyRouter(
-            self._thread, self._capacity, self.services, self._turn_timeout_s, self._turn_over
+            self._thread, self._capacity, self._reached, self._turn_timeout_s, self._turn_over
         )
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
-        if str(agent.id) in self.services:
+        if str(agent.id) in self._reached:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         mailbox = cast(SocietyMailbox, super()._add(agent, router))
         self._order = None

@@ -28,7 +28,7 @@ def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], 
 
     A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
     """
-    if isinstance(allow_hosts, str):
+    if isinstance(allow_hosts, str) or not isinstance(allow_hosts, Iterable):
         raise ConfigError(f"allow_hosts must be a list of hosts, got {allow_hosts!r}")
     allowed = {_host(each) for each in allow_hosts}
 

@@ -76,7 +76,7 @@ def search_web(
     else:
         ask = _ddgs(results, region, timeout_s)
 
-    async def search(query: str, pool: ResourcePool) -> list[Resource]:
+    async def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
         """Search the web. Read what it finds with visit_page.
 
         Args:
@@ -87,7 +87,7 @@ def search_web(
             raise SearchError("search_web: the query is empty")
         listed = await ask(words if site is None else f"{words} site:{site}")
         found = [each for each in _resources(listed) if is_on(each.url, site)][:results]
-        for each in found:
+        for each in found if pool is not None else ():
             pool.add(each)
         return found
 
@@ -207,7 +207,7 @@ def visit_page(
         "visit_page", allow_hosts, timeout_s, max_bytes, user_agent, per_host, delay_s, site
     )
 
-    async def read_page(url: str, pool: ResourcePool) -> Resource:
+    async def read_page(url: str, pool: ResourcePool | None = None) -> Resource:
         """Read a page of the web, or a document that is there.
 
         Args:
@@ -226,7 +226,7 @@ def read_pdf(*, allow_hosts: Iterable[str] = (), site: str | None = None) -> Act
     MissingExtra.unless("read_pdf", "research", "pypdf")
     fetcher = Fetcher("read_pdf", allow_hosts, 60.0, 2 * MAX_BYTES, site=site)
 
-    async def read_document(url: str, pool: ResourcePool) -> Resource:
+    async def read_document(url: str, pool: ResourcePool | None = None) -> Resource:
         """Read a PDF document.
 
         Args:
@@ -238,9 +238,10 @@ def read_pdf(*, allow_hosts: Iterable[str] = (), site: str | None = None) -> Act
 
 
 async def _visited(
-    fetcher: Fetcher, url: str, pool: ResourcePool, *, pdf: bool = False
+    fetcher: Fetcher, url: str, pool: ResourcePool | None, *, pdf: bool = False
 ) -> Resource:
-    """The resource of a URL; its links go into the pool."""
+    """The resource of a URL; its links go into the pool, if there is one."""
+    pool = ResourcePool() if pool is None else pool
     page = await fetcher.fetch(url)
     kind = _kind(page)
     if pdf and kind != _PDF:

@@ -13,7 +13,7 @@ from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
 from civitas.reasoning.record import Record, recorded
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.checkpoint import SocietyState
-from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.intervention import Intervention, several
 from civitas.society.experiments.survey import (
     Interview,
     Question,
@@ -161,7 +161,9 @@ class Experiments(Steps):
         _ = self.mailboxes
         mailboxes = {mailbox.id: mailbox for mailbox in self._citizens}
         known = mailboxes if self.population is None else self.books.where
-        ids = known if citizens is None else sorted({str(id) for id in citizens}, key=id_order)
+        ids: Iterable[str] = known
+        if citizens is not None:
+            ids = sorted({str(id) for id in several(citizens, "citizens")}, key=id_order)
         for id in ids:
             if id not in known:
                 raise ConfigError(f"there is no citizen {id!r:.80} to ask")

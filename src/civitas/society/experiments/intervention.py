@@ -61,21 +61,23 @@ class Intervention:
             raise ConfigError("an intervention must have at_step or when, and not both")
         if self.at_step is not None:
             check_integer("at_step", self.at_step, 0, None)
-        made: dict[str, Any] = {**vars(self), "facts": dict(self.facts or {})}
-        made |= {
-            "status": dict(self.status or {}),
-            "when": self._moment and self._moment.isoformat(),
-        }
+        made: dict[str, Any] = {**vars(self), "when": self._moment and self._moment.isoformat()}
+        for name in ("facts", "status"):
+            if not isinstance(given := getattr(self, name) or {}, Mapping):
+                raise ConfigError(f"{name} must be a dict, got {given!r:.80}")
+            made[name] = dict(given)
         for name in ("close", "open", "pay", "news"):
-            made[name] = _several(made[name], name)
+            made[name] = several(made[name], name)
         made["pay"] = [_payment(each) for each in made["pay"]]
         if self.citizens is not None and not isinstance(self.citizens, Mapping):
-            made["citizens"] = [str(id) for id in _several(self.citizens, "citizens")]
+            made["citizens"] = [str(id) for id in several(self.citizens, "citizens")]
         if not any(made[name] for name in ("facts", "close", "open", "status", "pay", "news")):
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _SETTLED:
             if name in made["status"]:
-                raise ConfigError(f"an intervention cannot set {name!r} of a status: use pay")
+                raise ConfigError(
+                    f"an intervention cannot set {name!r} of a status; pay moves money"
+                )
         Facts(made["facts"])  # the names are checked there
         try:
             for name, value in made.items():
@@ -88,7 +90,7 @@ class Intervention:
         try:
             return None if self.when is None else Clock(self.when).start
         except ConfigError as error:
-            raise ConfigError(f"when: {error}") from None
+            raise ConfigError(str(error).replace("start", "when", 1)) from None
 
     def as_json(self) -> dict[str, Any]:
         """The arguments that make it, as JSON data."""
@@ -168,7 +170,8 @@ class Changed:
         self.facts, self.closed = dict(given["facts"]), set(given["closed"])
 
 
-def _several(given: Any, name: str) -> list[Any]:
+def several(given: Any, name: str) -> list[Any]:
+    """What was given as a list; a text is none. Raises ConfigError."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"{name} must be a list, got {given!r:.80}")
     return list(given)

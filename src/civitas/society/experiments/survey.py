@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from civitas.action import is_async
 from civitas.errors import ConfigError
+from civitas.society.experiments.intervention import several
 from civitas.society.perception import Perception
 from civitas.text import error_text, one_line
 
@@ -187,7 +188,7 @@ class Survey:
     questions: Sequence[Question]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "questions", tuple(self.questions))
+        object.__setattr__(self, "questions", tuple(several(self.questions, "questions")))
         if not isinstance(self.name, str) or not self.name.strip():
             raise ConfigError(f"a survey's name must be a text, got {self.name!r:.80}")
         where = f"survey {self.name!r}"
