@@ -109,12 +109,12 @@ def researcher(
     """The researcher that an order asks for; `key` is for its model."""
     from civitas.research.researcher import Researcher
 
-    budget = budget_of(
-        order.command, seconds=order.max_seconds, tokens=order.max_tokens, usd=order.max_usd
-    )
+    model = None if order.model is None else made_model(order.model, key)
+    limits = {"seconds": order.max_seconds, "tokens": order.max_tokens, "usd": order.max_usd}
+    budget = budget_of(order.command, model, **limits)
     return Researcher(
         "researcher",
-        None if order.model is None else made_model(order.model, key),
+        model,
         order.objectives,
         _tools(order),
         order.iterations,
