@@ -171,11 +171,25 @@ def test_it_is_held_steered_and_stopped(
         before = len(server.requests)
         permit(page)
         expect(steps(page)).to_contain_text("wrote 10 bytes")
+        page.get_by_label("Tell the agent").fill("Stay with plain text")
+        page.get_by_label("Tell the agent").press("Enter")
+        page.get_by_label("Tell the agent").fill("and be brief")
+        page.get_by_role("button", name="Steer").click()
+        expect(page.get_by_text("Told when it goes on: and be brief")).to_be_visible()
+        page.reload()
+        page.get_by_role("tab", name="Act and review").click()
+        expect(page.get_by_text("Told when it goes on: Stay with plain text")).to_be_visible()
         assert len(server.requests) == before
         page.get_by_role("button", name="Go on").click()
-        page.get_by_label("Tell the agent").fill("Stay with plain text")
-        page.get_by_role("button", name="Steer").click()
         expect(steps(page)).to_contain_text("Stay with plain text")
+        expect(page.get_by_text("Told when it goes on")).to_have_count(0)
+        for _ in range(before + 1):
+            server.wait_for_request()
+        told = server.requests[before].body["messages"][-1]
+        assert told == {"role": "user", "content": "Stay with plain text\n\nand be brief"}
+        page.get_by_label("Tell the agent").fill("Say it in French")
+        page.get_by_role("button", name="Steer").click()
+        expect(steps(page)).to_contain_text("Say it in French")
         page.get_by_role("button", name="Stop").click()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         assert not studio.jobs.running()

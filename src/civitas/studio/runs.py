@@ -125,9 +125,15 @@ class RunsTab:
     # -- what pages ask ----------------------------------------------------------------------------
 
     def outlines(self) -> list[dict[str, Any]]:
-        """The outline of each run, the oldest first; `job` is how one stands that runs here."""
-        job = self._studio.jobs.state
-        return [{**asdict(each), "job": job(each.id)} for each in self.look()]
+        """The outline of each run, the oldest first; `job` is how one stands that runs here.
+
+        `told` is what it hears when it goes on.
+        """
+        jobs = self._studio.jobs
+        return [
+            {**asdict(each), "job": jobs.state(each.id), "told": jobs.told(each.id)}
+            for each in self.look()
+        ]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """The entries of a run, cut; at most so many."""
