@@ -13,6 +13,7 @@ from civitas.orders.models import budget_of, made_model
 if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.journal import Journal
+    from civitas.research.report import Report
     from civitas.research.researcher import Researcher
 
 
@@ -122,6 +123,24 @@ def researcher(
         journal=journal,
         budget=budget,
     )
+
+
+def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
+    """Write a report where it was ordered; gives what was written, and where.
+
+    Raises:
+        OSError: nothing can be written there
+    """
+    from civitas.research.page import legible
+
+    made = (
+        ("page", order.html, report.html),
+        ("report", order.out, lambda: legible(report.markdown)),
+    )
+    written = [(what, path, text) for what, path, text in made if path]
+    for _, path, text in written:
+        Path(path).write_text(text(), encoding="utf-8")
+    return [(what, path) for what, path, _ in written]
 
 
 def _tools(order: ResearchOrder) -> list[Action]:

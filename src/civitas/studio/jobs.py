@@ -16,7 +16,7 @@ from civitas.approval import CallbackApprover
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
 from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
-from civitas.orders.research import check, researcher
+from civitas.orders.research import check, researcher, write
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.read_record import check as check_program
 from civitas.reasoning.resume import ENDED
@@ -215,12 +215,15 @@ class _Job:
         self._jobs[run_id] = self
         self.hear()
         self._began.set_result(None)
-        reason, text = "cancelled", ""
+        reason, text, reply = "cancelled", "", None
         try:
-            reply = await self._task
-            reason, text = reply.stop_reason, reply.detail
-        except asyncio.CancelledError:
-            pass
+            try:
+                reply = await self._task
+                reason, text = reply.stop_reason, reply.detail
+            except asyncio.CancelledError:
+                pass
+            if isinstance(self._order, ResearchOrder):  # as the command does
+                write(reply.value if reply else self.agent.report_so_far(), self._order)
         except Exception as error:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
