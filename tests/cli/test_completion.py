@@ -72,7 +72,8 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "studio",
         ),
     ]
-    assert options.split() == ["--model", "--max-iterations", "--max-seconds", "--max-tokens"]
+    limits = ["--max-iterations", "--max-seconds", "--max-tokens", "--max-usd"]
+    assert options.split() == ["--model", *limits]
     assert models.split()[:2] == ["local", "local:smollm2-135m"]
     assert weights == "qwen3-4b"
 

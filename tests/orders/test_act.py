@@ -12,7 +12,7 @@ import pytest
 
 from civitas import Journal, Person
 from civitas.approval import ApprovalRequest
-from civitas.errors import ConfigError, RunMismatch
+from civitas.errors import ConfigError, RunMismatch, UnknownPrice
 from civitas.orders.act import act_agent
 from civitas.orders.order import Order, order_of, record
 from models.openai_server import OpenAIServer, call, calls, status, text
@@ -75,3 +75,16 @@ def test_a_person_who_reviews_must_be_given(order: Order) -> None:
     order = replace(order, model="http://127.0.0.1:1/v1#m", review="me")
     with pytest.raises(ConfigError, match="reviewer="):
         act_agent(order, approver=Permits())
+
+
+def test_a_limit_in_dollars_holds_for_all_its_models(order: Order, tmp_path: Path) -> None:
+    """Where the price of one is not known, that is said before anything is asked or recorded."""
+    order = replace(order, model="openai:gpt-4o-mini", max_usd=0.000001)
+    agent = act_agent(order, key="k", approver=Permits())
+    reply = asyncio.run(agent.reply(order.task))
+    assert reply.stop_reason == "budget"
+    assert "US dollars" in reply.detail
+    unknown = "https://models.example/v1#m"
+    for other in ({"model": unknown}, {"review": unknown}):
+        with pytest.raises(UnknownPrice, match=f"'{unknown}' is not known.*limit its tokens"):
+            act_agent(replace(order, **other), key="k", own_key="k", approver=Permits())

@@ -140,18 +140,45 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
 def test_a_run_of_another_process_is_shown(
     folder: Path, open_page: Callable[..., Page], studio: Studio
 ) -> None:
-    """It comes by itself; with its iterations used up it goes on with more, here."""
+    """It comes by itself; with its iterations used up it goes on with more, here.
+
+    Its report is written anew where the command was told to write it.
+    """
     page = open_page("Research")
     expect(page.get_by_text("No research yet.")).to_be_visible()
+    out, html = folder.parent / "report.md", folder.parent / "report.html"
     order = ("Which port and key does alpha use?", "--folder", folder, "--iterations", "1")
+    order = (*order, "--out", out, "--html", html)
     journal = ("--journal", studio.journal.path)
     program = [sys.executable, "-m", "civitas", "research", *order, *journal]
     subprocess.run([*map(str, program)], check=True, capture_output=True, timeout=WAIT_S)
     expect(state(page)).to_have_text("finished: the iterations were used up")
+    first = out.read_text()
     expect(page.get_by_label("Folder to search")).to_be_hidden()
     page.get_by_label("Iterations in all").fill("3")
     page.get_by_role("button", name="Go on").click()
     expect(state(page)).to_have_text("finished: nothing new was left to find")
+    with page.expect_download() as started:
+        page.get_by_role("link", name="Download Markdown").click()
+    assert first != out.read_text() == started.value.path().read_text()
+    assert "nothing new was left" in html.read_text()
+
+
+def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
+    """Amid its run the report is written as far as it is, and how to go on is said."""
+    with OpenAIServer(Answer(hang=True)) as server:
+        program = [sys.executable, "-m", "civitas", "research", "alpha", "--studio"]
+        program += ["--folder", str(folder), "--journal", str(folder.parent / "runs.db")]
+        program += ["--model", f"{server.url}#m", "--out", str(folder.parent / "report.md")]
+        with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as command:
+            server.wait_for_request()
+            command.send_signal(signal.SIGINT)
+            _, told = command.communicate(timeout=WAIT_S)
+        server.wait_for_close()
+    assert command.returncode == 130
+    assert "to go on with it: civitas research alpha" in told
+    assert "Traceback" not in told
+    assert "alpha" in (folder.parent / "report.md").read_text()
 
 
 @pytest.mark.long

@@ -76,10 +76,10 @@ class Recorded:
         if isinstance(self.order, ResearchOrder):
             words = "to go on with a higher limit N" if limits else "to go on with it"
             return [(words, self._again(self.order, dict.fromkeys(limits, "N")))]
-        if "max_tokens" in limits:
-            words = f"to go on with a limit of more than {getattr(self.order, 'max_tokens', 0)}"
-            return [(words, self.command("resume", "--max-tokens", "N"))]
-        return [("to go on with it", self.command("resume"))]
+        more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
+        was = " and ".join(f"{getattr(self.order, name)}" for name in limits)
+        words = f"to go on with a limit of more than {was}" if limits else "to go on with it"
+        return [(words, self.command("resume", *more))]
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
         """How to decide about the calls in doubt, by their numbers."""

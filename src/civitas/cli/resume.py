@@ -87,6 +87,7 @@ class _Command(click.Command):
 )
 @click.option("--max-seconds", type=Above0(), help="A new limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
+@click.option("--max-usd", type=Above0("US dollars"), help="The same, in US dollars.")
 @click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if no command's.")
 @json_option
 def command(
@@ -98,6 +99,7 @@ def command(
     force: bool,
     max_seconds: float | None,
     max_tokens: int | None,
+    max_usd: float | None,
     agent: str | None,
     as_json: bool,
 ) -> int:
@@ -137,12 +139,11 @@ def command(
                 f"it is a run of civitas {order.command}, which sets its agent up by itself: leave "
                 "--agent out"
             )
-        given = (("max_seconds", max_seconds), ("max_tokens", max_tokens))
-        limits: dict[str, Any] = {name: limit for name, limit in given if limit is not None}
+        given = {"max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
+        limits: dict[str, Any] = {name: at for name, at in given.items() if at is not None}
         if limits and not isinstance(order, Order | ResearchOrder):
             raise click.UsageError(
-                "--max-seconds and --max-tokens are for runs of civitas act and civitas research: "
-                "set the agent's own"
+                "limits are for runs of civitas act and civitas research: set the agent's own"
             )
         about = ""
         if order is not None:

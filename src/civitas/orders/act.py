@@ -44,11 +44,12 @@ class Order:
         max_tokens: of all calls together, or None
         yes_read: whether files may be looked at without asking
         network: whether commands in the sandbox have the network
+        max_usd: what it may cost, or None
     """
 
     command: ClassVar = "act"
     part: ClassVar = "act"
-    may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "yes_read")
+    may_change: ClassVar = ("max_iterations", "max_seconds", "max_tokens", "max_usd", "yes_read")
     paths: ClassVar = ("root",)
     addresses: ClassVar = ("model", "review")
 
@@ -62,6 +63,7 @@ class Order:
     max_tokens: int | None = None
     yes_read: bool = True
     network: bool = False
+    max_usd: float | None = None
 
     @property
     def in_words(self) -> str:
@@ -85,13 +87,15 @@ def act_agent(
 
     `own_key` is for the reviewer's model, which is the person's own; `reviewer` reviews instead of
     the model that the order names, such as a Person; `actions` are those of `actions_of`.
+    UnknownPrice is raised if money is limited, and nobody has stated the price of a model.
     """
     from civitas.reasoning.loop.react import ReActAgent
 
     small = is_small(order.model)
+    models = [made_model(order.model, key)]
     agent: Any = ReActAgent(
         "files",
-        made_model(order.model, key),
+        models[0],
         actions=actions_of(order) if actions is None else actions,
         system_prompt=None if small else _WHO,
         max_iterations=order.max_iterations or (1 if small else ITERATIONS),
@@ -103,12 +107,14 @@ def act_agent(
 
         if reviewer is None and order.review == "me":
             raise ConfigError("the order has a person review: give reviewer=, such as a Person")
-        human = reviewer or ReActAgent(
-            "reviewer", made_model(order.review, own_key), system_prompt=_REVIEWER
-        )
+        human = reviewer
+        if human is None:
+            models.append(made_model(order.review, own_key))
+            human = ReActAgent("reviewer", models[1], system_prompt=_REVIEWER)
         agent = DualActAgent(DualActConfig(human=human, reactive=agent, first="reactive"), "act")
     agent.journal = journal
-    budget = budget_of(order.command, seconds=order.max_seconds, tokens=order.max_tokens)
+    limits = {"seconds": order.max_seconds, "tokens": order.max_tokens, "usd": order.max_usd}
+    budget = budget_of(order.command, *models, **limits)
     if budget is not None:
         agent.budget = budget
     return agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import ConfigError, DefinitionError, ModelError
+from civitas.errors import ConfigError, DefinitionError, ModelError, UnknownPrice
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -50,11 +50,26 @@ def made_model(name: str, key: str | None) -> Model:
         raise ModelError(f"there is no such model: {error}") from error
 
 
-def budget_of(command: str, **limits: float | None) -> Budget | None:
-    """What the run of a command may spend, by limits as `Budget` takes them; None for no limit."""
+def budget_of(command: str, *models: Model | None, **limits: float | None) -> Budget | None:
+    """What the run of a command may spend, by limits as `Budget` takes them; None for no limit.
+
+    What its models cannot keep to is said before anything is paid: UnknownPrice, where money is
+    limited and nobody has stated what one costs.
+    """
     given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:
         return None
     from civitas.budget import Budget
+    from civitas.models.wrappers.budgeted import BudgetedModel
 
-    return Budget(**given, name=f"civitas {command}")
+    budget = Budget(**given, name=f"civitas {command}")
+    for each in models:
+        try:
+            if each is not None:
+                BudgetedModel(each, budget)
+        except UnknownPrice:
+            raise UnknownPrice(
+                f"the price of {each.name!r:.200} is not known, so a limit in US dollars cannot be "
+                "kept: limit its tokens or calls instead"
+            ) from None
+    return budget

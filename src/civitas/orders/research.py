@@ -13,6 +13,7 @@ from civitas.orders.models import budget_of, made_model
 if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.journal import Journal
+    from civitas.research.report import Report
     from civitas.research.researcher import Researcher
 
 
@@ -109,12 +110,12 @@ def researcher(
     """The researcher that an order asks for; `key` is for its model."""
     from civitas.research.researcher import Researcher
 
-    budget = budget_of(
-        order.command, seconds=order.max_seconds, tokens=order.max_tokens, usd=order.max_usd
-    )
+    model = None if order.model is None else made_model(order.model, key)
+    limits = {"seconds": order.max_seconds, "tokens": order.max_tokens, "usd": order.max_usd}
+    budget = budget_of(order.command, model, **limits)
     return Researcher(
         "researcher",
-        None if order.model is None else made_model(order.model, key),
+        model,
         order.objectives,
         _tools(order),
         order.iterations,
@@ -122,6 +123,24 @@ def researcher(
         journal=journal,
         budget=budget,
     )
+
+
+def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
+    """Write a report where it was ordered; gives what was written, and where.
+
+    Raises:
+        OSError: nothing can be written there
+    """
+    from civitas.research.page import legible
+
+    made = (
+        ("page", order.html, report.html),
+        ("report", order.out, lambda: legible(report.markdown)),
+    )
+    written = [(what, path, text) for what, path, text in made if path]
+    for _, path, text in written:
+        Path(path).write_text(text(), encoding="utf-8")
+    return [(what, path) for what, path, _ in written]
 
 
 def _tools(order: ResearchOrder) -> list[Action]:

@@ -118,7 +118,6 @@ def society_of(
     It takes seconds to make one of many citizens: do it in a thread beside a loop. `key` is for its
     model; UnknownPrice is raised if money is limited, and nobody has stated the model's price.
     """
-    from civitas.models.wrappers.budgeted import BudgetedModel
     from civitas.society import (
         City,
         Feed,
@@ -130,9 +129,7 @@ def society_of(
     )
 
     model = None if order.model is None else made_model(order.model, key)
-    budget = budget_of(order.command, usd=order.max_usd, model_calls=order.max_calls)
-    if model is not None and budget is not None:
-        BudgetedModel(model, budget)  # what cannot be kept to is said before anything is paid
+    budget = budget_of(order.command, model, usd=order.max_usd, model_calls=order.max_calls)
     city = City.generate(seed=order.seed, citizens=order.citizens)
     people: Any = order.citizens
     if order.in_columns:

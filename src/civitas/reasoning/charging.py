@@ -114,7 +114,8 @@ async def completed(
     model = budgeted(model, budget)
     # A schema is named only where there is one: models of users' own may not know of it.
     more = {} if schema is None else {"schema": schema}
-    async with charged(step, budget, model, prompt, None, schema):
+    args = {"messages": prompt, **more}
+    async with charged(step, budget, model, prompt, None, schema, args=args):
         given = model.complete(prompt, **more)
         return await given if inspect.isawaitable(given) else given
 

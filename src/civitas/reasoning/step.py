@@ -97,6 +97,10 @@ class Step:
         """Say what tells, when the step is over, what it has spent."""
         self._charged = charged
 
+    def tell(self, **more: Any) -> None:
+        """Say what to record with the end of the step."""
+        self._note.update(more)
+
     def end(self, kind: str, data: dict[str, Any]) -> None:
         """Note how it ended."""
         charged = {} if self._charged is None else {"charged": dict(self._charged())}

@@ -78,6 +78,7 @@ class ActTab:
                 for name, what, digits in (
                     ("max_iterations", "Most answers (0: as usual)", 0),
                     ("max_tokens", "Most tokens (0: no limit)", 0),
+                    ("max_usd", "Most US dollars (0: no limit)", 4),
                     ("max_seconds", "Most seconds (0: no limit)", 1),
                 ):
                     fields[name] = gradio.Number(0, label=what, precision=digits, min_width=120)

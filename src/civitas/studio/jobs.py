@@ -16,7 +16,7 @@ from civitas.approval import CallbackApprover
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
 from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
-from civitas.orders.research import check, researcher
+from civitas.orders.research import check, researcher, write
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.read_record import check as check_program
 from civitas.reasoning.resume import ENDED
@@ -41,6 +41,7 @@ class Jobs:
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
         self._jobs: dict[str, _Job] = {}
+        self._told: dict[str, list[str]] = {}
 
     def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str:
         """Begin a run, or go on with one; give its id once it is under way.
@@ -53,7 +54,8 @@ class Jobs:
         run_id = run_id or secrets.token_hex(8)
         if run_id in self._jobs:
             raise ConfigError(f"run {run_id!r} is under way already")
-        _Job(run_id, order, self._studio, self._jobs).begin()
+        told = self._told.setdefault(run_id, [])
+        _Job(run_id, order, self._studio, self._jobs, told).begin()
         return run_id
 
     def resume(self, run_id: str) -> str:
@@ -103,10 +105,19 @@ class Jobs:
         self._job(run_id).hold(False)
 
     def steer(self, run_id: str, text: str) -> None:
-        """Tell a run something: its agent stops what it is doing, and goes on with this."""
+        """Tell a run something: its agent stops what it is doing, and goes on with this.
+
+        One that is paused hears it when it goes on; `told` has it until then.
+        """
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
-        self._job(run_id).agent.interrupt(text.strip())
+        job = self._job(run_id)
+        self._told.setdefault(run_id, []).append(text.strip())
+        job.hear()
+
+    def told(self, run_id: str) -> list[str]:
+        """What a run was told and hears when it goes on."""
+        return [*self._told.get(run_id, ())]
 
     def running(self) -> list[dict[str, Any]]:
         """The runs under way here, the oldest first; `state` is running, paused or stopping."""
@@ -136,9 +147,15 @@ class _Job:
     """One run in the background."""
 
     def __init__(
-        self, run_id: str, order: Order | ResearchOrder, studio: Studio, jobs: dict[str, _Job]
+        self,
+        run_id: str,
+        order: Order | ResearchOrder,
+        studio: Studio,
+        jobs: dict[str, _Job],
+        told: list[str],
     ) -> None:
         self.run_id, self.state = run_id, "running"
+        self._told = told
         self.agent: Any = None
         self.thread = threading.Thread(target=self._run, name=f"civitas-{run_id}", daemon=True)
         self._order, self._studio, self._jobs = order, studio, jobs
@@ -150,7 +167,8 @@ class _Job:
 
     def to_json(self) -> dict[str, Any]:
         """What pages are told of it."""
-        return {"run": self.run_id, "command": self._order.command, "state": self.state}
+        of = {"run": self.run_id, "command": self._order.command, "told": [*self._told]}
+        return {**of, "state": self.state}
 
     def begin(self) -> None:
         """Run; it returns once that is under way, and raises why it is not."""
@@ -162,6 +180,14 @@ class _Job:
         if self.state != "stopping":
             self._become("paused" if paused else "running")
             self._call(self._open.clear if paused else self._open.set)
+
+    def hear(self) -> None:
+        """Have the agent hear what it was told, unless it is paused; then pages are told that."""
+        if self.state == "running" and self._told:
+            self.agent.interrupt("\n\n".join(self._told))
+            self._told.clear()
+        if self.run_id in self._jobs:
+            self._tell()
 
     def stop(self) -> None:
         """Cancel it."""
@@ -187,14 +213,17 @@ class _Job:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self.agent.reply(self._order.task, run_id=run_id))
         self._jobs[run_id] = self
-        self._tell()
+        self.hear()
         self._began.set_result(None)
-        reason, text = "cancelled", ""
+        reason, text, reply = "cancelled", "", None
         try:
-            reply = await self._task
-            reason, text = reply.stop_reason, reply.detail
-        except asyncio.CancelledError:
-            pass
+            try:
+                reply = await self._task
+                reason, text = reply.stop_reason, reply.detail
+            except asyncio.CancelledError:
+                pass
+            if isinstance(self._order, ResearchOrder):  # as the command does
+                write(reply.value if reply else self.agent.report_so_far(), self._order)
         except Exception as error:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
@@ -206,8 +235,7 @@ class _Job:
 
     def _become(self, state: str) -> None:
         self.state = state
-        if self.run_id in self._jobs:
-            self._tell()
+        self.hear()
 
     def _call(self, function: Any) -> None:
         try:

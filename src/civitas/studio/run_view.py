@@ -80,16 +80,6 @@ class Totals:
         return {**told, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
 
 
-def messages_before(entries: Iterable[Entry], path: str, sequence: int) -> list[Any]:
-    """The messages that a part had recorded before an entry."""
-    return [
-        message
-        for entry in entries
-        if entry.path == path and entry.kind == "state" and entry.sequence < sequence
-        for message in entry.data.get("appended", {}).get("messages", ())
-    ]
-
-
 def _plain(usd: Decimal) -> str:
     return format(usd.normalize(), "f")
 

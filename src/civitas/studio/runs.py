@@ -15,8 +15,9 @@ from civitas.journal.doubt import Decision, Done, in_doubt
 from civitas.journal.entry import Outline
 from civitas.jsonvalue import deep_json
 from civitas.orders.order import order_in
+from civitas.reasoning.loop.given import given_for
 from civitas.studio.feed import as_json
-from civitas.studio.run_view import Totals, messages_before, shown
+from civitas.studio.run_view import Totals, shown
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -125,9 +126,15 @@ class RunsTab:
     # -- what pages ask ----------------------------------------------------------------------------
 
     def outlines(self) -> list[dict[str, Any]]:
-        """The outline of each run, the oldest first; `job` is how one stands that runs here."""
-        job = self._studio.jobs.state
-        return [{**asdict(each), "job": job(each.id)} for each in self.look()]
+        """The outline of each run, the oldest first; `job` is how one stands that runs here.
+
+        `told` is what it hears when it goes on.
+        """
+        jobs = self._studio.jobs
+        return [
+            {**asdict(each), "job": jobs.state(each.id), "told": jobs.told(each.id)}
+            for each in self.look()
+        ]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
         """The entries of a run, cut; at most so many."""
@@ -151,9 +158,9 @@ class RunsTab:
             "in_doubt": [{"number": each.number, "line": doubt_line(each)} for each in doubts],
         }
 
-    def messages(self, run: str, path: str, sequence: int) -> list[Any]:
-        """The messages that a part had recorded before an entry."""
-        return messages_before(self._journal.entries(run), path, sequence)
+    def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
+        """The messages, tools and schema that a model was given for the answer of an entry."""
+        return given_for(self._journal.entries(run), path, sequence)
 
     def replay(self, run: str) -> Any:
         """What a run gave, as JSON data, and whether that is `equal` to how its end is recorded."""
@@ -195,7 +202,7 @@ class RunsTab:
             return answered
 
         router.get("/list")(self.outlines)
-        for read in (self.entries, self.entry, self.run, self.messages, self.replay):
+        for read in (self.entries, self.entry, self.run, self.prompt, self.replay):
             router.get(f"/{read.__name__}", response_model=None)(whole(read))
         for change in (self.decide, self.fork):
             router.post(f"/{change.__name__}")(change)

@@ -49,6 +49,7 @@ _NOT_CONFINED: Final = (
 )
 @click.option("--max-seconds", type=Above0(), help="Time limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Of all the models' calls together.")
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
 @click.option(
     "--yes-read/--ask-read",
     default=None,

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -26,7 +25,7 @@ from civitas.cli.run.show import MAX_LINE, Shown, one_or_more
 from civitas.cli.run.watch import JSONLines, Permission, ordered, print_line
 from civitas.journal.describe import call_line
 from civitas.orders.order import ResearchOrder
-from civitas.orders.research import check, researcher
+from civitas.orders.research import check, researcher, write
 from civitas.reasoning.events import BlockEnded, BlockStarted, CallEnded, CallStarted
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
@@ -163,18 +162,12 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     from civitas.agents.terminal import shown_lines
     from civitas.research.page import legible
 
-    text = legible(report.markdown)
-    written = []
-    if order.html:
-        written.append(("page", order.html, report.html()))
-    if order.out:
-        written.append(("report", order.out, text))
-    elif not as_json:
+    if not (order.out or as_json):
+        text = legible(report.markdown)
         if sys.stdout.isatty():  # which would obey what a page holds
             text = "\n" + shown_lines(text.expandtabs(4))
         print(text, end="", flush=True)
-    for what, path, content in written:
-        Path(path).write_text(content, encoding="utf-8")
+    for what, path in write(report, order):
         if not as_json:
             print(f"{what}: {path}", file=sys.stderr, flush=True)
     if as_json:

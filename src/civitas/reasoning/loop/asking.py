@@ -16,6 +16,7 @@ from civitas.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.charging import budgeted, charged
 from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
 from civitas.reasoning.loop.answer import Shown, as_action
+from civitas.reasoning.loop.given import Given
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import LoopState
 from civitas.reasoning.prompts import system_text
@@ -53,6 +54,7 @@ class Asking:
         self.schema = asked.answer
         self.state = LoopState()
         self.record = record
+        self._given = Given()
         self._remembered = 0  # how many messages are in the memory
 
     async def ask(self) -> Any:
@@ -122,7 +124,10 @@ class Asking:
             schema = None if self.schema is None else self.schema.json
             most = (shown, self.shown.actions or None, schema)
         async with charged(step, self.budget, self.model, *most):
-            return await self._answer(hooked or self.prompt())
+            prompt = hooked or self.prompt()
+            schema = None if self.schema is None else self.schema.json
+            step.tell(prompt=self._given.note(prompt, self.state.messages, self.shown, schema))
+            return await self._answer(prompt)
 
     async def _answer(self, prompt: list[dict[str, Any]]) -> Any:
         actions = self.shown.actions or None

@@ -207,7 +207,7 @@ export function mount(root) {
     replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${runState(...stands(run)).word}   ${text(run.task.slice(0, 80))}`)));
     if (!view) return;
     pick.value = view.outline.id;
-    const { state, job, task, totals, fault } = view.outline, order = view.order;
+    const { state, job, task, totals, fault, told = [] } = view.outline, order = view.order;
     buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
     buttons.pause.hidden ||= job !== "running";
     buttons.go_on.hidden = job !== "paused";
@@ -216,6 +216,7 @@ export function mount(root) {
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
+      told.map((each) => h("p", { role: "status" }, h("b", {}, "Told when it goes on: "), text(each))),
       fault ? h("p", { class: "s-fault" }, text(fault)) : null);
   }
 
@@ -282,14 +283,14 @@ export function mount(root) {
     draw();
   }));
   on("job", attempt(async (batch) => {
-    for (const { run, command, state, reason, text: fault } of batch.filter((each) => each.command === "act")) {
+    for (const { run, command, state, reason, told, text: fault } of batch.filter((each) => each.command === "act")) {
       if (!runs.get(run)?.job && state !== "ended") { // it begins, perhaps told of as a run before
         await list();
         await show(run);
         continue;
       }
       if (!runs.has(run)) continue;
-      tell(state === "ended" ? { id: run, job: null, state: reason, fault: reason === "error" ? fault : "" } : { id: run, job: state, fault: "" });
+      tell(state === "ended" ? { id: run, job: null, state: reason, told, fault: reason === "error" ? fault : "" } : { id: run, job: state, told, fault: "" });
       if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
     }
   }));

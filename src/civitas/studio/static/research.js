@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState, update } from "./dom.js";
+import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
@@ -121,7 +121,7 @@ export function mount(root) {
     const query = `?run=${encodeURIComponent(run)}`;
     update(tools,
       isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
-      isRunning && !state.here ? h("span", { class: "s-soft" }, "in another process, which alone can stop it") : null,
+      isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
       needs.length ? further(needs, state) : null,
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
@@ -166,7 +166,10 @@ export function mount(root) {
 
   new MutationObserver(soon).observe(document.body, { attributeFilter: ["class"] }); // light or dark
   on("entry", (batch) => batch.some((each) => each.run === run) && soon());
-  on("job", (batch) => batch.some((each) => each.run === run) && soon());
+  on("job", (batch) => batch.filter((each) => each.run === run).forEach(({ reason, text }) => {
+    if (reason === "error") toast(text);
+    soon();
+  }));
   on("run", (batch) => {
     const ours = batch.filter(isResearch);
     if (ours.some((each) => !runs.some((known) => known.id === each.id))) attempt(list)();

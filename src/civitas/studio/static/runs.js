@@ -274,7 +274,7 @@ function shownRun(view, id, choose, now) {
     const { kind, data } = entry;
     const where = part(entry.line.startsWith("set up: ") ? "" : entry.path);
     where.began ??= entry.at;
-    if (kind === "begun") replace(Object.assign(where, { begun: data }).state, stateBadge("running"));
+    if (kind === "begun") replace(where.state, stateBadge("running"));
     if (kind === "over") replace(where.state, stateBadge(data.reason), " ", h("span", { class: "s-soft" }, lasted(where.began, entry.at)));
     const open = where.steps.get(data.key);
     const isEnd = kind === "ended" || kind === "failed";
@@ -339,12 +339,10 @@ function shownRun(view, id, choose, now) {
     replace(made.state, entry.data.cancelled ? stateBadge("cancelled") : entry.refused ? stateBadge("refused") : entry.fault && stateBadge("failed"));
   }
 
-  // The system prompt and the tools of an agent, as far as what it began with says them: what is long is there by its hash alone.
-  const program = (path) => [["System prompt", "system prompt"], ["Tools", "actions"]].map(([label, name]) => {
-    const text = parts.get(path)?.begun?.fingerprint?.[name];
-    const is = !text ? "not recorded." : text.startsWith("sha256:") ? `only its hash is recorded: ${text}` : text === "null" || text === "[]" ? "none." : null;
-    return is ? h("p", { class: "s-soft" }, `${label}: ${is}`) : value(label, JSON.parse(text));
-  });
+  // What a model was given: its messages one by one, so that they can be read, and all as it is.
+  const prompt = ({ messages, tools, schema }) => [
+    messages.map((each, n) => value(`Input: message ${n + 1}, ${each.role}`, Object.keys(each).length === 2 ? each.content : each)),
+    tools?.length ? value("Input: tools", tools) : null, schema ? value("Input: schema of the answer", schema) : null];
 
   // What a step was given and gave: the whole entries, as they are recorded.
   async function open(made) {
@@ -358,13 +356,12 @@ function shownRun(view, id, choose, now) {
       const found = await Promise.all(made.entries.map((each) => call(`runs/entry?${at}&sequence=${each.sequence}`)));
       const [began, ended] = [["started"], ["ended", "failed"]].map((kinds) => found.find((each) => kinds.includes(each.kind)));
       const shown = [];
-      if (began?.data.args !== undefined) shown.push(value("Input", began.data.args));
-      else if (began && made.type === "model") {
-        const messages = await call(`runs/messages?${at}&sequence=${began.sequence}&path=${encodeURIComponent(began.path)}`);
-        shown.push(h("p", {}, "The prompt is not recorded as the model was sent it. Recorded ",
-          messages.length ? "are the messages of the agent until then, of which its memory may have left out some, and the answer." : "is the answer alone."),
-          ...program(began.path), messages.length > 0 && value("Input: the messages recorded until then", messages));
-      }
+      const args = began?.data.args;
+      const last = found[found.length - 1];
+      if (made.type === "model") {
+        const given = args?.messages ? args : await call(`runs/prompt?${at}&sequence=${last.sequence}&path=${encodeURIComponent(last.path)}`);
+        shown.push(given ? prompt(given) : h("p", {}, "What the model is given is recorded with its answer."));
+      } else if (args !== undefined) shown.push(value("Input", args));
       if (ended) shown.push(ended.fault && h("p", { class: "s-fault" }, ended.fault), value("Output", ended.data.result ?? ended.data.error ?? ended.data));
       if (!began && !ended) shown.push(value("Recorded", found[0].data));
       shown.push(h("details", {}, h("summary", {}, found.map((each) => `entry ${each.sequence}: ${each.kind}, ${day(each.at)}`).join("; ")), value("Entries", found)));

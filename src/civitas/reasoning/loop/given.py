@@ -1,0 +1,71 @@
+"""What a model was given for each answer, as it is recorded: what is new against the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from civitas.jsonvalue import as_json, deep_json, json_text, read_json
+
+if TYPE_CHECKING:
+    from civitas.journal import Entry
+    from civitas.reasoning.loop.answer import Shown
+
+
+class Given:
+    """Notes what a model is given, call by call, in one part of a run."""
+
+    def __init__(self) -> None:
+        self._before: list[dict[str, Any]] = []
+        self._shown: Shown | None = None
+
+    def note(
+        self,
+        prompt: list[dict[str, Any]],
+        own: list[dict[str, Any]],
+        shown: Shown,
+        schema: dict[str, Any] | None,
+    ) -> dict[str, Any]:
+        """What to record of a call: `own` are the run's messages, which are recorded already."""
+        before, self._before = self._before, prompt
+        same = len(before) if prompt[: len(before)] == before else _alike(before, prompt)
+        new = prompt[same:]
+        mine = len(new) if new == own[len(own) - len(new) :] else _alike(new[::-1], own[::-1])
+        noted: dict[str, Any] = {"same": same, "own": [len(own) - mine, len(own)]}
+        if mine < len(new):
+            noted["new"] = deep_json(new[: len(new) - mine])
+        if shown is not self._shown:
+            self._shown = shown
+            tools = [
+                {"name": each.name, "description": each.description, "parameters": each.parameters}
+                for each in shown.actions
+            ]
+            # A text, which the journal has once however many runs have it.
+            noted |= {"tools": json_text(as_json(tools)), "schema": schema}
+        return noted
+
+
+def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, Any] | None:
+    """The messages, tools and schema for the answer, or failure, of an entry; None if unknown."""
+    own: list[Any] = []
+    prompt: list[Any] = []
+    about: dict[str, Any] = {}
+    for entry in entries:
+        if entry.path != path:
+            continue
+        if entry.kind == "state":
+            own += entry.data.get("appended", {}).get("messages", ())
+        noted = entry.data.get("prompt")
+        if noted is not None:
+            prompt = [*prompt[: noted["same"]], *noted.get("new", ()), *own[slice(*noted["own"])]]
+            if "tools" in noted:
+                about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
+        if entry.sequence == sequence:
+            return None if noted is None else {"messages": prompt, **about}
+    return None
+
+
+def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many of the first are the same."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
