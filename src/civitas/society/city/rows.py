@@ -79,15 +79,15 @@ class CityRows:
             time = time % DAY_S
         if "hours" not in self._made:
             every, count = self._places.values(), len(self._places)
-            self._made["hours"] = (
-                np.fromiter((place.opens for place in every), "int32", count),
-                np.fromiter((place.closes for place in every), "int32", count),
-            )
-        opens, closes = self._made["hours"]
+            opens = np.fromiter((place.opens for place in every), "int32", count)
+            lasts = np.fromiter((place.closes for place in every), "int32", count) - opens
+            self._made["hours"] = opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
+        opens, lasts = self._made["hours"]
         if places is not None:
-            opens, closes = opens[places], closes[places]
-        since, before = opens <= time, time < closes
-        found = np.where(opens < closes, since & before, since | before)
+            opens, lasts = opens[places], lasts[places]
+        since = np.asarray(time).astype(np.int32) - opens
+        since += (since < 0) * np.int32(DAY_S)
+        found = since < lasts
         if self.closed:
             shut = np.zeros(len(self._places), bool)
             shut[[self._index[each] for each in self.closed if each in self._index]] = True
@@ -143,21 +143,26 @@ class CityRows:
         """Return what `near` gives of each: places, −1 where there are no more, and seconds.
 
         Returns:
-            two int64 arrays, (n, limit), the nearest first
+            two arrays of whole numbers, (n, limit), the nearest first; the nearest of all lie
+            together, then the next, so they are fast by `.T`
         """
         np = numpy()
         name = next(iter(self._modes)) if mode is None else mode
         places, metres = self._near_table(self._graphs[name], kind, limit)
+        place = np.asarray(place)
         node = self._hang_rows[place]
-        found, far = places[node], metres[node]
-        # One who is at such a place is not near itself: the others move up.
-        own, at = np.nonzero(found == np.asarray(place)[:, None])
-        after = np.arange(limit) >= at[:, None]
-        for each in (found, far):
-            each[own, :-1] = np.where(after, each[own, 1:], each[own, :-1])
-        found, far = found[:, :-1].astype(np.int64), far[:, :-1].astype(np.int64)
-        access = self._access_rows[place][:, None]
-        return found, np.where(found < 0, 0, self._modes[name].time(far + access))
+        found, far = places.take(node, axis=1), metres.take(node, axis=1)
+        kinds = [*self._kind_rows]
+        own = self.kind_rows()[place] == (kinds.index(kind) if kind in kinds else -1)
+        own = np.flatnonzero(own)
+        if len(own):  # one who is at such a place is not near itself: the others move up
+            after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
+            for each in (found, far):
+                each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
+        found = found[:-1]
+        seconds = self._modes[name].time(far[:-1] + self._access_rows[place])
+        seconds *= found >= 0
+        return found.T, seconds.T
 
     # -- tables ------------------------------------------------------------------------------------
 
@@ -200,7 +205,7 @@ class CityRows:
         for key in [each for each in self._made if each[0] == "near"]:
             found = self._made.pop(key)
             if key[2] in kinds:
-                self._made[key] = tuple(each[:, : limit + 1].copy() for each in found)
+                self._made[key] = tuple(each[: limit + 1].copy() for each in found)
 
     def _whole(self, graph: Roads) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a way."""
@@ -212,12 +217,16 @@ class CityRows:
         return self._made[key]
 
     def _near_table(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
-        """Of each node the `limit` + 1 nearest places of a kind and the metres to them; int32."""
+        """The `limit` + 1 nearest places of a kind of each node, and the metres to them.
+
+        Returns:
+            two int32 arrays, (`limit` + 1, nodes), the nearest first
+        """
         np = numpy()
         key = ("near", id(graph), kind)
         made = self._made.get(key)
-        if made is not None and made[0].shape[1] > limit:  # more than are needed are there
-            return tuple(each[:, : limit + 1] for each in made)
+        if made is not None and len(made[0]) > limit:  # more than are needed are there
+            return tuple(each[: limit + 1] for each in made)
         targets = self._kind_rows.get(kind, self._hang_rows[:0])
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
@@ -231,8 +240,8 @@ class CityRows:
                     self._nearest(far, targets, places[part], metres[part])
             else:
                 self._near_by_tiles(graph, targets, places, metres)
-        self._made[key] = places, metres
-        return places, metres
+        made = self._made[key] = places.T.copy(), metres.T.copy()
+        return made
 
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
         """Write the nearest of `targets` by the metres to their nodes; gives the last's metres."""
