@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 WHOLE: Final = 2500
 """Up to so many nodes, the metres between all of them are kept as one table."""
 _AT_ONCE: Final = 1 << 22
+_MAKING: Final = threading.RLock()
 _CACHED: Final = 1 << 20
 _FARTHEST: Final = 1 << 32
 _METRES: Final = (1 << 24) - 1
@@ -177,10 +179,7 @@ class CityRows:
                 at = np.flatnonzero(start == node)
                 found[at] = graph.table(node)[end[at]]
             return found
-        key = ("labels", id(graph))
-        labels = self._made.get(key)
-        if labels is None:
-            labels = self._made[key] = Labels(graph.matrix, self._spots)
+        labels = self._once(("labels", id(graph)), lambda: Labels(graph.matrix, self._spots))
         if graph.count > 1 << 20:
             return labels.metres(start, end)
         # Who goes somewhere comes back, and goes there again: the last ways are kept, each in one
@@ -200,21 +199,37 @@ class CityRows:
             kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
         return found
 
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What a function makes, made once for all threads."""
+        if key not in self._made:
+            with _MAKING:
+                if key not in self._made:
+                    self._made[key] = make()
+        return self._made[key]
+
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
-        """Forget which places are near, but for so many of some kinds: it takes much memory."""
+        """Make the tables of ways and of the places of some kinds that are near.
+
+        Those of other kinds, and of more than so many places, are forgotten: they take much memory.
+        """
         for key in [each for each in self._made if each[0] == "near"]:
             found = self._made.pop(key)
             if key[2] in kinds:
                 self._made[key] = tuple(each[: limit + 1].copy() for each in found)
+        graph = next(iter(self._graphs.values()))
+        for kind in kinds:
+            self._near_table(graph, kind, limit)
+        self._ways(graph, self._hang_rows[:1], self._hang_rows[:1])
 
     def _whole(self, graph: Roads) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a way."""
         np = numpy()
-        key = ("whole", id(graph))
-        if key not in self._made:
+
+        def make() -> Any:
             found = csgraph().dijkstra(graph.matrix)
-            self._made[key] = np.where(np.isinf(found), -1, found).astype(np.int32)
-        return self._made[key]
+            return np.where(np.isinf(found), -1, found).astype(np.int32)
+
+        return self._once(("whole", id(graph)), make)
 
     def _near_table(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
         """The `limit` + 1 nearest places of a kind of each node, and the metres to them.
@@ -222,11 +237,15 @@ class CityRows:
         Returns:
             two int32 arrays, (`limit` + 1, nodes), the nearest first
         """
-        np = numpy()
         key = ("near", id(graph), kind)
-        made = self._made.get(key)
-        if made is not None and len(made[0]) > limit:  # more than are needed are there
-            return tuple(each[: limit + 1] for each in made)
+        with _MAKING:
+            made = self._made.get(key)
+            if made is None or len(made[0]) <= limit:
+                made = self._made[key] = self._near_made(graph, kind, limit)
+        return tuple(each[: limit + 1] for each in made)  # more than are needed may be there
+
+    def _near_made(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
+        np = numpy()
         targets = self._kind_rows.get(kind, self._hang_rows[:0])
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
@@ -240,8 +259,7 @@ class CityRows:
                     self._nearest(far, targets, places[part], metres[part])
             else:
                 self._near_by_tiles(graph, targets, places, metres)
-        made = self._made[key] = places.T.copy(), metres.T.copy()
-        return made
+        return places.T.copy(), metres.T.copy()
 
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
         """Write the nearest of `targets` by the metres to their nodes; gives the last's metres."""
