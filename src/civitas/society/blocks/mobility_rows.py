@@ -218,12 +218,12 @@ def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
     places, times = arrays[f"visited_{kind}"], arrays[f"visits_{kind}"]
     left = np.arange(len(index))
     for slot in range(VISITED):
-        here = places[index[left], slot]
+        here = places[:, slot][index[left]]
         counts = (here == 0) | (here == chosen[left] + 1)
-        some = left[counts]
-        places[index[some], slot] = chosen[some] + 1
-        times[index[some], slot] += 1
-        left = left[~counts]
+        some = left[np.flatnonzero(counts)]
+        places[:, slot][index[some]] = chosen[some] + 1
+        times[:, slot][index[some]] += 1
+        left = left[np.flatnonzero(~counts)]
         if not len(left):
             return
     some = index[left]

@@ -19,7 +19,7 @@ WHOLE: Final = 2500
 """Up to so many nodes, the metres between all of them are kept as one table."""
 _AT_ONCE: Final = 1 << 22
 _MAKING: Final = threading.RLock()
-_CACHED: Final = 1 << 20
+_CACHED: Final = 1 << 22
 _FARTHEST: Final = 1 << 32
 _METRES: Final = (1 << 24) - 1
 
@@ -184,10 +184,10 @@ class CityRows:
             return labels.metres(start, end)
         # Who goes somewhere comes back, and goes there again: the last ways are kept, each in one
         # word (which threads write whole): both nodes, and the metres and 1.
-        kept = self._made.setdefault(("ways", id(graph)), np.zeros(_CACHED, np.uint64))
+        kept = self._once(("ways", id(graph)), lambda: np.zeros(_CACHED, np.uint64))
         one, other = np.minimum(start, end), np.maximum(start, end)
         pair = one.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
-        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(44)
+        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
         word = kept[at]
         known = word >> np.uint64(24) == pair
         known &= word & np.uint64(_METRES) != 0
