@@ -133,12 +133,21 @@ class Books:
         self._by_place: dict[tuple[str, type[Want]], Service] = {}
         self._by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
+        kept = Service.deposits
+        self._owing = [
+            s for s in services.values() if type(s).owed is not Service.owed or s.deposits is not kept
+        ]
         for service in sorted(services.values(), key=lambda each: id_order(each.id)):
             self.balances[service.id] = service.money
             for kind in service.takes:
                 self._by_kind.setdefault(kind, service)
                 if service.place is not None:
                     self._by_place.setdefault((service.place, kind), service)
+
+    @property
+    def owed(self) -> int:
+        """What services owe to citizens, in cents."""
+        return sum(service.owed for service in self._owing)
 
     # -- who is there ------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ class LocalEngine:
 
         if self.threads > 1 and self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, "civitas-rows")
+        population.pool = self._pool
         return await asyncio.to_thread(in_threads, population, moment, self._pool, self.threads)
 
     def close(self) -> None:

@@ -64,6 +64,12 @@ def word(do: Any, where: Any, until: Any) -> Any:
     return made
 
 
+def items(arrays: Any, rows: Any, slots: Any) -> Any:
+    """Return the items of plans in these slots, an int64 each."""
+    plan = arrays["plan"]
+    return plan.T.reshape(-1).take(slots * len(plan) + rows)
+
+
 def without(words: Any, bits: int) -> Any:
     """Return items without some bits."""
     return words & (0xFFFFFFFF ^ bits)

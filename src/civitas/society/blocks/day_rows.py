@@ -51,7 +51,7 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
         row = index[left]
         meant = np.where(kind == HOME, none_or_home[left], kind)
         where = np.where(kind == DUTY, at_duty[left], meant)
-        arrays["plan"][row, slot] = word(do, where, stop)
+        arrays["plan"][:, slot][row] = word(do, where, stop)
         begins[left] = stop
         span[left] += stop == end
         left = left[stop < DAY_S]
@@ -73,9 +73,11 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
 
 def _clear(arrays: Any, rows: Any, slot: int) -> None:
     """Empty the slots from one on, as far as the plans before had any."""
+    np = numpy()
     while slot < SLOTS and len(rows):
-        rows = rows[arrays["plan"][rows, slot] != 0]
-        arrays["plan"][rows, slot] = 0
+        column = arrays["plan"][:, slot]
+        rows = rows[np.flatnonzero(column[rows])]
+        column[rows] = 0
         slot += 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
+from civitas.clock import DAY_S
 from civitas.society.arrays import numpy
 from civitas.society.blocks import columns, town
 from civitas.society.blocks.block import now_of
@@ -21,6 +22,8 @@ VISITED: Final = 8
 """So many places of a kind a citizen remembers."""
 KINDS: Final = ("park", "restaurant", "shop")
 """Of these kinds rows remember where they have been: those of which plans have any place."""
+_NEVER: Final = 1 << 40
+"""More seconds than any way takes."""
 _VISITS: Final = {
     f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=True)
     for kind in KINDS
@@ -80,7 +83,7 @@ def _stuck(rows: Rows, at: Any) -> None:
 def _open(rows: Rows, places: Any, seconds: Any) -> Any:
     """Whether places are open when one gets there, which is when a step begins."""
     np, step = numpy(), rows.seconds
-    arrives = now_of(rows) + np.maximum(1, -(-seconds // step)) * step
+    arrives = now_of(rows) % DAY_S + np.maximum(1, -(-seconds // step)) * step
     return town.open_at(rows, places, arrives)
 
 
@@ -97,16 +100,16 @@ def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
         seconds[some] = town.ways(rows, here[some], to[some], [params.mode])[:, 0]
     elif len(some):
         names = [each.name for each in rows.city.modes]
-        times = town.ways(rows, here[some], to[some], [*names])
-        never = np.iinfo(np.int64).max
-        times[times < 0] = never
-        if "drive" in names:
-            child = rows["age"][at[some]] < 18
-            times[child, names.index("drive")] = never
-        best = times.argmin(axis=1)
-        seconds[some] = times[np.arange(len(some)), best]
-        mode[some] = np.array([words.index(name) for name in names])[best]
-        seconds[seconds == never] = -1
+        child = rows["age"][at[some]] < 18
+        bits = len(names).bit_length()
+        fastest = np.full(len(some), _NEVER << bits)  # the seconds, and by its last bits the mode
+        for number, times in enumerate(town.ways(rows, here[some], to[some], [*names]).T):
+            never = (times < 0) | child if names[number] == "drive" else times < 0
+            np.minimum(fastest, (times + never * _NEVER) << bits | number, out=fastest)
+        numbers = np.array([words.index(name) for name in names])
+        mode[some] = numbers[fastest & ((1 << bits) - 1)]
+        fastest >>= bits
+        seconds[some] = np.where(fastest >= _NEVER - 1, -1, fastest)
         mode[seconds < 0] = -1
     sets = seconds >= 0
     sets &= _open(rows, to, np.maximum(seconds, 0))
@@ -136,18 +139,17 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
     start = np.where(place < 0, home, place)
     some = np.flatnonzero(~stays & (start >= 0))
     if len(some):
-        found, seconds = town.near(rows, start[some], kind, params.candidates, params.mode)
+        near = town.near(rows, start[some], kind, params.candidates, params.mode)
+        found, seconds = near[0].T, near[1].T
         fits = (found >= 0) & _open(rows, np.maximum(found, 0), seconds)
         wary = np.flatnonzero(avoids[some, 0] >= 0)
-        if len(wary):
-            turned = found[wary, :, None] == avoids[some[wary], None, :]
-            fits[wary] &= ~turned.any(axis=2)
-        any_ = np.flatnonzero(fits.any(axis=1))
+        for each in avoids[some[wary]].T if len(wary) else ():
+            fits[:, wary] &= found[:, wary] != each
+        any_ = np.flatnonzero(fits.any(axis=0))
         some = some[any_]
         if len(some):
-            chosen[some] = _by_rule(
-                self, rows, at[some], kind, found[any_], seconds[any_], fits[any_]
-            )
+            parts = (each.take(any_, axis=1) for each in (found, seconds, fits))
+            chosen[some] = _by_rule(self, rows, at[some], kind, *parts)
             _remember(arrays, index[some], kind, chosen[some])
     _stuck(rows, at[chosen < 0])
     gets = chosen >= 0
@@ -159,43 +161,45 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
 
 
 def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
-    """Which of the places that were found, of which those that fit count."""
+    """Which of the places that were found, (places, n), of which those that fit count."""
     from civitas.society.blocks.mobility import gravity
 
     np, params, seed = numpy(), self.params, rows.population.seed
     arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
-    visits = np.zeros(found.shape, np.int64)
+    visits = np.zeros(found.shape, np.int32)
     many = np.zeros(len(at), np.int64)
     left = np.arange(len(at))
     for slot in range(VISITED if kind in KINDS else 0):
-        known = arrays[f"visited_{kind}"][index[left], slot]
+        known = arrays[f"visited_{kind}"][:, slot][index[left]]
         some = np.flatnonzero(known)
         left = left[some]
         if not len(left):
             break
-        who, which = np.nonzero(found[left] == known[some, None] - 1)
-        visits[left[who], which] = arrays[f"visits_{kind}"][index[left[who]], slot]
+        times = arrays[f"visits_{kind}"][:, slot][index[left]]
+        visits[:, left] += (found.take(left, axis=1) == known[some] - 1) * times
         many[left] += 1
     known = fits & (visits > 0)
     chances = np.array(_chances(params.rho, params.gamma))
-    returns = known.any(axis=1)
+    returns = known.any(axis=0)
     returns &= belows(1000, seed, ids, rows.step, "mobility.explore") >= chances[many]
     new = fits & (visits == 0)
-    new = np.where(new.any(axis=1)[:, None], new, fits)
+    new |= fits & ~new.any(axis=0)
     chosen = np.empty(len(at), np.int64)
     for purpose, part in (("mobility.return", returns), ("mobility.place", ~returns)):
         some = np.flatnonzero(part)
         if not len(some):
             continue
         if part is returns:
-            weights = known[some] * visits[some]
+            weights = (known * visits).take(some, axis=1).astype(np.int64)
         else:
-            weights = gravity(town.holds(rows)[found[some]], seconds[some], params.wait)
-            weights *= new[some]
-        sums = weights.cumsum(axis=1)
-        share = belows(sums[:, -1], seed, ids[some], rows.step, purpose)
-        chosen[some] = (sums <= share[:, None]).sum(axis=1)
-    return found[np.arange(len(at)), chosen]
+            wide = town.holds(rows)[found.take(some, axis=1)]
+            weights = gravity(wide, seconds.take(some, axis=1), params.wait)
+            weights *= new.take(some, axis=1)
+        for rank in range(1, len(weights)):
+            weights[rank] += weights[rank - 1]
+        share = belows(weights[-1], seed, ids[some], rows.step, purpose)
+        chosen[some] = (weights <= share).sum(axis=0)
+    return found[chosen, np.arange(len(at))]
 
 
 @functools.cache
@@ -214,12 +218,12 @@ def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
     places, times = arrays[f"visited_{kind}"], arrays[f"visits_{kind}"]
     left = np.arange(len(index))
     for slot in range(VISITED):
-        here = places[index[left], slot]
+        here = places[:, slot][index[left]]
         counts = (here == 0) | (here == chosen[left] + 1)
-        some = left[counts]
-        places[index[some], slot] = chosen[some] + 1
-        times[index[some], slot] += 1
-        left = left[~counts]
+        some = left[np.flatnonzero(counts)]
+        places[:, slot][index[some]] = chosen[some] + 1
+        times[:, slot][index[some]] += 1
+        left = left[np.flatnonzero(~counts)]
         if not len(left):
             return
     some = index[left]

@@ -21,6 +21,7 @@ from civitas.society.blocks.columns import (
     WHAT,
     WHERE,
     code,
+    items as items_at,
     without,
     word,
 )
@@ -74,7 +75,7 @@ class Plans:
         if rows.population.places:
             self.home = rows.column("home")
             work = rows.column("work")
-            self.duty = np.where(work >= 0, work, rows.column("school"))
+            self.duty = work + (work < 0) * (rows.column("school") + np.int32(1))
 
     def of(self, name: str) -> Any:
         """Return a column of these rows, to be read."""
@@ -97,12 +98,10 @@ class Plans:
             return
         rows = self.index[at]
         slot = arrays["plan_now"][rows].astype(np.int64)
-        items = arrays["plan"][rows, slot]
-        over = np.flatnonzero(_ends(items) <= time)
-        while len(over):
-            slot[over] += 1
-            items[over] = arrays["plan"][rows[over], slot[over]]
-            over = over[_ends(items[over]) <= time]
+        items = items_at(arrays, rows, slot)
+        while (over := _ends(items) <= time).any():
+            slot += over
+            items = items_at(arrays, rows, slot)
         arrays["plan_now"][rows] = slot
         arrays["stuck"][rows] = False
         self.show(rows, items)
@@ -123,14 +122,14 @@ class Plans:
     def forget(self, rows: Any) -> None:
         """Forget the chosen and avoided places of items that are over."""
         np, arrays = numpy(), self.arrays
-        avoided = arrays["plan_avoid"][rows, 0] > 0
+        avoided = arrays["plan_avoid"][:, 0][rows] > 0
         knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
         rows, avoided = rows[knows], avoided[knows]
         slot = arrays["plan_now"][rows].astype(np.int64)
         chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         left = np.arange(len(rows))
         for _ in range(_BROKEN):
-            items = arrays["plan"][rows[left], slot[left]]
+            items = items_at(arrays, rows[left], slot[left])
             chosen[left] = items & WHERE == CHOSEN
             avoids[left] = (items & AVOIDS) != 0
             slot[left] += 1

@@ -98,7 +98,7 @@ def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tup
 def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
     """Return the seconds from places to places by each mode; int64, (n, modes), −1 for no way."""
     np, city = numpy(), rows.city
-    made = np.empty((len(place), len(modes)), np.int64)
+    made = np.empty((len(place), len(modes)), np.int64, order="F")
     if hasattr(city, "metres_rows"):
         named = [mode for mode in modes if mode is not None]
         metres, same = None, place == to

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 WHOLE: Final = 2500
 """Up to so many nodes, the metres between all of them are kept as one table."""
 _AT_ONCE: Final = 1 << 22
-_CACHED: Final = 1 << 20
+_MAKING: Final = threading.RLock()
+_CACHED: Final = 1 << 22
 _FARTHEST: Final = 1 << 32
 _METRES: Final = (1 << 24) - 1
 
@@ -79,15 +81,15 @@ class CityRows:
             time = time % DAY_S
         if "hours" not in self._made:
             every, count = self._places.values(), len(self._places)
-            self._made["hours"] = (
-                np.fromiter((place.opens for place in every), "int32", count),
-                np.fromiter((place.closes for place in every), "int32", count),
-            )
-        opens, closes = self._made["hours"]
+            opens = np.fromiter((place.opens for place in every), "int32", count)
+            lasts = np.fromiter((place.closes for place in every), "int32", count) - opens
+            self._made["hours"] = opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
+        opens, lasts = self._made["hours"]
         if places is not None:
-            opens, closes = opens[places], closes[places]
-        since, before = opens <= time, time < closes
-        found = np.where(opens < closes, since & before, since | before)
+            opens, lasts = opens[places], lasts[places]
+        since = np.asarray(time).astype(np.int32) - opens
+        since += (since < 0) * np.int32(DAY_S)
+        found = since < lasts
         if self.closed:
             shut = np.zeros(len(self._places), bool)
             shut[[self._index[each] for each in self.closed if each in self._index]] = True
@@ -143,21 +145,26 @@ class CityRows:
         """Return what `near` gives of each: places, −1 where there are no more, and seconds.
 
         Returns:
-            two int64 arrays, (n, limit), the nearest first
+            two arrays of whole numbers, (n, limit), the nearest first; the nearest of all lie
+            together, then the next, so they are fast by `.T`
         """
         np = numpy()
         name = next(iter(self._modes)) if mode is None else mode
         places, metres = self._near_table(self._graphs[name], kind, limit)
+        place = np.asarray(place)
         node = self._hang_rows[place]
-        found, far = places[node], metres[node]
-        # One who is at such a place is not near itself: the others move up.
-        own, at = np.nonzero(found == np.asarray(place)[:, None])
-        after = np.arange(limit) >= at[:, None]
-        for each in (found, far):
-            each[own, :-1] = np.where(after, each[own, 1:], each[own, :-1])
-        found, far = found[:, :-1].astype(np.int64), far[:, :-1].astype(np.int64)
-        access = self._access_rows[place][:, None]
-        return found, np.where(found < 0, 0, self._modes[name].time(far + access))
+        found, far = places.take(node, axis=1), metres.take(node, axis=1)
+        kinds = [*self._kind_rows]
+        own = self.kind_rows()[place] == (kinds.index(kind) if kind in kinds else -1)
+        own = np.flatnonzero(own)
+        if len(own):  # one who is at such a place is not near itself: the others move up
+            after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
+            for each in (found, far):
+                each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
+        found = found[:-1]
+        seconds = self._modes[name].time(far[:-1] + self._access_rows[place])
+        seconds *= found >= 0
+        return found.T, seconds.T
 
     # -- tables ------------------------------------------------------------------------------------
 
@@ -172,18 +179,15 @@ class CityRows:
                 at = np.flatnonzero(start == node)
                 found[at] = graph.table(node)[end[at]]
             return found
-        key = ("labels", id(graph))
-        labels = self._made.get(key)
-        if labels is None:
-            labels = self._made[key] = Labels(graph.matrix, self._spots)
+        labels = self._once(("labels", id(graph)), lambda: Labels(graph.matrix, self._spots))
         if graph.count > 1 << 20:
             return labels.metres(start, end)
         # Who goes somewhere comes back, and goes there again: the last ways are kept, each in one
         # word (which threads write whole): both nodes, and the metres and 1.
-        kept = self._made.setdefault(("ways", id(graph)), np.zeros(_CACHED, np.uint64))
+        kept = self._once(("ways", id(graph)), lambda: np.zeros(_CACHED, np.uint64))
         one, other = np.minimum(start, end), np.maximum(start, end)
         pair = one.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
-        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(44)
+        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
         word = kept[at]
         known = word >> np.uint64(24) == pair
         known &= word & np.uint64(_METRES) != 0
@@ -195,29 +199,53 @@ class CityRows:
             kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
         return found
 
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What a function makes, made once for all threads."""
+        if key not in self._made:
+            with _MAKING:
+                if key not in self._made:
+                    self._made[key] = make()
+        return self._made[key]
+
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
-        """Forget which places are near, but for so many of some kinds: it takes much memory."""
+        """Make the tables of ways and of the places of some kinds that are near.
+
+        Those of other kinds, and of more than so many places, are forgotten: they take much memory.
+        """
         for key in [each for each in self._made if each[0] == "near"]:
             found = self._made.pop(key)
             if key[2] in kinds:
-                self._made[key] = tuple(each[:, : limit + 1].copy() for each in found)
+                self._made[key] = tuple(each[: limit + 1].copy() for each in found)
+        graph = next(iter(self._graphs.values()))
+        for kind in kinds:
+            self._near_table(graph, kind, limit)
+        self._ways(graph, self._hang_rows[:1], self._hang_rows[:1])
 
     def _whole(self, graph: Roads) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a way."""
         np = numpy()
-        key = ("whole", id(graph))
-        if key not in self._made:
+
+        def make() -> Any:
             found = csgraph().dijkstra(graph.matrix)
-            self._made[key] = np.where(np.isinf(found), -1, found).astype(np.int32)
-        return self._made[key]
+            return np.where(np.isinf(found), -1, found).astype(np.int32)
+
+        return self._once(("whole", id(graph)), make)
 
     def _near_table(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
-        """Of each node the `limit` + 1 nearest places of a kind and the metres to them; int32."""
-        np = numpy()
+        """The `limit` + 1 nearest places of a kind of each node, and the metres to them.
+
+        Returns:
+            two int32 arrays, (`limit` + 1, nodes), the nearest first
+        """
         key = ("near", id(graph), kind)
-        made = self._made.get(key)
-        if made is not None and made[0].shape[1] > limit:  # more than are needed are there
-            return tuple(each[:, : limit + 1] for each in made)
+        with _MAKING:
+            made = self._made.get(key)
+            if made is None or len(made[0]) <= limit:
+                made = self._made[key] = self._near_made(graph, kind, limit)
+        return tuple(each[: limit + 1] for each in made)  # more than are needed may be there
+
+    def _near_made(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
+        np = numpy()
         targets = self._kind_rows.get(kind, self._hang_rows[:0])
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
@@ -231,8 +259,7 @@ class CityRows:
                     self._nearest(far, targets, places[part], metres[part])
             else:
                 self._near_by_tiles(graph, targets, places, metres)
-        self._made[key] = places, metres
-        return places, metres
+        return places.T.copy(), metres.T.copy()
 
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
         """Write the nearest of `targets` by the metres to their nodes; gives the last's metres."""

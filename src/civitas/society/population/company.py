@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy
+from civitas.society.arrays import numpy, sparse
 from civitas.society.population.wants import Say
 
 
@@ -91,17 +91,13 @@ class Company:
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
     """Return where each place begins in the order by place, that order, and where each row is."""
     np = numpy()
-    there = np.flatnonzero(place >= 0)
+    there = np.flatnonzero(place >= 0).astype(np.int32)
     at = place[there]
-    # By the low, then the high 16 bits: numpy sorts numbers of 16 bits in linear time.
-    order = np.argsort((at & 0xFFFF).astype(np.uint16), kind="stable")
-    if len(at) and int(at.max()) > 0xFFFF:
-        high = (at >> 16).astype(np.uint16)
-        order = order[np.argsort(high[order], kind="stable")]
-    counts = np.bincount(at, minlength=1)
-    starts = np.zeros(len(counts) + 2, np.int64)
-    np.cumsum(counts, out=starts[1:-1])
-    order = there[order]
+    # A matrix of citizens by places, turned: scipy counts, where numpy would sort.
+    ones, every = np.ones(len(at), np.int8), np.arange(len(at) + 1, dtype=np.int32)
+    shape = (len(at), int(at.max(initial=0)) + 1)
+    turned = sparse().csr_matrix((ones, at, every), shape=shape).tocsc()
+    order = there[turned.indices]
     stands = np.zeros(len(place), np.int32)
-    stands[order] = np.arange(len(at), dtype=np.int32)
-    return starts, order, stands
+    stands[order] = every[:-1]
+    return turned.indptr, order, stands

@@ -146,7 +146,11 @@ def seconds_of(books: RowBooks, place: Any, to: Any, mode: Any) -> Any:
     rows = getattr(books.city, "seconds_rows", None)
     population = books.population
     if rows is not None:
-        return rows(place, to, mode, population.words)
+
+        def part(a: int, b: int) -> Any:
+            return rows(place[a:b], to[a:b], mode[a:b], population.words)
+
+        return np.concatenate(population.spread(part, len(place)))
     pairs = np.stack([place, to, mode])
     unique, back = np.unique(pairs, axis=1, return_inverse=True)
     found = np.empty(unique.shape[1], np.int64)

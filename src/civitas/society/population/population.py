@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from civitas.society.network import Network
 
 MOST: Final = 2**31 - 1
+_PART: Final = 1 << 16
 
 
 class Population:
@@ -86,6 +87,8 @@ class Population:
         self.society: Any = None
         self.source: Any = None
         """Where the columns are, if it is not here: an engine with workers of its own."""
+        self.pool: Any = None
+        """The threads of its engine, if it has several."""
         table = None
         if type(citizens) is int:
             if not 1 <= citizens <= MOST:
@@ -135,6 +138,16 @@ class Population:
         """Say that the arrays are about to be written between two steps."""
         if self.source is not None:
             self.source.changed()
+
+    def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
+        """Call a function of (first, until) for parts of so many, on the threads of its engine.
+
+        Returns:
+            what it gave, in the order of the parts; nothing for none
+        """
+        firsts = range(0, count, _PART)
+        each = map if self.pool is None else self.pool.map
+        return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
 
     def part(self, first: int, until: int, arrays: dict[str, Any], full: Any) -> Population:
         """Return some of the rows, whose columns are `arrays`, as a worker has them."""

@@ -117,9 +117,8 @@ class Table:
 
     def done(self, entries: Any, done: Any, value: Any) -> None:
         """Note which entries a service has done, and what came of them."""
-        np = numpy()
-        self.reason[entries] = np.where(done, 0, BY_SERVICE)
-        self.value[entries] = np.where(done, value, 0)
+        self.reason[entries] = ~done * numpy().int8(BY_SERVICE)
+        self.value[entries] = done * value
 
     def rows_of(self, first: int, until: int) -> slice:
         """Which of its entries rows `first` … `until` − 1 have asked."""

@@ -193,14 +193,15 @@ class Government(Service):
 
     def due_rows(self, rows: Any, gross: Any) -> Any:
         """`due` of citizens of a population."""
-        income, paid = self.taxed.array[rows].T  # type: ignore[attr-defined]
-        return withheld(gross, income, paid, self.brackets)
+        income, paid = self.taxed.array.T  # type: ignore[attr-defined]
+        return withheld(gross, income[rows], paid[rows], self.brackets)
 
     def collected_rows(self, rows: Any, gross: Any, tax: Any) -> None:
         """`collected` of citizens of a population, each once."""
         kept: Any = self.taxed
-        kept.array[rows, 0] += gross
-        kept.array[rows, 1] += tax
+        income, paid = kept.array.T
+        income[rows] += gross
+        paid[rows] += tax
 
     def after_step(self, books: Books) -> None:
         """Close the day, if this step is its last."""

@@ -197,26 +197,39 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     known = (("due", "due_rows"), ("collected", "collected_rows"))
     if taxes and not all(in_rows(type(government), *each) for each in known):
         return False
-    fine = here & (books.column("work", sender, -1) == table.fields["place"][entries])
-    fine &= (seconds >= 1) & (seconds <= books.seconds)
-    at = np.flatnonzero(fine)
-    sender, seconds, firm = sender[at], seconds[at], of[at]
-    skill = books.column("skill", sender, 1000)
-    skill = np.where(skill < 0, 1000, skill)
-    wage, purses = ledger.arrays["wage"][firm], books.balances.services.cents
-    if float(wage.max(initial=0)) * skill.max(initial=0) * books.seconds * (len(at) + 1) >= LARGE:
+    wages, purses = ledger.arrays["wage"], books.balances.services.cents
+
+    def earned(first: int, until: int) -> tuple[Any, ...]:
+        """Which of a part work, what each earns, the tax on it, and the largest skill."""
+        part = slice(first, until)
+        who, place = sender[part], table.fields["place"][entries[part]]
+        fine = here[part] & (books.column("work", who, -1) == place)
+        fine &= (seconds[part] >= 1) & (seconds[part] <= books.seconds)
+        at = np.flatnonzero(fine)
+        who = who[at]
+        skill = books.column("skill", who, 1000)
+        np.putmask(skill, skill < 0, 1000)
+        gross = wage_for(wages[of[part][at]], skill, seconds[part][at])
+        tax = government.due_rows(who, gross) if taxes else np.zeros(len(at), np.int64)
+        return at + first, gross, tax, skill.max(initial=0, keepdims=True)
+
+    parts = books.population.spread(earned, len(sender))
+    at, gross, tax, skills = (np.concatenate(each) for each in zip(*parts, strict=True))
+    most = float(wages.max(initial=0)) * int(skills.max()) * books.seconds * (len(at) + 1)
+    if most >= LARGE:
         return False
-    gross: Any = wage_for(wage, skill, seconds)
-    tax = government.due_rows(sender, gross) if taxes else np.zeros(len(at), np.int64)
+    sender, seconds, firm = sender[at], seconds[at], of[at]
     public = ledger.arrays["public"][firm] & (government is not None)
     able = public | afforded(np.where(public, 0, gross), firm, purses[ledger.purse])
     if public.any() and gross[public].sum() > books.balances["government"]:
         _pay_in_turn(able, books.balances["government"], public, gross, tax)
-    at, sender, firm, gross, tax = at[able], sender[able], firm[able], gross[able], tax[able]
-    public = public[able]
+    if not able.all():
+        paid = np.flatnonzero(able)
+        at, sender, firm, seconds = at[paid], sender[paid], firm[paid], seconds[paid]
+        gross, tax, public = gross[paid], tax[paid], public[paid]
     books.population.arrays["money"][sender] += gross - tax
     np.subtract.at(purses, ledger.purse[firm], np.where(public, 0, gross))
-    np.add.at(ledger.arrays["worked"], firm, seconds[able])
+    np.add.at(ledger.arrays["worked"], firm, seconds)
     np.add.at(ledger.arrays["paid"], firm, gross)
     if government is not None:
         books.balances["government"] += int(tax.sum() - gross[public].sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, MutableMapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -36,13 +37,14 @@ class ByRow(MutableMapping[str, Any]):
         width: how many numbers there are of each; None for one
 
     Attributes:
-        array: the numbers by row; int64
+        array: the numbers by row; int64, each of several with those of the other citizens
     """
 
     def __init__(self, population: Population, width: int | None = None) -> None:
         self._population = population
         count = len(population)
-        self.array = numpy().zeros(count if width is None else (count, width), numpy().int64)
+        shape = count if width is None else (count, width)
+        self.array = numpy().zeros(shape, numpy().int64, order="F")
 
     def __getitem__(self, id: str) -> Any:
         row = self._population._row(id)
@@ -161,15 +163,17 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
 
     Each bracket's part is rounded down.
     """
-    tax = income * 0
-    every: list[tuple[Any, int]] = [*brackets, (None, 0)]
-    most = income if type(income) is int else income.max(initial=0)
-    for (start, rate), (end, _) in pairwise(every):
-        if most <= start:
-            break
-        part = larger(income - start, 0)
-        tax = tax + (part if end is None else smaller(part, end - start)) * rate // 1000
-    return tax
+    starts, rates = (list(each) for each in zip(*brackets, strict=True))
+    before = [0]  # what the brackets below take in full
+    for (start, rate), (end, _) in pairwise(brackets):
+        before.append(before[-1] + (end - start) * rate // 1000)
+    if type(income) is int:
+        at: Any = bisect(starts, income) - 1
+        return before[at] + (income - starts[at]) * rates[at] // 1000
+    np = numpy()
+    at = np.searchsorted(starts, income, side="right") - 1
+    rest = (income - np.array(starts)[at]) * np.array(rates)[at]
+    return np.array(before)[at] + rest // 1000
 
 
 def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]]) -> Any:
