@@ -8,6 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.csv
+import pyarrow.parquet  # noqa: F401 - here once, and not in each process that is forked
+
 from civitas import Journal, ScriptedModel
 from civitas.models.protocol import ModelReply
 from civitas.society import Intervention, Society
@@ -57,10 +60,13 @@ def do(job: dict[str, Any]) -> None:
                 society.intervene(Intervention(1, status={"mood": "low"}))
                 effects.note("intervened")  # from now on the journal alone has it
 
-        rows = asyncio.run(society.run(steps=4, run_id=RUN, save_every=2, progress=live))
+        out = folder / "out" if job["out"] else None
+        options: Any = {"save_every": 2, "progress": live, "out": out}
+        rows = asyncio.run(society.run(steps=4, run_id=RUN, **options))
         said = {
             "state": hashlib.sha256(state_of(society)).hexdigest(),
             "rows": rows,
+            "tables": {} if out is None else {p.name: p.read_text("latin1") for p in out.iterdir()},
             "commits": Counting.commits,
         }
     (folder / "reply.json").write_text(json.dumps(said))

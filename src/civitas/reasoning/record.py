@@ -191,6 +191,12 @@ class Record(ReadRecord[S]):
         scalars = {name: getattr(state, name) for name in self._scalars}
         self.note("state", {"state": scalars, "appended": grown})
 
+    def drop(self, state: S, name: str) -> None:
+        """Let go of all items of a list but the last: they are recorded, and take memory here."""
+        items = getattr(state, name)
+        del items[:-1]
+        self._written[name] = len(items)
+
     def then(self, done: Callable[[], None]) -> None:
         """Call something once what was noted until now is in the file."""
         self._then.append((self.noted, done))
@@ -292,6 +298,7 @@ class NullRecord(Record[S]):
         self.heard = []
         self.members = {}
         self._steps = {}
+        self._written = {}
 
     async def step(self, key: str, call: Callable[[Step], Awaitable[T]], /, **options: Any) -> T:
         """Call."""

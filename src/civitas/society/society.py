@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +19,10 @@ from civitas.agent import Agent
 from civitas.arguments import names_checked
 from civitas.clock import DAY_S, Clock, seconds_of
 from civitas.dispatch import AgentToolbox
-from civitas.errors import ConfigError, DefinitionError
+from civitas.errors import ConfigError, DefinitionError, FileError
 from civitas.journal.journal import as_journal
 from civitas.jsonvalue import NotJSON, copy_json
+from civitas.reasoning.read_record import fingerprint
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
 from civitas.society.asking import Asking
 from civitas.society.checkpoint import (
@@ -42,6 +44,7 @@ from civitas.society.given import agents_of, check_parts, of_population, service
 from civitas.society.population.life import begin_life
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
+from civitas.society.tables import Tables
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -92,7 +95,7 @@ class Society(Experiments):
         number: the number of the step that comes next
         clock: when that step begins
         books: whose money is where, and who is where
-        metrics: a row for each step
+        metrics: a row for each step; of a run with `out` the last alone
         failures: the last 100 failures, as `step, agent, what`
         interventions: the interventions that it was given, in their order
         changed: the facts and closed places that interventions have left
@@ -176,11 +179,16 @@ class Society(Experiments):
         run_id: str | None = None,
         save_every: int | None = None,
         progress: Callable[[dict[str, Any]], Any] | None = None,
+        out: str | PathLike[str] | Tables | None = None,
     ) -> list[dict[str, Any]]:
         """Live for some time.
 
         With a journal the run is recorded: the same call with the same `run_id`, in a society made
         in the same way, goes on after a crash and comes to the same state, byte by byte.
+
+        With `out` rows of metrics and messages are written as they come, and memory does not grow
+        with the days. After an error or Ctrl-C the tables have the steps that were lived, and those
+        of a run that goes on each step once. Messages of a population's rows are counted alone.
 
         Args:
             days: how many simulated days; 1 if neither this nor `steps` is given
@@ -190,12 +198,15 @@ class Society(Experiments):
             save_every: after how many steps the whole state is recorded; a day's if left out
             progress: called with the row of metrics after each step, on the society's loop; what
                 it gives to await is awaited there before the next step, so that a run can pause
+            out: a folder of this run alone, for `metrics`, `messages` and `citizens`, as Parquet,
+                or as CSV without pyarrow; of a run that goes on, the same
 
         Returns:
-            the rows of metrics of these steps
+            the rows of metrics of these steps; with `out` the last alone
 
         Raises:
             ConfigError: an argument is wrong
+            FileError: a table cannot be written; what was written before is whole
             StateError: a step of it was broken off before, or something broke conservation
             RunMismatch: another society began the run
             DefinitionError: a run is under way
@@ -210,7 +221,7 @@ class Society(Experiments):
                 f"progress must be a function of a row of metrics, got {progress!r:.80}"
             )
         rows: list[dict[str, Any]] = await self._from_outside(
-            self._run, clock, count, run_id, every, progress
+            self._run, clock, count, run_id, every, progress, out
         )
         return rows
 
@@ -225,6 +236,7 @@ class Society(Experiments):
         run_id: str | None,
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
+        out: str | PathLike[str] | Tables | None,
     ) -> list[dict[str, Any]]:
         if self._state is not None:
             raise DefinitionError("the society is running already: wait for that run to end")
@@ -233,12 +245,16 @@ class Society(Experiments):
         if id != self._given[0]:
             self._given = (id, [])
         try:
-            if self._journal is None:
-                self.clock = clock
-                await self._go_on(NULL_RECORD, state, count, every, progress)
-                return state.rows
             given = self._given[1]
             made = [each for each in self.interventions if all(each is not one for one in given)]
+            is_kept = out is not None or self._journal is not None
+            program = self._program(clock, count, made) if is_kept else {}
+            if not isinstance(out, Tables | None):
+                out = Tables(out, fingerprint(**program))
+            if self._journal is None:
+                self.clock = clock
+                await self._go_on(NULL_RECORD, state, count, every, progress, out)
+                return state.rows
             async with recorded(
                 self._journal,
                 id,
@@ -246,13 +262,13 @@ class Society(Experiments):
                 "society",
                 SocietyState,
                 task=f"{count} steps of {clock.step_s} s, {len(self.ids())} agents",
-                program=self._program(clock, count, made),
+                program=program,
             ) as record:
                 async with self._between:
                     state = self._from_record(record, state, clock, made)
                     await record.commit()
                 self._asking.recall(record, self._model)
-                await self._go_on(record, state, count, every, progress)
+                await self._go_on(record, state, count, every, progress, out)
                 if record.over is None:
                     await record.end("done")
                 return state.rows
@@ -290,19 +306,38 @@ class Society(Experiments):
         count: int,
         every: int,
         progress: Callable[[dict[str, Any]], Any] | None,
+        tables: Tables | None,
     ) -> None:
         last = state.first + count
-        while self.number < last:
-            async with self._between:
-                row = await self._step()
-                state.rows.append(row)
-                is_due = self.number == last or (self.number - state.first) % every == 0
-                if is_due and record is not NULL_RECORD:
-                    save(self, record, state)
-                    await record.commit()
-            paused = None if progress is None else progress(row)
-            if inspect.isawaitable(paused):
-                await paused
+        before = len(self.metrics) - len(state.rows)
+        if tables is not None:
+            tables.begin(self, state.rows, last)
+        try:
+            while self.number < last:
+                async with self._between:
+                    row = await self._step()
+                    state.rows.append(row)
+                    if tables is not None:
+                        tables.add(row)
+                        del self.metrics[before:-1]
+                    is_due = self.number == last or (self.number - state.first) % every == 0
+                    if is_due and record is not NULL_RECORD:
+                        save(self, record, state)
+                        await record.commit()
+                    if tables is not None and is_due:
+                        record.drop(state, "rows")
+                paused = None if progress is None else progress(row)
+                if inspect.isawaitable(paused):
+                    await paused
+        except BaseException:
+            if tables is not None:
+                with suppress(FileError):  # what stopped the run is raised
+                    await asyncio.to_thread(tables.end, self, complete=False)
+            raise
+        if tables is not None:
+            del self.metrics[before:-1]
+            record.drop(state, "rows")
+            await asyncio.to_thread(tables.end, self, complete=True)
 
     def _program(self, clock: Clock, count: int, made: list[Intervention]) -> dict[str, Any]:
         """What must be the same for a society to go on with a run."""

@@ -1,0 +1,290 @@
+"""The tables of a run in a folder: metrics and messages as they come, citizens at the end.
+
+A row is appended to a CSV file when its step is over, so a process that is killed leaves it there.
+A run that resumes cuts off the steps that it lives again. In the end the rows are Parquet, or stay
+CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from civitas.errors import FileError, MissingExtra
+from civitas.jsonvalue import read_json
+from civitas.society.arrays import package
+from civitas.society.citizen import CitizenAgent
+from civitas.society.experiments.table import arrow, write_whole
+from civitas.society.people.table import COLUMNS
+
+if TYPE_CHECKING:
+    from civitas.society.population.population import Population
+    from civitas.society.steps import Steps
+
+_MESSAGES: Final = ("step", "from", "to", "action", "args")
+_MANIFEST: Final = "manifest.json"
+_ROWS: Final = 100_000
+"""So many rows of a population are written at a time."""
+_GROUP: Final = 1 << 24
+"""So many bytes of CSV become one row group of Parquet."""
+
+
+class Tables:
+    """Writes the tables of one run.
+
+    Args:
+        folder: where; a folder that holds the tables of this run alone
+        settings: what tells the run from others, as JSON data
+        parquet: whether they are Parquet in the end, else CSV; if left out, where there is pyarrow
+
+    Raises:
+        FileError: the folder cannot be used
+        MissingExtra: they are to be Parquet without pyarrow
+    """
+
+    def __init__(
+        self,
+        folder: str | PathLike[str],
+        settings: Mapping[str, Any],
+        *,
+        parquet: bool | None = None,
+    ) -> None:
+        self.folder = Path(folder)
+        self._settings = dict(settings)
+        self._arrow: Any = None
+        if parquet is not False:
+            try:
+                self._arrow, self._parquet = arrow()
+            except MissingExtra:
+                if parquet:
+                    raise
+        self._from: int | None = None
+        self._said: list[tuple[Any, ...]] = []
+        self.names: list[str] = []
+        """The files of a run that is over."""
+        with _told(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def manifest(self, **more: Any) -> None:
+        """Write what the run is, and how far its tables are."""
+        whole = {"settings": self._settings, "messages_from_step": self._from, **more}
+        text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
+
+    # -- as the run goes on ------------------------------------------------------------------------
+
+    def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
+        """Have the rows of the run's earlier steps, and no other.
+
+        Messages are kept if the metrics beside them are the same as the journal's: then they are of
+        this run, and of each step.
+
+        Args:
+            society: who lives
+            rows: the metrics of the run's earlier steps
+            last: the step before which the run ends
+        """
+        step = society.number
+        path, messages = (self.folder / f"{name}.csv" for name in ("metrics", "messages"))
+        try:
+            before = json.loads((self.folder / _MANIFEST).read_bytes())
+            mine = before["settings"] == self._settings
+            begun, complete = before["messages_from_step"], mine and before["complete"]
+        except (OSError, ValueError, KeyError, TypeError):
+            mine = complete = begun = None
+        text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
+        with _told(self.folder):
+            follows = mine and rows and path.exists() and path.read_bytes().startswith(text)
+            is_over = complete and step == last
+            has_all = follows or is_over
+            self._from = begun if has_all else step if step < last else None
+            self.manifest(complete=bool(is_over))
+            if not has_all:
+                messages.unlink(missing_ok=True)
+                if society.population is None and step < last:
+                    self._append("messages", [_MESSAGES])
+            elif messages.exists():
+                os.truncate(messages, _size_before(messages, step))
+            if follows:
+                os.truncate(path, len(text))
+            else:
+                write_whole(path, lambda to: Path(to).write_bytes(text))
+        if society.population is None:  # or what its rows say would be real messages
+            society.observe(self._say)
+
+    def _say(self, message: dict[str, Any]) -> None:
+        """Take down a message that is sent."""
+        action = message["action"]
+        args = json.dumps(action["args"], ensure_ascii=False)
+        self._said.append((message["from"], message["to"], action["name"], args))
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Write what was said in a step, and its row of metrics. Raises FileError."""
+        said, self._said = self._said, []
+        if said:
+            self._append("messages", [(row["step"], *each) for each in said])
+        new = (self.folder / "metrics.csv").stat().st_size == 0
+        self._append("metrics", [row, row.values()] if new else [row.values()])
+
+    def _append(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
+        path = self.folder / f"{name}.csv"
+        size = path.stat().st_size if path.exists() else 0
+        with _told(path):
+            try:
+                with path.open("ab") as file:
+                    file.write(_text(rows))
+            except OSError:
+                os.truncate(path, size)  # nothing half-written
+                raise
+
+    # -- at the end --------------------------------------------------------------------------------
+
+    def end(self, society: Steps, *, complete: bool) -> None:
+        """Make the tables readable; those of a run that is over have the citizens as they are."""
+        router = society.router
+        router.observers = tuple(each for each in router.observers if each != self._say)
+        own = () if society.population is None else society.population.metrics
+        types = {"step": "int64", "time": "string"} | dict.fromkeys(own, "float64")
+        self.names = self._whole("metrics", types)
+        if complete:
+            self.names.append(self._citizens(society))
+        self.names += self._whole(
+            "messages", dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
+        )
+        self.manifest(complete=complete)
+        if complete:
+            for name in ("metrics", "messages"):
+                other = ".parquet" if f"{name}.csv" in self.names else ".csv"
+                (self.folder / f"{name}{other}").unlink(missing_ok=True)
+
+    def _whole(self, name: str, types: dict[str, str]) -> list[str]:
+        """Have a table be Parquet, if it is to be; gives its file's name, if there is one."""
+        path, made = (self.folder / f"{name}{suffix}" for suffix in (".csv", ".parquet"))
+        if not path.exists() or not path.stat().st_size:
+            return [made.name] if made.exists() else []
+        if self._arrow is None:
+            return [path.name]
+        read = package("pyarrow.csv", "Parquet", "tables")
+        kinds = {column: getattr(self._arrow, kind)() for column, kind in types.items()}
+        options = {
+            "read_options": read.ReadOptions(block_size=_GROUP),
+            "parse_options": read.ParseOptions(newlines_in_values=True),
+            "convert_options": read.ConvertOptions(column_types=kinds),
+        }
+
+        def write(to: str) -> None:
+            with (
+                read.open_csv(path, **options) as batches,
+                self._parquet.ParquetWriter(to, batches.schema) as file,
+            ):
+                for batch in batches:
+                    file.write_batch(batch)
+
+        try:
+            write_whole(made, write)
+        except ValueError as error:
+            raise FileError(f"{made} cannot be written, its rows are in {path}: {error}") from error
+        return [made.name]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows of metrics of a run that is over, read one after the other."""
+        path = self.folder / self.names[0]
+        if self._arrow is not None:
+            for batch in self._parquet.ParquetFile(path).iter_batches():
+                yield from batch.to_pylist()
+            return
+        with path.open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                yield {n: text if n == "time" else read_json(text) for n, text in row.items()}
+
+    def _citizens(self, society: Steps) -> str:
+        """Write the citizens as they are; gives the file's name."""
+        path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
+        population = society.population
+        if population is not None and self._arrow is not None:
+            table = population.to_arrow()
+            kept = [n for n in table.column_names if n == "id" or population.arrays[n].ndim == 1]
+            write_whole(path, lambda to: self._parquet.write_table(table.select(kept), to))
+            return path.name
+        rows = _of_agents(society) if population is None else _of_rows(population)
+
+        def write(to: str) -> None:
+            if self._arrow is None:
+                with Path(to).open("w", encoding="utf-8", newline="") as file:
+                    csv.writer(file, lineterminator="\n").writerows(rows)
+                return
+            header, *made = rows
+            table = {name: [row[at] for row in made] for at, name in enumerate(header)}
+            self._parquet.write_table(self._arrow.table(table), to)
+
+        write_whole(path, write)
+        return path.name
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Raise FileError where a file or folder cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _text(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Rows as CSV."""
+    made = io.StringIO()
+    csv.writer(made, lineterminator="\n").writerows(rows)
+    return made.getvalue().encode()
+
+
+def _size_before(path: Path, step: int) -> int:
+    """How long the header and the messages of the steps before one are; none is half-written."""
+    size = quotes = 0
+    with path.open("rb") as lines:
+        for line in lines:
+            if size and quotes % 2 == 0:  # here a row begins
+                number = line.partition(b",")[0]
+                if not (line.endswith(b"\n") and number.isdigit() and int(number) < step):
+                    break
+            size += len(line)
+            quotes += line.count(b'"')
+    return size
+
+
+def _of_agents(society: Steps) -> Iterator[list[Any]]:
+    """The citizens in id order, with the columns that `read_people` takes, which come first."""
+    yield [*COLUMNS]
+    for agent in society.agents:
+        if not isinstance(agent, CitizenAgent):
+            continue
+        status = agent.status
+        flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
+        row = [str(agent.id), agent.name]
+        for column in COLUMNS[2:]:
+            value = flat.get(column)
+            if isinstance(value, Mapping):
+                value = ";".join(f"{name}:{number}" for name, number in value.items())
+            row.append(value)
+        yield row
+
+
+def _of_rows(population: Population) -> Iterator[list[Any]]:
+    """The columns of one value of a population, which come first; places and words as texts."""
+    arrays = population.arrays.items()
+    columns = {n: population.columns[n] for n, values in arrays if values.ndim == 1}
+    texts = [population.declared[name].texts(population.places) for name in columns]
+    yield ["id", *columns]
+    for at in range(0, len(population), _ROWS):
+        part = [each[at : at + _ROWS].tolist() for each in columns.values()]
+        for index, said in enumerate(texts):
+            if said is not None:
+                part[index] = [said[number] for number in part[index]]
+        ids = population.ids[at : at + _ROWS].tolist()
+        yield from map(list, zip(ids, *part, strict=True))

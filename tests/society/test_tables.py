@@ -1,0 +1,161 @@
+"""The tables of a run: written as it lives, whole however it ends, with memory that stays flat."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import gc
+import resource
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from civitas import Journal
+from civitas.errors import FileError
+from civitas.society import Society, read_people
+from civitas.society.classic import wealth
+from society.life import Bank, busy, town
+
+NAMES = ("metrics", "messages", "citizens")
+
+
+def made(journal: Journal | None = None) -> Society:
+    return Society(busy(5), town(), services=[Bank()], seed=4, journal=journal)
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pyarrow.parquet.read_table(folder / f"{name}.parquet").to_pylist()
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_run_writes_its_rows_messages_and_citizens(tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    sent: list[tuple[Any, ...]] = []
+    with made() as society:
+        society.observe(lambda m: sent.append((society.number, m["from"], m["to"])))
+        last = asyncio.run(society.run(steps=6, progress=told.append, out=tmp_path / "out"))
+        assert last == told[-1:] == society.metrics
+        assert asyncio.run(society.step())["messages"]
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".parquet", ".json"}
+    assert rows(tmp_path / "out", "metrics") == told
+    shown = rows(tmp_path / "out", "messages")
+    assert [(m["step"], m["from"], m["to"]) for m in shown] == [s for s in sent if s[0] < 6]
+    assert len(read_people(tmp_path / "out" / "citizens.parquet")) == 5
+
+
+def test_without_pyarrow_the_tables_are_csv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with made() as society:
+        asyncio.run(society.run(steps=6, out=tmp_path / "parquet"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with made() as society:
+        asyncio.run(society.run(steps=6, out=tmp_path / "csv"))
+    for name in NAMES:
+        with (tmp_path / "csv" / f"{name}.csv").open(newline="") as lines:
+            shown = list(csv.DictReader(lines))
+        whole = rows(tmp_path / "parquet", name)
+        assert shown == [{k: "" if v is None else str(v) for k, v in r.items()} for r in whole]
+
+
+class Stop(Exception):
+    pass
+
+
+def test_tables_are_whole_after_an_error_and_when_the_run_has_gone_on(tmp_path: Path) -> None:
+    def live(steps: int, out: Path | None, stop: int | None = None) -> None:
+        def progress(row: dict[str, Any]) -> None:
+            if row["step"] == stop:
+                raise Stop
+
+        with Journal(tmp_path / "journal") as journal, made(journal) as society:
+            run = society.run(steps=steps, run_id="r", save_every=4, progress=progress, out=out)
+            asyncio.run(run)
+
+    with made() as society:
+        asyncio.run(society.run(steps=12, out=tmp_path / "whole"))
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    with pytest.raises(Stop):
+        live(12, out, stop=5)
+    for name in ("metrics", "messages"):
+        assert rows(out, name) == [row for row in rows(whole, name) if row["step"] < 6]
+    live(12, out)
+    assert contents(out) == contents(whole)
+    live(12, out)  # it has ended: nothing is lived
+    assert contents(out) == contents(whole)
+    live(12, tmp_path / "late")
+    assert contents(tmp_path / "late").keys() == {
+        "metrics.parquet",
+        "citizens.parquet",
+        "manifest.json",
+    }
+    assert rows(tmp_path / "late", "metrics") == rows(whole, "metrics")
+
+
+def test_messages_of_steps_that_another_folder_has_are_none_of_this_one(tmp_path: Path) -> None:
+    def live(out: str, stop: int | None = None) -> None:
+        def progress(row: dict[str, Any]) -> None:
+            if row["step"] == stop:
+                raise Stop
+
+        with Journal(tmp_path / "journal") as journal, made(journal) as society:
+            options: Any = {"save_every": 4, "progress": progress, "out": tmp_path / out}
+            asyncio.run(society.run(steps=12, run_id="r", **options))
+
+    for out, stop in (("a", 4), ("b", 8)):
+        with pytest.raises(Stop):
+            live(out, stop)
+    live("a")
+    assert {row["step"] for row in rows(tmp_path / "a", "messages")} == set(range(8, 12))
+    assert b'"messages_from_step": 8' in (tmp_path / "a" / "manifest.json").read_bytes()
+    assert [row["step"] for row in rows(tmp_path / "a", "metrics")] == list(range(12))
+
+
+@pytest.mark.parametrize("is_recorded", (False, True))
+async def test_memory_stays_flat_over_time(tmp_path: Path, is_recorded: bool) -> None:
+    found: list[int] = []
+
+    def progress(row: dict[str, Any]) -> None:
+        if row["step"] in (20, 60):
+            gc.collect()
+            found.append(tracemalloc.get_traced_memory()[0])
+
+    def money(number: int) -> Any:
+        return lambda columns: float(columns["money"][0]) + number / 7
+
+    population = wealth(20, seed=1)
+    population.metrics.update({f"m{number}": money(number) for number in range(1000)})
+    tracemalloc.start()
+    try:
+        with Journal(tmp_path / "journal") as journal:
+            given = journal if is_recorded else None
+            async with Society(population, journal=given) as society:
+                options: Any = {"save_every": 5, "progress": progress}
+                await society.run(steps=61, out=tmp_path / "out", **options)
+    finally:
+        tracemalloc.stop()
+    assert found[1] - found[0] < 1_000_000, found  # 40 rows would take 4 million
+
+
+def test_a_full_disk_is_told_and_leaves_whole_rows(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with made() as society:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
+        try:
+            with pytest.raises(FileError, match="csv cannot be written: File too large"):
+                asyncio.run(society.run(steps=200, out=tmp_path))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for name in ("metrics", "messages"):
+        assert (tmp_path / f"{name}.csv").read_text().endswith("\n")
+        with (tmp_path / f"{name}.csv").open(newline="") as lines:
+            assert all(None not in row.values() for row in csv.DictReader(lines))
