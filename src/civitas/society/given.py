@@ -38,6 +38,13 @@ def check_parts(**parts: Any) -> None:
             raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
 
 
+def check_limits(**limits: Any) -> None:
+    """Refuse a time limit that is none."""
+    for name, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+            raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
+
+
 def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
     """How many steps a run has."""
     if steps is not None and days is not None:

@@ -40,7 +40,14 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
-from civitas.society.given import agents_of, check_parts, of_population, services_of, steps_of
+from civitas.society.given import (
+    agents_of,
+    check_limits,
+    check_parts,
+    of_population,
+    services_of,
+    steps_of,
+)
 from civitas.society.population.life import begin_life
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
@@ -127,10 +134,7 @@ class Society(Experiments):
         mailbox: int = MAILBOX,
     ) -> None:
         check_integer("seed", seed, 0, 2**64 - 1)
-        limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
-        for name, limit in limits.items():
-            if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
-                raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
+        check_limits(model_timeout_s=model_timeout_s, turn_timeout_s=turn_timeout_s)
         model = AgentToolbox(model).model
         check_parts(model=model, engine=engine, budget=budget, facts=facts)
         population = citizens if isinstance(citizens, Population) else None
@@ -216,10 +220,8 @@ class Society(Experiments):
         count = steps_of(clock, days, steps)
         every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
         check_integer("save_every", every, 1, None)
-        if progress is not None and not callable(progress):
-            raise ConfigError(
-                f"progress must be a function of a row of metrics, got {progress!r:.80}"
-            )
+        if not (progress is None or callable(progress)):
+            raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, clock, count, run_id, every, progress, out
         )
