@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,20 +29,16 @@ _PARTS: Final = (
 """What a society is given: the methods that it needs of it, and what that is in words."""
 
 
-def check_parts(**parts: Any) -> None:
-    """Refuse what is no model, engine, …: it would only fail in the first step. None is allowed."""
+def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
+    """Refuse what is no time limit, model, engine, …: it would only fail in the first step."""
+    for name, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+            raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
     for name, methods, what in _PARTS:
         part = parts[name]
         made = not isinstance(part, type) and all(hasattr(part, each) for each in methods)
         if part is not None and not made and not (name == "facts" and callable(part)):
             raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
-
-
-def check_limits(**limits: Any) -> None:
-    """Refuse a time limit that is none."""
-    for name, limit in limits.items():
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
-            raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
 
 
 def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:

@@ -40,14 +40,7 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
-from civitas.society.given import (
-    agents_of,
-    check_limits,
-    check_parts,
-    of_population,
-    services_of,
-    steps_of,
-)
+from civitas.society.given import agents_of, check_parts, of_population, services_of, steps_of
 from civitas.society.population.life import begin_life
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
@@ -134,9 +127,9 @@ class Society(Experiments):
         mailbox: int = MAILBOX,
     ) -> None:
         check_integer("seed", seed, 0, 2**64 - 1)
-        check_limits(model_timeout_s=model_timeout_s, turn_timeout_s=turn_timeout_s)
+        limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
-        check_parts(model=model, engine=engine, budget=budget, facts=facts)
+        check_parts(limits, model=model, engine=engine, budget=budget, facts=facts)
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
             city, seed = of_population(population, city, seed)
@@ -344,12 +337,8 @@ class Society(Experiments):
     def _program(self, clock: Clock, count: int, made: list[Intervention]) -> dict[str, Any]:
         """What must be the same for a society to go on with a run."""
         makes = [
-            [
-                mailbox.id,
-                type(mailbox.agent).__name__,
-                *(type(b).__name__ for b in mailbox.agent.blocks),
-            ]
-            for mailbox in self.mailboxes
+            [box.id, *(type(each).__name__ for each in (box.agent, *box.agent.blocks))]
+            for box in self.mailboxes
         ]
         city = None if self.city is None else [type(self.city).__name__, list(self.city.ids())]
         return {
