@@ -11,8 +11,10 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,33 @@ def broken_order(source: Path) -> list[str]:
     return faults
 
 
+def too_large(source: Path) -> list[str]:
+    """Files of more than 400 lines, and folders of more than 18 files beside their own."""
+    folders = Counter(each.path.parent for each in modules(source) if each.path.stem != "__init__")
+    return [
+        *(f"{path.name} has {many} files" for path, many in folders.items() if many > 18),
+        *(m.name for m in modules(source) if m.path.read_text().count("\n") > 400),
+    ]
+
+
+def circles(source: Path) -> list[str]:
+    """Files that import each other, for types too."""
+    names = {each.name for each in modules(source)}
+    graph: dict[str, set[str]] = {}
+    for module in modules(source):
+        graph[module.name] = set()
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("civitas."):
+                of = str(node.module).removeprefix("civitas.")
+                inner = {f"{of}.{each.name}" for each in node.names} & names
+                graph[module.name] |= (inner or ({of} & names)) - {module.name}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return [" -> ".join(error.args[1])]
+    return []
+
+
 def empty_names(source: Path) -> list[str]:
     """Modules and packages whose name says nothing about what is inside."""
     return [
@@ -284,7 +313,7 @@ EXTRA_MODULES = frozenset(
     )
 )
 
-RULES = (broken_order, empty_names, without_docstring, code_from_data, wrong_dependencies)
+RULES = (broken_order, too_large, circles, empty_names, without_docstring, code_from_data, wrong_dependencies)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -317,6 +346,8 @@ def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
         (broken_order, "agent.py", "from civitas import Agent", "from the module that has it"),
         (broken_order, "agent.py", "import civitas", "from the module that has it"),
         (broken_order, "tools.py", "", "no place in ORDER"),
+        (too_large, "goal.py", "\n" * 401, "goal"),
+        (circles, "goal.py", "def f():\n    from civitas.message import M", "message -> goal"),
         (empty_names, "models/utils.py", "", "models.utils"),
         (empty_names, "_common/x.py", "", "_common.x"),
         (without_docstring, "goal.py", "x = 1", "goal.py"),

@@ -17,7 +17,7 @@ from civitas.research.report import Report
 
 if TYPE_CHECKING:
     from civitas.journal.replay import RecordedPart
-    from civitas.research.researcher import Researcher
+    from civitas.research.workbench import Workbench
 
 KIND = "Researcher"
 _CAME_TO = {
@@ -26,7 +26,7 @@ _CAME_TO = {
 }
 
 
-def program_of(researcher: Researcher) -> dict[str, Any]:
+def program_of(researcher: Workbench) -> dict[str, Any]:
     """What a researcher does, whatever its objectives and however many iterations it may make."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(researcher.id)],
@@ -43,7 +43,7 @@ def program_of(researcher: Researcher) -> dict[str, Any]:
     return fingerprint(**parts)
 
 
-def step_of(researcher: Researcher, step: str, numbered: int) -> dict[str, Any]:
+def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
     """What a step came to, as JSON data; of Research and Update in short."""
     progress, results = researcher.progress, researcher.results
     if step == "plan":
@@ -59,7 +59,7 @@ def step_of(researcher: Researcher, step: str, numbered: int) -> dict[str, Any]:
     return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
 
 
-def take_step(researcher: Researcher, data: dict[str, Any]) -> None:
+def take_step(researcher: Workbench, data: dict[str, Any]) -> None:
     """Have a researcher be where a step left it that was recorded."""
     progress, data = researcher.progress, dict(data)
     progress.usage = progress.usage + Usage(*data.pop("spent", (0, 0)))

@@ -13,7 +13,7 @@ from civitas.research.findings import Citation, Objective
 from civitas.text import one_line
 
 if TYPE_CHECKING:
-    from civitas.research.researcher import Researcher
+    from civitas.research.workbench import Workbench
 
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -88,7 +88,7 @@ class Report:
 
 
 def made(
-    researcher: Researcher, *, extractive: bool | None = None, under_way: bool = False
+    researcher: Workbench, *, extractive: bool | None = None, under_way: bool = False
 ) -> Report:
     """The report of what a researcher knows now; if it is `under_way`, its foot says so."""
     from civitas.research.citations import renumbered
@@ -133,7 +133,7 @@ def _sources(citations: list[Citation]) -> list[str]:
 
 
 def _foot(
-    researcher: Researcher, citations: list[Citation], stop: str | None, extractive: bool
+    researcher: Workbench, citations: list[Citation], stop: str | None, extractive: bool
 ) -> str:
     progress = researcher.progress
     cited = len({each.sentence for each in citations})

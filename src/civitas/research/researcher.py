@@ -25,9 +25,9 @@ from civitas.reasoning.threaded import Journaled
 from civitas.research import recording
 from civitas.research.calling import tools_of
 from civitas.research.findings import Objective, Progress, objectives_of, positive
+from civitas.research.iteration import Iterating
 from civitas.research.report import QUIET, Report, made
 from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
-from civitas.research.workbench import Workbench
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.research")
 
 
-class Researcher(Journaled, Workbench):
+class Researcher(Journaled, Iterating):
     """An agent that finds out what its objectives ask for, and reports it with sources.
 
     Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them by its

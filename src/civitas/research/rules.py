@@ -16,7 +16,7 @@ from civitas.research.sentences import sentences, terms, words
 from civitas.text import one_line
 
 if TYPE_CHECKING:
-    from civitas.research.researcher import Researcher
+    from civitas.research.workbench import Workbench
 
 _CITED: Final = 10  # so many passages are cited for an objective,
 _OF_ONE: Final = 4  # and so many of them from one resource
@@ -32,7 +32,7 @@ _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 # -- Plan ------------------------------------------------------------------------------------------
 
 
-def plan(researcher: Researcher) -> list[ResearchTask]:
+def plan(researcher: Workbench) -> list[ResearchTask]:
     """Searches where little is known, reading where more is: each objective in its turn."""
     index = Index(researcher.known_passages())
     all = sorted((*researcher.objectives, *researcher.generated), key=lambda each: each.expertise)
@@ -51,7 +51,7 @@ def plan(researcher: Researcher) -> list[ResearchTask]:
 
 
 def _for_objective(
-    researcher: Researcher, objective: Objective, index: Index
+    researcher: Workbench, objective: Objective, index: Index
 ) -> Iterator[ResearchTask]:
     """What would help with an objective, the most useful first."""
     known = f"expertise {objective.expertise:.2f}"
@@ -111,7 +111,7 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
 # -- Narrate ---------------------------------------------------------------------------------------
 
 
-def narrate(researcher: Researcher) -> Narrative:
+def narrate(researcher: Workbench) -> Narrative:
     """A digest: under each objective the sentences that say most about it, quoted and cited."""
     index = Index(researcher.known_passages())
     parts = []
@@ -175,7 +175,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
 # -- Evaluate --------------------------------------------------------------------------------------
 
 
-def evaluate(researcher: Researcher) -> Findings:
+def evaluate(researcher: Workbench) -> Findings:
     """Expertise by coverage: the share of an objective's words that is found, and the sources."""
     index = Index(researcher.known_passages())
     remarks = []

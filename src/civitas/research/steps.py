@@ -24,7 +24,7 @@ from civitas.research.relevance import Index
 from civitas.text import cut, marked, one_line
 
 if TYPE_CHECKING:
-    from civitas.research.researcher import Researcher
+    from civitas.research.workbench import Workbench
 
 _SHOWN_RESOURCES: Final = 30
 _SHOWN_TASKS: Final = 50
@@ -61,7 +61,7 @@ class Plan(Block):
 
     description = "makes tasks of the objectives and the findings"
 
-    async def forward(self, researcher: Researcher) -> list[ResearchTask]:
+    async def forward(self, researcher: Workbench) -> list[ResearchTask]:
         """The tasks of this iteration."""
         if researcher.model is None:
             return rules.plan(researcher)
@@ -83,7 +83,7 @@ class Research(Block):
 
     description = "executes the tasks"
 
-    async def forward(self, researcher: Researcher) -> list[ResearchResult]:
+    async def forward(self, researcher: Workbench) -> list[ResearchResult]:
         """What came of each task, in their order."""
         return await researcher.execute(researcher.tasks)
 
@@ -93,7 +93,7 @@ class Update(Block):
 
     description = "adds what was found to the pool of resources"
 
-    async def forward(self, researcher: Researcher) -> None:
+    async def forward(self, researcher: Workbench) -> None:
         """Bring the pool up to date."""
         for result in researcher.results:
             for each in result.resources:
@@ -109,7 +109,7 @@ class Narrate(Block):
 
     description = "writes what is known, with its sources"
 
-    async def forward(self, researcher: Researcher) -> Narrative:
+    async def forward(self, researcher: Workbench) -> Narrative:
         """The latest narrative."""
         if researcher.model is None:
             return rules.narrate(researcher)
@@ -125,7 +125,7 @@ class Evaluate(Block):
 
     description = "tells how well the objectives are understood"
 
-    async def forward(self, researcher: Researcher) -> Findings:
+    async def forward(self, researcher: Workbench) -> Findings:
         """The findings; the expertise of each objective is set."""
         if researcher.model is None:
             return rules.evaluate(researcher)
@@ -150,14 +150,14 @@ class Evaluate(Block):
 # -- what a model is told --------------------------------------------------------------------------
 
 
-def _plan_schema(researcher: Researcher) -> dict[str, Any]:
+def _plan_schema(researcher: Workbench) -> dict[str, Any]:
     """What a plan is to be."""
     tool = {"enum": list(researcher.tools)}
     task = _object(tool=tool, args={"type": "object"}, reasoning=_TEXT)
     return _object(tasks={"type": "array", "items": task, "maxItems": researcher.max_tasks})
 
 
-def _ask_plan(researcher: Researcher) -> list[dict[str, Any]]:
+def _ask_plan(researcher: Workbench) -> list[dict[str, Any]]:
     """The prompt of Plan."""
     tools = [
         {"tool": name, "about": tool.description, "args": tool.parameters}
@@ -180,7 +180,7 @@ is left to find out."""
     )
 
 
-def _chunks(researcher: Researcher) -> Iterator[list[tuple[int, Passage]]]:
+def _chunks(researcher: Workbench) -> Iterator[list[tuple[int, Passage]]]:
     """The passages of this iteration with their numbers, in chunks that fit the model."""
     fresh = researcher.fresh_passages()
     topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
@@ -203,7 +203,7 @@ def _chunks(researcher: Researcher) -> Iterator[list[tuple[int, Passage]]]:
 
 
 def _ask_narrate(
-    researcher: Researcher, narrative: Narrative, chunk: list[tuple[int, Passage]]
+    researcher: Workbench, narrative: Narrative, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
     """The prompt of Narrate for one chunk."""
     sources = "\n\n".join(
@@ -223,7 +223,7 @@ out. Write no list of sources. Answer with the Markdown alone."""
     return _asked(researcher, asks, before, f"New sources:\n\n{sources}")
 
 
-def _ask_evaluate(researcher: Researcher) -> list[dict[str, Any]]:
+def _ask_evaluate(researcher: Workbench) -> list[dict[str, Any]]:
     """The prompt of Evaluate."""
     asks = """\
 Evaluate this research. State for each objective, by its topic word for word, the expertise that the
@@ -242,7 +242,7 @@ iteration and what to keep doing. Answer with JSON alone: {"objectives": [{"topi
     return _asked(researcher, asks, *parts)
 
 
-def _asked(researcher: Researcher, asks: str, *parts: str) -> list[dict[str, Any]]:
+def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]]:
     """A prompt: who it is and what it is asked, then what is known and these parts."""
     who = researcher.role or "You are a careful researcher."
     progress = researcher.progress
@@ -260,13 +260,13 @@ def _asked(researcher: Researcher, asks: str, *parts: str) -> list[dict[str, Any
     ]
 
 
-def _room(researcher: Researcher) -> int:
+def _room(researcher: Workbench) -> int:
     """How many tokens of material a prompt may have."""
     context = getattr(researcher.model, "context_tokens", None)
     return context // 2 if isinstance(context, int) else DEFAULT_TOKENS
 
 
-def _count(researcher: Researcher, text: str) -> int:
+def _count(researcher: Workbench, text: str) -> int:
     count = getattr(researcher.model, "count_tokens", None) or estimate_tokens
     return int(count(text))
 

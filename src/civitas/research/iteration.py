@@ -1,0 +1,118 @@
+"""One iteration of a researcher: its steps in their order, each recorded, and why it ends there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from civitas.reasoning.events import BlockEnded, BlockStarted
+from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Step
+from civitas.reasoning.state import usage_json
+from civitas.research import recording
+from civitas.research.calling import sourced
+from civitas.research.findings import Findings, Narrative, check_given, objectives_of
+from civitas.research.workbench import Workbench
+
+
+class Iterating(Workbench):
+    """A workbench with the steps that work at it."""
+
+    iterations: int
+    _running = False
+
+    async def _iterate(self) -> None:
+        progress = self.progress
+        progress.fresh, known = 0, len(self.resources)
+        self.tasks, self.results = [], []
+        for name in self.steps:
+            await self._take_step(name)
+            if name == "plan" and not self.tasks:
+                break
+        progress.iteration += 1
+        failure = self._failure()
+        nothing_new = not progress.fresh and len(self.resources) == known
+        if failure and (nothing_new or progress.iteration >= self.iterations):
+            progress.stop, progress.detail = "error", failure
+            del progress.done[-len(self.tasks) :]  # so that they are tried again by who goes on
+        elif not self.tasks:
+            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
+        elif self._all_understood():
+            progress.stop, progress.detail = "done", ""
+        elif nothing_new:
+            progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
+            if self.results and all(each.error for each in self.results):
+                fault = self.results[0].error
+                progress.detail = f"each task of the last iteration failed: {fault}"
+        self._record.save(progress)
+        await self._record.commit()
+
+    def _failure(self) -> str | None:
+        """Why nothing was read so far, where it is searching or reading that fails."""
+        if any(each.visited for each in self.resources.get_all()):
+            return None
+        find = self.resources.find
+        reading = [
+            each
+            for each in self.results
+            if any(isinstance(x, str) and find(x) for x in each.args.values())
+        ]
+        for what, results in (
+            ("nothing could be searched or read", self.results),
+            ("nothing of what was found could be read", reading),
+        ):
+            if results and all(each.error for each in results):
+                return f"{what}: {results[0].error}"
+        return None
+
+    def _all_understood(self) -> bool:
+        return all(each.expertise >= self.target for each in self.objectives)
+
+    async def _take_step(self, name: str) -> None:
+        """Take a step, which is recorded as a whole; of Research, each task is, by itself."""
+        key = f"{self.iteration}.{name}"
+        past = self._record is not NULL_RECORD and self._record.has_ended(key)
+        about = (str(self.id), name, self.iteration)
+        run = (past, self._asked.run_id, self._asked.thread)
+        emit = self._asked.emit or (lambda event: None)
+        emit(BlockStarted(*about, *run))
+        self._step, self._asks = name, 0
+        numbered = len(self.progress.passages)
+
+        async def call(step: Step) -> dict[str, Any]:
+            before = self.progress.usage
+            try:
+                self._take(name, await self.steps[name].forward(self))
+            except Exception as error:
+                self._noted(error, "forward", self.steps[name])
+                raise
+            used = zip(usage_json(self.progress.usage), usage_json(before), strict=True)
+            data = recording.step_of(self, name, numbered)
+            return {**data, "spent": [now - then for now, then in used]}
+
+        if name in ("research", "update"):
+            data = await call(NULL_STEP)
+        else:
+            data = await self._record.step(key, call)
+        if past:
+            recording.take_step(self, data)
+        emit(BlockEnded(*about, data, *run))
+
+    def _take(self, name: str, given: Any) -> None:
+        """Take what a step gives; one that gives None has set it itself."""
+        check_given(name, given)
+        if name == "plan":
+            tasks = self.tasks if given is None else list(given)
+            self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
+            self.tasks = self.tasks[: self.max_tasks]
+        elif name == "research":
+            self.results = self.results if given is None else list(map(sourced, given))
+            self.progress.done.extend(self.tasks)
+        elif isinstance(given, Narrative) and given.markdown != self.progress.narrative:
+            self.checked(given.markdown)
+        elif isinstance(given, Findings):
+            topics = {each.topic for each in self.objectives}
+            self.progress.remark = given.remark
+            self.progress.generated = [
+                each
+                for each in objectives_of(given.generated_objectives, self.id)
+                if each.topic not in topics
+            ]
