@@ -36,13 +36,14 @@ from civitas import (
     action,
 )
 from civitas.agents import ChattyAI, Host, file_actions
-from civitas.approval import Rule, RuleApprover, escaped
+from civitas.approval import Rule, RuleApprover
 from civitas.errors import CivitasError, MissingExtra, ModelError, NotPermitted
 from civitas.models import LocalModel, Model, model
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply
 from civitas.research import Researcher, search_folder
 from civitas.society import City, Feed, Society, make_economy
+from civitas.text import escaped
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = min(max(shutil.get_terminal_size((80, 24)).columns, 60), 100)

@@ -27,7 +27,6 @@ ORDER = (
     "errors",
     "text",
     "arguments",
-    "network",
     "jsonvalue",
     "sqlite",
     "http",
@@ -39,7 +38,6 @@ ORDER = (
     "goal",
     "clock",
     "budget",
-    "refusal",
     "approval",
     "environment",
     "memory",
@@ -190,7 +188,7 @@ def circles(source: Path) -> list[str]:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("civitas."):
                 of = str(node.module).removeprefix("civitas.")
                 inner = {f"{of}.{each.name}" for each in node.names} & names
-                graph[module.name] |= (inner or ({of} & names)) - {module.name}
+                graph[module.name] |= inner or ({of} & names)
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -313,7 +311,15 @@ EXTRA_MODULES = frozenset(
     )
 )
 
-RULES = (broken_order, too_large, circles, empty_names, without_docstring, code_from_data, wrong_dependencies)
+RULES = (
+    broken_order,
+    too_large,
+    circles,
+    empty_names,
+    without_docstring,
+    code_from_data,
+    wrong_dependencies,
+)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -347,7 +353,7 @@ def test_the_source_keeps_the_rule(rule: Callable[[Path], list[str]]) -> None:
         (broken_order, "agent.py", "import civitas", "from the module that has it"),
         (broken_order, "tools.py", "", "no place in ORDER"),
         (too_large, "goal.py", "\n" * 401, "goal"),
-        (circles, "goal.py", "def f():\n    from civitas.message import M", "message -> goal"),
+        (circles, "goal.py", "def f():\n    from civitas.goal import Goal", "goal -> goal"),
         (empty_names, "models/utils.py", "", "models.utils"),
         (empty_names, "_common/x.py", "", "_common.x"),
         (without_docstring, "goal.py", "x = 1", "goal.py"),

@@ -21,7 +21,7 @@ agents.person: Person ask_person
 agents.remote: RemoteAgent
 agents.show: show
 agents.user: User
-approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Rule RuleApprover
+approval: ApprovalRequest Approver CallbackApprover Question RefuseAll Refused Rule RuleApprover
     TerminalApprover
 block: Block
 budget: Budget Spent
@@ -60,7 +60,6 @@ models.wrappers.recorded: RecordedModel
 models.wrappers.scripted: ScriptedModel
 models.transformers: TransformersModel
 params: AgentParams BlockParams
-refusal: Refused
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
 reasoning.conversation.hand_over: HandOver

@@ -108,7 +108,7 @@ from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step
 from civitas.reasoning.reply import StopReason as StopReason
 from civitas.reasoning.stream import ReplyStream as ReplyStream
-from civitas.refusal import Refused as Refused
+from civitas.approval.refusal import Refused as Refused
 from civitas.research.findings import Citation as Citation
 from civitas.research.findings import Findings as Findings
 from civitas.research.findings import Narrative as Narrative

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action
 from civitas.approval import ApprovalRequest, Approver, approve, check_approver
+from civitas.approval.refusal import Decision
 from civitas.arguments import unknown_argument
 from civitas.dispatch import AgentToolbox
 from civitas.errors import DefinitionError, NotInSpace
 from civitas.message import Envelope, Message, address, check_args, check_message
-from civitas.refusal import Decision
 from civitas.workflow import Workflow, block_actions, not_found, offered
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.approval import escaped
 from civitas.cli.chat.transcript import Transcript, folded
+from civitas.text import escaped
 
 # What the tests look for in what was written is not among them.
 TEXTS = st.text(

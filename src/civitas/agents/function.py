@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import action
-from civitas.approval import escaped
 from civitas.errors import DefinitionError, InvalidId, ModelError
 from civitas.jsonvalue import json_text
 from civitas.message import address
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.thread import Thread
-from civitas.text import cut, marked
+from civitas.text import cut, escaped, marked
 
 if TYPE_CHECKING:
     from civitas.approval import Approver

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.agent import Agent
-from civitas.approval import escaped
 from civitas.cli.company import named_agent
 from civitas.cli.options import journal_option, recorded, tell, usage
 from civitas.cli.run.show import one_or_more
 from civitas.errors import MissingExtra
 from civitas.spaces.amqp.options import AMQPOptions
+from civitas.text import escaped
 
 if TYPE_CHECKING:
     from civitas.spaces.amqp.dead_letters import DeadLetter, DeadLetters

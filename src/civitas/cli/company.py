@@ -15,13 +15,13 @@ from civitas.agent import Agent
 from civitas.agents.chatty import ChattyAI
 from civitas.agents.function import OpenAIFunctionAgent
 from civitas.agents.host import Host
-from civitas.approval import escaped
 from civitas.cli.options import FILE, model_option, root_option, settings, usage
 from civitas.cli.run.watch import keyboard, says_yes
 from civitas.errors import DefinitionError
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.orders.act import is_small
 from civitas.orders.models import chosen_model, made_model
+from civitas.text import escaped
 
 _OPTIONS = (
     model_option(

@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from civitas.cli.options import tell, weights_of
+from civitas.http.network import is_loopback, is_offline
 from civitas.models import fetching, weights
-from civitas.network import is_loopback, is_offline
 
 _INSTALL = "pip install 'civitas[local]'"
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from civitas.approval import escaped
 from civitas.errors import CivitasError, ConfigError, FileError, JournalError
+from civitas.text import escaped
 
 if TYPE_CHECKING:
     from civitas.agent import Agent

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.approval import escaped
 from civitas.cli.options import is_named, usage
 from civitas.errors import NoSuchRun, StateError
 from civitas.journal.describe import doubt_line
 from civitas.orders.order import AnyOrder, ResearchOrder, without_keys
 from civitas.reasoning.resume import ENDED
+from civitas.text import escaped
 
 if TYPE_CHECKING:
     from civitas.journal import Entry, Journal, Outline

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.approval import escaped
 from civitas.cli.options import (
     Above0,
     journal_option,
@@ -34,6 +33,7 @@ from civitas.orders.act import apart, is_small
 from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.resume import ENDED
+from civitas.text import escaped
 
 if TYPE_CHECKING:
     from civitas.journal.doubt import Decision

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from civitas.approval import escaped
 from civitas.cli.options import journal_option, json_option, opened, run_id_argument
 from civitas.cli.recorded import NOBODY, Recorded, tell_of
 from civitas.cli.run.act import screen_of
@@ -34,6 +33,7 @@ from civitas.reasoning.events import (
     MessageAdded,
 )
 from civitas.reasoning.reply import ANSWERED
+from civitas.text import escaped
 
 if TYPE_CHECKING:
     from civitas.journal import Entry, Journal, Outline

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from civitas.approval import escaped, escaped_json
 from civitas.journal.doubt import Doubt
 from civitas.journal.entry import Entry
+from civitas.text import escaped, escaped_json
 
 
 def entry_line(entry: Entry) -> str:

@@ -23,6 +23,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from civitas.errors import MissingExtra, RemoteForbidden, WeightsError
+from civitas.http.network import is_loopback, is_offline
 from civitas.models.weights import (
     DEFAULT,
     HubFile,
@@ -32,7 +33,6 @@ from civitas.models.weights import (
     named,
     path_of,
 )
-from civitas.network import is_loopback, is_offline
 
 __all__ = ["Progress", "fetch"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from civitas.errors import ContextOverflow, ModelError, RemoteForbidden, WeightsError
+from civitas.http.network import is_loopback, is_offline
 from civitas.models.engine import Engine, Generated, Job, patient_threads
 from civitas.models.protocol import TextPiece
-from civitas.network import is_loopback, is_offline
 from civitas.text import one_line
 
 # Weights and what belongs to them. Pickled ones (.bin, .pt, .ckpt) could run code when loaded.

@@ -8,7 +8,6 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.approval import escaped
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, json_text, read_json, readable
 from civitas.signature.annotation import (
@@ -20,7 +19,7 @@ from civitas.signature.annotation import (
     validator_of,
 )
 from civitas.signature.schema import WrongSchema, check_schema, validator
-from civitas.text import cut, render_path, shorten
+from civitas.text import cut, escaped, render_path, shorten
 
 if TYPE_CHECKING:
     from civitas.budget import Budget

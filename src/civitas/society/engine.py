@@ -13,8 +13,9 @@ from civitas.errors import ConfigError
 from civitas.society.city.map import check_integer
 
 if TYPE_CHECKING:
+    from civitas.society.population.moment import Moment
     from civitas.society.population.population import Population
-    from civitas.society.population.step import Moment, Wants
+    from civitas.society.population.step import Wants
     from civitas.society.router import SocietyMailbox, SocietyRouter
 
 _AT_ONCE: Final = 100

@@ -13,11 +13,11 @@ from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
 from civitas.agent import CURRENT
+from civitas.approval.refusal import not_permitted
 from civitas.context import Context, filled
 from civitas.errors import ActionError, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
-from civitas.refusal import not_permitted
 from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, RouterPort
 from civitas.text import log_failure

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from civitas.agents.terminal import Terminal
-from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover, escaped
+from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover
 from civitas.cli.chat.transcript import (
     Transcript,
     has_colours,
@@ -23,6 +23,7 @@ from civitas.cli.chat.transcript import (
     told,
 )
 from civitas.errors import MissingExtra
+from civitas.text import escaped
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession

@@ -15,7 +15,6 @@ from typing import Any
 
 from civitas.agent import Agent
 from civitas.agents.you import You
-from civitas.approval import escaped
 from civitas.cli.chat.console import Console
 from civitas.cli.chat.first_words import PROGRAM, first_answer
 from civitas.cli.chat.transcript import help_table, said_by, shown_message, told
@@ -25,6 +24,7 @@ from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
 from civitas.spaces.complete import Help, completions, meant
 from civitas.spaces.space import Space
+from civitas.text import escaped
 
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from civitas.approval import escaped, escaped_json
 from civitas.errors import SlashError
 from civitas.slash import format_slash
+from civitas.text import escaped, escaped_json
 
 MAX_SHOWN: Final = 4000
 """How many characters of a message are shown."""

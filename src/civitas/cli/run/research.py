@@ -251,7 +251,7 @@ class ResearchShown(Shown):
     def _bar(self, expertise: float, topic: str) -> None:
         from rich.text import Text
 
-        from civitas.approval import escaped
+        from civitas.text import escaped
 
         full = round(expertise * _BAR)
         text = Text()

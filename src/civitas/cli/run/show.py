@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from civitas.agents.terminal import shown_lines
-from civitas.approval import escaped, escaped_json
 from civitas.cli.run.ended import exit_code, hint, in_words, unsuccessful
 from civitas.errors import MissingExtra
 from civitas.jsonvalue import json_text
@@ -26,6 +25,7 @@ from civitas.reasoning.events import (
     Event,
 )
 from civitas.reasoning.reply import Reply
+from civitas.text import escaped, escaped_json
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded

@@ -18,13 +18,13 @@ from civitas.errors import (
     RemoteForbidden,
 )
 from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s
+from civitas.http.network import check_allowed, is_offline
 from civitas.models.protocol import StreamPart
 from civitas.models.remote.chat_answer import read_answer, said
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.remote import RemoteModel, tried
 from civitas.models.settings import check_count
-from civitas.network import check_allowed, is_offline
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, TypeVar
 
-from civitas.network import check_allowed
+from civitas.http.network import check_allowed
 
 _T = TypeVar("_T")
 _AHEAD = 16

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from civitas.errors import DefinitionError, UnknownPrice
-from civitas.network import is_loopback
+from civitas.http.network import is_loopback
 from civitas.text import excerpt, shorten
 
 # A model in this process, or one that only repeats what it was told.

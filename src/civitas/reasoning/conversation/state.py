@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
-from civitas.approval import escaped
 from civitas.errors import StateError
 from civitas.models.protocol import Usage
 from civitas.reasoning.record import APPENDED, LIVE, NULL_RECORD
 from civitas.reasoning.reply import Step, StopReason
-from civitas.text import cut
+from civitas.text import cut, escaped
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """A text, or blocks of content."""

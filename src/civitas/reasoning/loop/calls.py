@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
 from civitas.agent import CURRENT
 from civitas.approval import ApprovalRequest
+from civitas.approval.refusal import Decision, not_permitted
 from civitas.context import Context, filled
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import (
@@ -33,7 +34,6 @@ from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.state import Codec
-from civitas.refusal import Decision, not_permitted
 from civitas.text import cut, log_failure
 from civitas.threads import WORKERS
 

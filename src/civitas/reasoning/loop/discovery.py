@@ -15,11 +15,10 @@ from typing import Any
 
 from civitas.action import Action
 from civitas.agent import Agent
-from civitas.approval import escaped
 from civitas.errors import CivitasError
 from civitas.message import MAX_ID
 from civitas.reasoning.replying import own_reply
-from civitas.text import shorten
+from civitas.text import escaped, shorten
 
 logger = logging.getLogger("civitas.reasoning")
 

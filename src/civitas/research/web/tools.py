@@ -18,7 +18,7 @@ from civitas.errors import (
     UnreadableDocument,
 )
 from civitas.http import Client, HTTPError
-from civitas.network import check_allowed
+from civitas.http.network import check_allowed
 from civitas.research.findings import Resource, positive
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes

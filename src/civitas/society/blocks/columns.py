@@ -9,7 +9,7 @@ from civitas.society.arrays import numpy
 from civitas.society.population.column import Column
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
     from civitas.society.population.rows import Rows
 
 DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
@@ -124,7 +124,7 @@ PLANNED: Final = {
 """What `PlanBlock` keeps of each citizen."""
 
 
-def plan_to_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+def plan_to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a row's plan into a status."""
     arrays = population.arrays
     now = int(arrays["plan_now"][row])
@@ -165,7 +165,7 @@ def plan_to_status(self: Any, population: Population, row: int, status: dict[str
         status["stuck"] = "it does not get where its plan wants"
 
 
-def plan_from_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+def plan_from_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write a status' plan into a row.
 
     Raises:
@@ -209,7 +209,7 @@ def plan_from_status(self: Any, population: Population, row: int, status: dict[s
 
 
 def _where(
-    population: Population, row: int, item: dict[str, Any], kinds: dict[str, int]
+    population: Register, row: int, item: dict[str, Any], kinds: dict[str, int]
 ) -> tuple[int, int]:
     """The code of where an item is, and the number of the place."""
     where = item["where"]

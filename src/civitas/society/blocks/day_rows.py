@@ -8,10 +8,11 @@ from civitas.clock import DAY_S
 from civitas.society.arrays import numpy
 from civitas.society.blocks import town
 from civitas.society.blocks.columns import DUTY, HOME, KINDS, NONE, SLOTS, code, word
+from civitas.society.blocks.rules import LEISURE
 from civitas.society.draw import belows
 
 if TYPE_CHECKING:
-    from civitas.society.blocks.plan_rows import Plans
+    from civitas.society.blocks.plans import Plans
     from civitas.society.population.rows import Rows
 
 _HOUR: Final = 3600
@@ -193,8 +194,6 @@ def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
 
 def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
     """`LEISURE` as arrays: what, where, and its cumulated weights by which kinds are open."""
-    from civitas.society.blocks.plan import LEISURE
-
     np, kinds = numpy(), town.kind_numbers(rows)
     away = sorted({where for _, where, _ in LEISURE} - {"home"})
     do = np.array([code(each[0]) for each in LEISURE], np.uint8)

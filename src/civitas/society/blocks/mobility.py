@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
-from civitas.society import math
-from civitas.society.arrays import larger, smaller
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
 from civitas.society.blocks.mobility_rows import (
     COLUMNS,
@@ -20,30 +18,9 @@ from civitas.society.blocks.mobility_rows import (
     step_rows,
     to_status,
 )
+from civitas.society.blocks.rules import explores, gravity
 from civitas.society.places import Near, Places, Routes, needs
 from civitas.society.wants import Move
-
-_SCALE: Final = 10**9
-_LARGEST: Final = 2**24
-
-
-def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
-    """Return the weight of a place, a whole number: attraction ÷ (seconds + wait)², 1 or more.
-
-    Args:
-        attraction: how many the place holds; a number, or an int64 array, as of `seconds`
-        seconds: how long it takes to get there
-        wait: seconds that every trip costs besides, so that next door is not everything
-    """
-    return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
-
-
-def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
-    """Return by which probability, in thousandths, one goes to a new place: rho · known^(−gamma).
-
-    `known` is how many places of the kind one has been to; rho and gamma are in thousandths.
-    """
-    return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))
 
 
 class MobilityBlockParams(CitizenBlockParams):

@@ -10,12 +10,13 @@ from civitas.society.arrays import numpy
 from civitas.society.blocks import columns, town
 from civitas.society.blocks.block import now_of
 from civitas.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
+from civitas.society.blocks.rules import explores, gravity
 from civitas.society.draw import belows
 from civitas.society.population.column import Column
 from civitas.society.wants import Move
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
     from civitas.society.population.rows import Rows
 
 VISITED: Final = 8
@@ -162,8 +163,6 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
 
 def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
     """Which of the places that were found, (places, n), of which those that fit count."""
-    from civitas.society.blocks.mobility import gravity
-
     np, params, seed = numpy(), self.params, rows.population.seed
     arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
     visits = np.zeros(found.shape, np.int32)
@@ -205,8 +204,6 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
 @functools.cache
 def _chances(rho: int, gamma: int) -> list[int]:
     """By which probability one explores who knows 0, 1, … places."""
-    from civitas.society.blocks.mobility import explores
-
     return [explores(known, rho, gamma) for known in range(VISITED + 1)]
 
 
@@ -234,7 +231,7 @@ def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
         array[some, VISITED - 1] = last
 
 
-def to_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write where a row has been into a status."""
     visits = {}
     for kind in KINDS:
@@ -250,7 +247,7 @@ def to_status(self: Any, population: Population, row: int, status: dict[str, Any
         status["visits"] = visits
 
 
-def from_status(self: Any, population: Population, row: int, status: dict[str, Any]) -> None:
+def from_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
     """Write where a status says that a citizen has been into its row."""
     for kind in KINDS:
         visits = list(status.get("visits", {}).get(kind, {}).items())[:VISITED]

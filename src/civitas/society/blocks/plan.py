@@ -13,27 +13,12 @@ from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item,
 from civitas.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
 from civitas.society.blocks.needs import NeedsBlock
 from civitas.society.blocks.plan_rows import before_rows, step_rows
+from civitas.society.blocks.rules import LEISURE, REMEDIES
 from civitas.society.blocks.town import LOOKED_AT
 from civitas.society.wants import Move
 
 _HOUR: Final = 3600
 _SLOT: Final = 900
-REMEDIES: Final = {
-    "hunger": ("eat", 1800),
-    "energy": ("sleep", 7200),
-    "safety": ("leisure", 3600),
-    "social": ("social", 3600),
-}
-"""What a need that is too low puts into the plan, and for how many seconds."""
-LEISURE: Final = (
-    ("leisure", "home", 50),
-    ("browse", "home", 18),
-    ("social", "restaurant", 5),
-    ("social", "park", 12),
-    ("leisure", "park", 10),
-    ("shop", "shop", 5),
-)
-"""What free time is filled with: what, where, and how often of a hundred."""
 
 
 # -- the rules -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from civitas.society.population.wants import WHO, number_of
 from civitas.society.services.lists import turns
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
     from civitas.society.population.rows import Rows
 
 LONGEST: Final = 280
@@ -111,7 +111,7 @@ class SocialBlock(TalkBlock):
         """What it keeps of each citizen."""
         return {**super().columns, **friend_columns(self.params.friends), "faded": _FADED}
 
-    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+    def to_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write relations, opinions and interests of a row into a status."""
         super().to_status(population, row, status)
         codes, close = (population.arrays[name][row].tolist() for name in ("friends", "friendship"))
@@ -121,7 +121,7 @@ class SocialBlock(TalkBlock):
             if code
         }
 
-    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+    def from_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write relations, opinions and interests of a status into the columns.
 
         Raises:

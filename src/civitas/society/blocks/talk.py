@@ -14,7 +14,7 @@ from civitas.society.blocks.columns import ACT
 from civitas.society.population.column import Column
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
     from civitas.society.population.rows import Rows
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
@@ -108,7 +108,7 @@ class TalkBlock(CitizenBlock):
         """What it says."""
         return (*self.params.topics, *message_words(self.params.topics))
 
-    def to_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+    def to_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write opinions and interests of a row into a status."""
         topics = self.params.topics
         opinions, which, interest = (
@@ -122,7 +122,7 @@ class TalkBlock(CitizenBlock):
             topics[topic]: each for topic, each in zip(which, interest, strict=True) if topic >= 0
         }
 
-    def from_status(self, population: Population, row: int, status: dict[str, Any]) -> None:
+    def from_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
         """Write opinions and interests of a status into the columns.
 
         Raises:

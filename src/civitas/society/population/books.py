@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError, StateError
 from civitas.jsonvalue import copy_json
 from civitas.society.arrays import numpy
-from civitas.society.commit import ORDER, Books, Service, Wanted, checked_cents
+from civitas.society.commit import ORDER, Service, Wanted, checked_cents
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
-from civitas.society.population.settling import Settlers, keep_together, one_by_one
+from civitas.society.population.settling import PopulationBooks, Settlers, keep_together, one_by_one
 from civitas.society.population.views import Balances, Purses, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
 
-class RowBooks(Books):
+class RowBooks(PopulationBooks):
     """Who of a population has how much money and is where.
 
     Wants are settled kind by kind and in id order, as `Books` does; those of full agents take part

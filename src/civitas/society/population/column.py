@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.text import excerpt
+
+if TYPE_CHECKING:
+    from civitas.society.network import Network
 
 PLACE: Final = "place"
 """The dtype of a column of places: int32, the number of the place in `city.ids()`, −1 for none."""
@@ -121,3 +124,57 @@ PLACES: Final = {
 """What every population has, and those that have places."""
 SETTLED: Final = ("money", "place", "moving_to", "moving_from", "arrives", "left", "mode")
 """The columns that the commit stage alone writes."""
+
+
+class Register(Protocol):
+    """The columns of a population, and what the numbers in them stand for; see `Population`."""
+
+    seed: int
+    city: Any
+    network: Network | None
+    blocks: Any
+    ids: Any
+    full: Any
+    base: int
+    until: int
+    arrays: dict[str, Any]
+    declared: dict[str, Column]
+    places: tuple[str, ...]
+    words: list[str]
+    services: list[str]
+    strangers: list[str]
+    _place: dict[str, int]
+    _word: dict[str, int]
+
+    def __len__(self) -> int: ...
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The arrays, by name, full agents included."""
+        ...
+
+    def fresh(self, name: str) -> Any:
+        """Return a column as it is now."""
+        ...
+
+    def row_of(self, id: str | int) -> int:
+        """Return the row of a citizen."""
+        ...
+
+    def _row(self, id: str) -> int | None: ...
+
+    def id_of(self, row: int) -> str:
+        """Return the id of a row."""
+        ...
+
+    def encoded(self, what: str, value: Any) -> int:
+        """Return the number that stands for a value in wants."""
+        ...
+
+    def decoded(self, what: str, number: int) -> Any:
+        """Return what a number in wants stands for."""
+        ...
+
+    def place_number(self, place: str | None) -> int:
+        """Return the number of a place."""
+        ...

@@ -10,8 +10,9 @@ from civitas.society.arrays import numpy
 from civitas.society.population.block import lacking
 from civitas.society.population.column import SETTLED
 from civitas.society.population.messages import hear, told_to
+from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
-from civitas.society.population.step import Moment, merged
+from civitas.society.population.step import merged
 
 if TYPE_CHECKING:
     from civitas.society.engine import Engine

@@ -9,13 +9,13 @@ from civitas.society.population import wants
 from civitas.society.population.wants import WORD, Table
 
 if TYPE_CHECKING:
-    from civitas.society.population.books import RowBooks
+    from civitas.society.population.settling import PopulationBooks
 
 _ROUNDS: Final = 20
 """After so many rounds, who finds room is worked out one after the other."""
 
 
-def settle(books: RowBooks, table: Table) -> None:
+def settle(books: PopulationBooks, table: Table) -> None:
     """Have citizens set out, as `Books` does one by one: one who is refused stays where it is."""
     np = numpy()
     arrays = books.population.arrays
@@ -47,7 +47,7 @@ def settle(books: RowBooks, table: Table) -> None:
     table.settled(reason, value)
 
 
-def _with_room(books: RowBooks, place: Any, to: Any, reachable: Any) -> Any:
+def _with_room(books: PopulationBooks, place: Any, to: Any, reachable: Any) -> Any:
     """Who finds room where it goes, in order; who leaves gives room to those after it.
 
     Whether somebody leaves a place depends on whether it finds room elsewhere, so what each finds
@@ -104,7 +104,7 @@ def _one_after_another(
                 left[leaves] += 1
 
 
-def _depart(books: RowBooks, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
+def _depart(books: PopulationBooks, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
     np = numpy()
     arrays = books.population.arrays
     place = arrays["place"][rows]
@@ -119,7 +119,7 @@ def _depart(books: RowBooks, rows: Any, to: Any, arrives: Any, mode: Any) -> Non
     arrays["mode"][rows] = mode
 
 
-def arrive(books: RowBooks) -> None:
+def arrive(books: PopulationBooks) -> None:
     """Have those arrive who are there when the next step begins."""
     np = numpy()
     arrays = books.population.arrays
@@ -140,7 +140,7 @@ def arrive(books: RowBooks) -> None:
     arrays["mode"][there] = -1
 
 
-def seconds_of(books: RowBooks, place: Any, to: Any, mode: Any) -> Any:
+def seconds_of(books: PopulationBooks, place: Any, to: Any, mode: Any) -> Any:
     """Return how long each way takes, in seconds; −1 for no way, 0 for who comes from nowhere."""
     np = numpy()
     rows = getattr(books.city, "seconds_rows", None)
@@ -165,7 +165,7 @@ def seconds_of(books: RowBooks, place: Any, to: Any, mode: Any) -> Any:
     return found[back.reshape(-1)]
 
 
-def _one_by_one(books: RowBooks, table: Table, reason: Any, value: Any) -> None:
+def _one_by_one(books: PopulationBooks, table: Table, reason: Any, value: Any) -> None:
     """Settle moves of which one citizen wants several, each after the one before."""
     for at in range(len(table)):
         one = Table(

@@ -20,7 +20,7 @@ from civitas.society.people import drawn
 from civitas.society.services.firm import STAFF
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
 
 _REACH: Final = 20
 _CANDIDATES: Final = 10
@@ -30,7 +30,7 @@ _SLICE: Final = 1 << 20
 _NEAR: Final = ("home", "work", "school")
 
 
-def draw(population: Population, given: Iterable[str] = ()) -> None:
+def draw(population: Register, given: Iterable[str] = ()) -> None:
     """Draw what citizens are, where their blocks want homes and work and the city has homes.
 
     Args:
@@ -58,7 +58,7 @@ def draw(population: Population, given: Iterable[str] = ()) -> None:
         _befriend(population, rank)
 
 
-def _homes(population: Population) -> Any:
+def _homes(population: Register) -> Any:
     """The home of each row: as many homes as it takes, in order of id; their rows by area."""
     np, city = numpy(), population.city
     homes = np.array([population._place[home] for home in city.by_kind("home")], np.int64)
@@ -96,13 +96,13 @@ def _ranks(home: Any) -> Any:
 # -- what one is -----------------------------------------------------------------------------------
 
 
-def _persons(population: Population, rank: Any, missing: set[str]) -> None:
+def _persons(population: Register, rank: Any, missing: set[str]) -> None:
     """`drawn._draw`, for all rows, slice by slice."""
     for first in range(0, len(population), _SLICE):
         _some_persons(population, slice(first, first + _SLICE), rank, missing)
 
 
-def _some_persons(population: Population, part: slice, rank: Any, missing: set[str]) -> None:
+def _some_persons(population: Register, part: slice, rank: Any, missing: set[str]) -> None:
     np, seed, arrays = numpy(), population.seed, population.arrays
     ids, rank = population.ids[part], rank[part]
 
@@ -152,7 +152,7 @@ def _some_persons(population: Population, part: slice, rank: Any, missing: set[s
 # -- work and school -------------------------------------------------------------------------------
 
 
-def _employ(population: Population) -> None:
+def _employ(population: Register) -> None:
     """Find work by gravity, in rounds; whoever finds none near takes what is left anywhere."""
     np, city, arrays = numpy(), population.city, population.arrays
     jobs = np.zeros(len(population.places), np.int64)
@@ -189,7 +189,7 @@ def _employ(population: Population) -> None:
     arrays["work"][left[: len(free)]] = free
 
 
-def _enrol(population: Population) -> None:
+def _enrol(population: Register) -> None:
     """Give those of 5 … 17 years the nearest school that has a seat."""
     np, city, arrays = numpy(), population.city, population.arrays
     schools = _numbers(population, "school")
@@ -223,7 +223,7 @@ def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
     return taken
 
 
-def _numbers(population: Population, kind: str) -> Any:
+def _numbers(population: Register, kind: str) -> Any:
     np = numpy()
     return np.array([population._place[each] for each in population.city.by_kind(kind)], np.int64)
 
@@ -231,7 +231,7 @@ def _numbers(population: Population, kind: str) -> Any:
 # -- friends ---------------------------------------------------------------------------------------
 
 
-def _befriend(population: Population, rank: Any) -> None:
+def _befriend(population: Register, rank: Any) -> None:
     """`drawn._befriend`: the household, and a small world of the rows."""
     np, seed, ids, count = numpy(), population.seed, population.ids, len(population)
     home = population.arrays["home"]
@@ -258,7 +258,7 @@ def _befriend(population: Population, rank: Any) -> None:
 
 
 def _some_friends(
-    population: Population, first: int, until: int, one: Any, other: Any, strength: Any
+    population: Register, first: int, until: int, one: Any, other: Any, strength: Any
 ) -> None:
     """Write the friends of some rows, each once: the first link counts."""
     np, arrays = numpy(), population.arrays

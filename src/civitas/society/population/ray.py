@@ -16,8 +16,9 @@ from civitas.errors import ConfigError, MissingExtra, StateError
 from civitas.society.arrays import numpy
 from civitas.society.engine import LocalEngine
 from civitas.society.population.column import SETTLED
+from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
-from civitas.society.population.step import Moment, Wants, in_threads
+from civitas.society.population.step import Wants, in_threads
 from civitas.text import error_text
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from civitas.society.wants import Want
 
 if TYPE_CHECKING:
     from civitas.society.network import Network
-    from civitas.society.population.population import Population
-    from civitas.society.population.step import Moment
+    from civitas.society.population.column import Register
+    from civitas.society.population.moment import Moment
 
 
 class Rows(Company):
@@ -41,7 +41,7 @@ class Rows(Company):
 
     def __init__(
         self,
-        population: Population,
+        population: Register,
         moment: Moment,
         first: int,
         until: int,

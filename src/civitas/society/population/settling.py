@@ -7,16 +7,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from civitas.society.arrays import numpy
-from civitas.society.commit import Service
+from civitas.society.commit import Books, Service
 from civitas.society.population import wants
 from civitas.society.population.wants import FIELDS, Table
 from civitas.society.services.ledger import Ledger, in_rows
 from civitas.society.wants import Answer, Want, Work
 
 if TYPE_CHECKING:
-    from civitas.society.population.books import RowBooks
+    from civitas.society.population.population import Population
 
 logger = logging.getLogger("civitas.society")
+
+
+class PopulationBooks(Books):
+    """What moves and services see of the books of a population; see `RowBooks`."""
+
+    population: Population
+    capacity: Any
+    at_place: Any
+    coming_to: Any
+    travelled: int
 
 
 class Settlers:
@@ -32,7 +42,7 @@ class Settlers:
         kind: which want
     """
 
-    def __init__(self, books: RowBooks, kind: type[Want]) -> None:
+    def __init__(self, books: PopulationBooks, kind: type[Want]) -> None:
         np = numpy()
         population = books.population
         self.services: list[Service] = []
@@ -53,7 +63,7 @@ class Settlers:
         )
         self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int64)
 
-    def settle(self, books: RowBooks, table: Table) -> None:
+    def settle(self, books: PopulationBooks, table: Table) -> None:
         """Have each service settle what is addressed to it."""
         np = numpy()
         table.settled(wants.NO_SERVICE)
@@ -85,7 +95,7 @@ class Settlers:
                 one_by_one(books, first, table, at[mine])
 
 
-def keep_together(books: RowBooks, services: Sequence[Service]) -> None:
+def keep_together(books: PopulationBooks, services: Sequence[Service]) -> None:
     """Have services that can settle together keep what they know in one ledger."""
     by_class: dict[Any, list[Service]] = {}
     for each in services:
@@ -104,7 +114,7 @@ def ledger_of(service: Any) -> Any:
 
 
 def one_by_one(
-    books: RowBooks, services: Service | Sequence[Service], table: Table, entries: Any
+    books: PopulationBooks, services: Service | Sequence[Service], table: Table, entries: Any
 ) -> None:
     """Have a service, or one for each entry, settle wants one after the other by `settle`."""
     population = books.population

@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
+from civitas.society.population.moment import Moment
 from civitas.society.population.rows import Rows
 from civitas.society.population.wants import Table, joined
 from civitas.society.wants import Want
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
 
 CHUNK: Final = 1 << 18
 """So many citizens run at a time at most: calls of numpy then cost little beside its work."""
-_FINDING: Final = threading.RLock()
 
 Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
 
-@dataclass
-class Moment:
-    """What all rows share in a step: the world as the step before left it.
-
-    Attributes:
-        step: the number of the step
-        seconds: how long it is
-        time: seconds since midnight when it begins
-        clock: when it begins
-        facts: what holds everywhere
-        city: the places
-        seen: copies of the columns that others may read, by name
-        answers: what became of the wants of the step before, by kind
-        messages: what was said in the step before, if blocks say anything
-        feed: the feed of the society's services, if it has one
-        found: what `once` has found
-    """
-
-    step: int = 0
-    seconds: int = 900
-    time: int = 0
-    clock: Any = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    city: Any = None
-    seen: Mapping[str, Any] = field(default_factory=dict)
-    answers: Mapping[type[Want], Table] = field(default_factory=dict)
-    messages: Any = None
-    feed: Any = None
-    found: dict[Any, Any] = field(default_factory=dict)
-
-    def once(self, name: str, function: Callable[[], Any]) -> Any:
-        """Return what a function gives, called once in a step for all parts of a population."""
-        with _FINDING:
-            if name not in self.found:
-                self.found[name] = function()
-            return self.found[name]
-
-
-def begin(population: Population, given: Iterable[str] = ()) -> None:
+def begin(population: Register, given: Iterable[str] = ()) -> None:
     """Draw the citizens, and have the blocks fill their columns, by `begin_rows`.
 
     Columns that a table has given remain as they are.
@@ -79,7 +39,7 @@ def begin(population: Population, given: Iterable[str] = ()) -> None:
         population.arrays[name][...] = values
 
 
-def live(population: Population, moment: Moment, first: int, until: int) -> Wants:
+def live(population: Register, moment: Moment, first: int, until: int) -> Wants:
     """Have rows `first` … `until` − 1 live for a step; gives what they want.
 
     Raises:
@@ -157,7 +117,7 @@ def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
 
 
 def in_threads(
-    population: Population, moment: Moment, pool: ThreadPoolExecutor | None, threads: int = 1
+    population: Register, moment: Moment, pool: ThreadPoolExecutor | None, threads: int = 1
 ) -> list[Wants]:
     """Have a whole population live for a step, chunk by chunk; gives the chunks' wants in order."""
     first, count = population.base, population.until - population.base

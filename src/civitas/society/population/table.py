@@ -14,7 +14,7 @@ from civitas.society.population.column import PLACE, Column
 from civitas.text import excerpt
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
 
 
 def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
@@ -57,7 +57,7 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
     return ids, {name: values[order] for name, values in table.items()}
 
 
-def fill(population: Population, table: dict[str, Any]) -> None:
+def fill(population: Register, table: dict[str, Any]) -> None:
     """Put the columns of a table into a population; those that no block declares are kept too."""
     np = numpy()
     for name, values in table.items():
@@ -84,7 +84,7 @@ def fill(population: Population, table: dict[str, Any]) -> None:
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 
 
-def arrow_of(population: Population) -> Any:
+def arrow_of(population: Register) -> Any:
     """Return a population as a pyarrow Table."""
     np, arrow = numpy(), pyarrow("pyarrow")
     made = {"id": population.ids}

@@ -9,7 +9,7 @@ from civitas.society.arrays import numpy
 from civitas.society.wants import id_order
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
 
 
 class Purses(MutableMapping[str, int]):
@@ -45,7 +45,7 @@ class Purses(MutableMapping[str, int]):
 class Balances(Mapping[str, int]):
     """The money of each, by id; read from the column."""
 
-    def __init__(self, population: Population, services: Mapping[str, int]) -> None:
+    def __init__(self, population: Register, services: Mapping[str, int]) -> None:
         self._population = population
         self.services = Purses(services)
 
@@ -77,7 +77,7 @@ class Balances(Mapping[str, int]):
 class Where(Mapping[str, str | None]):
     """The place of each citizen, by id; read from the column."""
 
-    def __init__(self, population: Population) -> None:
+    def __init__(self, population: Register) -> None:
         self._population = population
 
     def __getitem__(self, id: str) -> str | None:
@@ -99,7 +99,7 @@ class Where(Mapping[str, str | None]):
 class Columns(Mapping[str, Any]):
     """The columns of a population, each brought when it is asked for."""
 
-    def __init__(self, population: Population) -> None:
+    def __init__(self, population: Register) -> None:
         self._population = population
 
     def __getitem__(self, name: str) -> Any:

@@ -22,7 +22,7 @@ from civitas.society.wants import (
 )
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
 
 PLACE: Final = "place"
 WHO: Final = "who"
@@ -125,7 +125,7 @@ class Table:
         low, high = numpy().searchsorted(self.sender, [first, until])
         return slice(int(low), int(high))
 
-    def answers(self, row: int, population: Population) -> list[Answer]:
+    def answers(self, row: int, population: Register) -> list[Answer]:
         """What a citizen is told of its own, as answers."""
         part = self.rows_of(row, row + 1)
         made = []
@@ -163,7 +163,7 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
     return Table(kind, sender, fields)
 
 
-def encoded(want: Want, population: Population) -> dict[str, int]:
+def encoded(want: Want, population: Register) -> dict[str, int]:
     """Return a full agent's want as the numbers of its fields.
 
     Raises:
@@ -175,7 +175,7 @@ def encoded(want: Want, population: Population) -> dict[str, int]:
     }
 
 
-def number_of(population: Population, id: str) -> int:
+def number_of(population: Register, id: str) -> int:
     """Return the number that stands for an agent in wants, whoever it is."""
     row = population._row(id)
     if row is not None:
@@ -188,7 +188,7 @@ def number_of(population: Population, id: str) -> int:
 
 
 def checked_fields(
-    kind: type[Want], given: Mapping[str, Any], count: int, population: Population
+    kind: type[Want], given: Mapping[str, Any], count: int, population: Register
 ) -> dict[str, Any]:
     """Return the fields of wants of rows as int64 arrays.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.society.arrays import larger, numpy, smaller
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
+    from civitas.society.population.column import Register
 
 BRACKETS: Final = (
     (0, 100),
@@ -40,7 +40,7 @@ class ByRow(MutableMapping[str, Any]):
         array: the numbers by row; int64, each of several with those of the other citizens
     """
 
-    def __init__(self, population: Population, width: int | None = None) -> None:
+    def __init__(self, population: Register, width: int | None = None) -> None:
         self._population = population
         count = len(population)
         shape = count if width is None else (count, width)

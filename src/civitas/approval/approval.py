@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, runtime_checkable
 
+from civitas.approval.refusal import Decision, Refused
 from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
-from civitas.refusal import Decision, Refused
 from civitas.slash import format_slash
 from civitas.text import escaped, escaped_json, log_failure
 from civitas.threads import ask_in_thread

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from civitas.errors import CivitasError, MissingExtra
-from civitas.network import check_allowed, through_proxy
+from civitas.http.network import check_allowed, through_proxy
 from civitas.text import one_line
 
 if TYPE_CHECKING:

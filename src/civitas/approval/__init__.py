@@ -1,0 +1,31 @@
+"""Who permits an action, and who answers a question."""
+
+from civitas.approval.approval import (
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    Question,
+    RefuseAll,
+    Rule,
+    RuleApprover,
+    TerminalApprover,
+    answer,
+    approve,
+    check_approver,
+)
+from civitas.approval.refusal import Refused
+
+__all__ = [
+    "ApprovalRequest",
+    "Approver",
+    "CallbackApprover",
+    "Question",
+    "RefuseAll",
+    "Refused",
+    "Rule",
+    "RuleApprover",
+    "TerminalApprover",
+    "answer",
+    "approve",
+    "check_approver",
+]
