@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -95,12 +97,19 @@ PAGE = Path(__file__).with_name("hostile.html")
 
 
 @pytest.fixture
-def evil(studio: Studio) -> Iterator[str]:
+def sent() -> list[str]:
+    """The cookies that the other program is sent."""
+    return []
+
+
+@pytest.fixture
+def evil(studio: Studio, sent: list[str]) -> Iterator[str]:
     """A page of another program at another port: the same site, so it is sent the cookie."""
     body = PAGE.read_text().replace("STUDIO", str(studio.url)).encode()
 
     class Evil(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            sent.append(self.headers.get("Cookie", ""))
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -118,9 +127,11 @@ def evil(studio: Studio) -> Iterator[str]:
 
 
 def test_a_page_of_another_local_program_can_do_nothing(
-    space: NativeSpace, page: Page, studio: Studio, evil: str
+    space: NativeSpace, page: Page, studio: Studio, evil: str, sent: list[str]
 ) -> None:
     """It reads nothing, sends nothing, answers no card, opens no stream, embeds nothing.
+
+    The cookie that the browser lends it opens nothing for the program itself.
 
     Nor can it shut the person out by cookies that it sets for this host.
     """
@@ -148,6 +159,11 @@ def test_a_page_of_another_local_program_can_do_nothing(
     assert {name: each for name, each in told.items() if each not in ("refused", "")} == {}
     other.get_by_role("link").click()
     expect(other.get_by_text("a page from elsewhere may not use this studio")).to_be_visible()
+    assert sent[0].startswith("civitas_studio_")
+    for path in ("cards", f"cards/{number}", "space/messages"):
+        taken = urllib.request.Request(f"{studio.url}studio/{path}", headers={"Cookie": sent[0]})
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(taken)
     assert heard == []
     assert not asked.done()
 

@@ -72,6 +72,73 @@ def test_everybody_can_use_it(studio: Studio, open_page: Callable[..., Page]) ->
     assert not found, "\n".join(found)
 
 
+def test_forms_are_filled_by_the_keyboard_alone(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    """On each tab with a form: Tab to its lists, arrows and Enter to choose, Tab to its button."""
+    page = open_page()
+    page.reload()
+    keys, field = page.keyboard, page.locator(":focus")
+    expect(page.get_by_role("button", name="Light / dark")).to_be_visible()
+
+    def to(name: str) -> None:
+        """Go there by Tab."""
+        wanted = page.get_by_label(name, exact=True)
+        for role in ("button", "tab"):
+            wanted = wanted.or_(page.get_by_role(role, name=name, exact=True))
+        for _ in range(40):
+            keys.press("Tab")
+            if wanted.and_(field).count():
+                return
+        raise AssertionError(f"Tab does not lead to {name!r}")
+
+    def choose(name: str, wanted: str) -> None:
+        """Choose from a list by the arrows."""
+        to(name)
+        options = page.locator(".option-list").get_by_role("option")
+        expect(options.filter(has_text=wanted)).to_be_visible()
+        ids = options.evaluate_all("all => all.map(each => each.id)")
+        names = [each.strip("✓ \n") for each in options.all_inner_texts()]
+        at = ids.index(field.get_attribute("aria-activedescendant") or ids[0])
+        for _ in range(names.index(wanted) - at):
+            keys.press("ArrowDown")
+        expect(field).to_have_attribute("aria-activedescendant", ids[names.index(wanted)])
+        keys.press("Enter")
+        expect(options).to_have_count(0)
+
+    to("Light / dark")
+    keys.press("Tab")
+    keys.press("ArrowRight")
+    to("Task")
+    keys.type("Look around")
+    to("Folder that it works on")
+    keys.press("Control+A")
+    keys.type(str(tmp_path / "nowhere"))
+    choose("Reviewer", "me")
+    to("Start")
+    keys.press("Enter")
+    expect(page.get_by_text('nowhere" is not there')).to_be_visible()
+    expect(page.get_by_label("Reviewer")).to_have_value("me")
+    to("Research")
+    keys.press("Enter")
+    to("Objectives, one a line")
+    keys.type("alpha")
+    choose("Model: listed, or any by name", "local")
+    to("Start")
+    keys.press("Enter")
+    expect(page.get_by_text("there is nothing to search")).to_be_visible()
+    expect(page.get_by_label("Model: listed")).to_have_value("local")
+    to("Society")
+    keys.press("Enter")
+    to("Citizens")
+    keys.press("Control+A")
+    keys.type("10")
+    choose("Length of a step", "1h")
+    to("Set up")
+    keys.press("Enter")
+    expect(page.get_by_text("24 steps of 1h")).to_be_visible()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(120)  # two programs start one after the other
 def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,12 @@ LOOK = calls(call("look_at", '{"path": "a"}'))
 def look(path: str) -> str:
     """Look at a file."""
     return f"{path}: {'words ' * 30}"
+
+
+def aside(work: Coroutine[Any, Any, None]) -> None:
+    """Do it in a thread of its own: this one may have Playwright's loop."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, work).result()
 
 
 def shown(studio: Studio, run: str) -> list[Any]:
@@ -76,7 +84,7 @@ def test_an_agents_prompts_are_shown_as_its_server_received_them(studio: Studio)
             await agent().reply("How many? " + "?" * 400, schema=int, run_id="r")
             await agent().reply("How many? " + "?" * 400, schema=int, run_id="r")
 
-        asyncio.run(replies())
+        aside(replies())
         wanted = received(server.requests[1:])
     assert len(wanted) == 4
     assert wanted == shown(studio, "r")
@@ -101,7 +109,7 @@ def test_of_members_and_of_a_researcher_too(studio: Studio, tmp_path: Path) -> N
             await pair.reply("Look around.", run_id="pair")
             await who.reply("alpha", run_id="research")
 
-        asyncio.run(replies())
+        aside(replies())
         wanted = received(server.requests)
     assert shown(studio, "pair") == wanted[:4]
     assert shown(studio, "research") == wanted[4:] != []

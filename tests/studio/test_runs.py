@@ -133,6 +133,7 @@ def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     look.press("ArrowUp")
     page.keyboard.press("Enter")
     expect(view.get_by_role("region", name="Input: message 1, user")).to_contain_text("Look.")
+    view.get_by_text("Tools: look", exact=True).click()
     expect(view.get_by_role("region", name="Input: tools")).to_contain_text("Look at a file.")
     view.get_by_role("button", name="Replay").click()
     replay = view.get_by_role("region", name="Replay")

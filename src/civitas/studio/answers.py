@@ -65,7 +65,7 @@ async def answer(
     await send({"type": "http.response.body", "body": text.encode()})
 
 
-# -- before a browser has said the token: one small page, without a script -------------------------
+# -- before a browser has said the token: one small page -------------------------------------------
 
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>civitas studio</title>
@@ -81,11 +81,13 @@ _FORM: Final = """<h1>civitas studio</h1>
 <button>Open</button></form>{wrong}<p>{hint}</p>"""
 
 
-def opens() -> str:
-    """Leads to the studio itself, without the token in its address."""
+def opens(key: str) -> str:
+    """Leads to the studio itself, without the token in its address; the browser keeps the key."""
     # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
-    refresh = '<meta http-equiv="refresh" content="0; url=/">'
-    return _PAGE.format(head=refresh, body="<p>Come in …</p>")
+    head = '<meta http-equiv="refresh" content="0; url=/">'
+    if key:
+        head += f'<script>localStorage.setItem("civitas-studio-key", "{key}")</script>'
+    return _PAGE.format(head=head, body="<p>Come in …</p>")
 
 
 def asks(name: str, wrong: str) -> str:

@@ -34,17 +34,21 @@ _ATTEMPTS: Final = 20
 """So many wrong passwords from one address in a minute, and no further one is looked at."""
 _ADDRESSES: Final = 1000
 _KEEP: Final = "surrogateescape"
+KEY: Final = b"x-civitas-key"
+"""The header of a page that has been opened with the secret; of a link or socket, `?key=`."""
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
 _ONCE: Final = frozenset(
     b"host origin authorization content-length sec-fetch-site sec-fetch-mode sec-fetch-dest".split()
 )
 
+_SHELL: Final = (
+    *("/config", "/theme.css", "/favicon.ico", "/manifest.json"),
+    *("/assets/", "/static/", "/svelte/", "/studio/static/"),
+)
+"""What a page is made of, before it shows anything."""
 # Everything else of Gradio is closed: its uploads, files, proxies and components' own servers.
 _GRADIO: Final = {
-    "GET": (
-        *("/config", "/theme.css", "/favicon.ico", "/manifest.json", "/gradio_api/queue/data"),
-        *("/assets/", "/static/", "/svelte/"),
-    ),
+    "GET": (*_SHELL, "/gradio_api/queue/data"),
     "POST": ("/gradio_api/queue/join", "/gradio_api/cancel"),
 }
 
@@ -66,9 +70,11 @@ class Guard:
             name = socket.gethostname().lower()
             self._hosts |= {host.lower(), name, f"{name}.local"}
         # The cookie survives a restart with the same secret and does not tell it, slow to guess as
-        # it is. Browsers send it to every port of this host: each studio's has a name of its own.
-        key = hashlib.scrypt(self._secret, salt=b"civitas studio", n=1 << 14, r=8, p=1).hex()
-        self._cookie, self._pass = f"civitas_studio_{key[:8]}", key[8:]
+        # it is. Browsers send it to the programs at all ports of this host: so it opens the empty
+        # page alone, and each studio's has a name of its own. What fills the page asks for the key,
+        # too, which the browser keeps for this port.
+        made = hashlib.scrypt(self._secret, salt=b"civitas studio", n=1 << 14, r=8, p=1).hex()
+        self._cookie, self._pass, self._key = f"civitas_studio_{made[:8]}", made[8:64], made[64:]
         self._failed: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,7 +154,9 @@ class Guard:
         for cookie in headers.get(b"cookie", "").split(";"):
             key, _, value = cookie.strip().partition("=")
             if key == self._cookie and secrets.compare_digest(value.encode(), self._pass.encode()):
-                return True
+                found = headers.get(KEY) or _field(scope["query_string"], "key") or ""
+                given = found.encode("utf-8", _KEEP)
+                return _is_shell(scope) or secrets.compare_digest(given, self._key.encode())
         scheme, _, given = headers.get(b"authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
 
@@ -185,7 +193,7 @@ class Guard:
             cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
             # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
             told = [(b"set-cookie", cookie.encode())] if right else []
-            await answer(send, 200, opens(), told)
+            await answer(send, 200, opens(self._key if right else ""), told)
             return
         if "text/html" in headers.get(b"accept", ""):
             wrong = "" if given is None else f"This is not the {self._name}."
@@ -201,11 +209,17 @@ def _is_open(method: str, path: str, is_socket: bool) -> bool:
         return path == "/studio/events"
     if path == "/" or path.startswith("/studio/"):
         return True
-    method = "GET" if method == "HEAD" else method
-    return any(
-        path == each or (path.startswith(each) and each.endswith("/"))
-        for each in _GRADIO.get(method, ())
-    )
+    return _is_among(path, _GRADIO.get("GET" if method == "HEAD" else method, ()))
+
+
+def _is_shell(scope: Scope) -> bool:
+    """Whether it is asked for what every page is made of."""
+    path = scope["path"]
+    return scope.get("method") in ("GET", "HEAD") and (path == "/" or _is_among(path, _SHELL))
+
+
+def _is_among(path: str, listed: tuple[str, ...]) -> bool:
+    return any(path == each or (path.startswith(each) and each.endswith("/")) for each in listed)
 
 
 def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str] | None:

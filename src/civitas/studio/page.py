@@ -13,7 +13,18 @@ from civitas.errors import CivitasError, ConfigError
 if TYPE_CHECKING:
     from civitas.studio.studio import Studio
 
+# Gradio's own calls carry the key of the page, too.
 _HEAD: Final = """
+<script>{
+  const fetched = window.fetch;
+  window.fetch = async (to, how) => {
+    const asked = new Request(to, how);
+    asked.headers.set("X-Civitas-Key", localStorage.getItem("civitas-studio-key"));
+    const answer = await fetched(asked);
+    if (answer.status === 401) location.replace("/login");
+    return answer;
+  };
+}</script>
 <link rel="stylesheet" href="/studio/static/studio.css">
 <script type="module" src="/studio/static/studio.js"></script>
 """

@@ -30,8 +30,8 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     told = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
     told["line"] = shorten(line_of(entry), _LINE)
     if not whole:
-        told["data"] = _cut(entry.data)
-        if told["data"] != entry.data:
+        told["data"] = _cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
+        if told["data"] != seen:
             told["cut"] = True
     if spent := _spent(entry):
         told["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}

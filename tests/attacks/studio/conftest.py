@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -90,6 +91,19 @@ def cookie(port: Port) -> tuple[str, str]:
     """What a browser has after it was opened with the token."""
     told = port.send(f"/?token={TOKEN}")
     return "Cookie", told.headers["set-cookie"].partition(";")[0]
+
+
+@pytest.fixture(scope="module")
+def key(port: Port) -> tuple[str, str]:
+    """What the page has then beside it, which a browser keeps for this port alone."""
+    return key_in(port.send(f"/?token={TOKEN}"))
+
+
+def key_in(opened: Answer) -> tuple[str, str]:
+    """The key, as the answer to the token or password has it."""
+    found = re.search(r'"civitas-studio-key", "(\w{64})"', opened.text)
+    assert found is not None
+    return "X-Civitas-Key", found[1]
 
 
 @pytest.fixture

@@ -11,7 +11,16 @@ from urllib.parse import quote_plus
 import pytest
 from starlette.routing import Mount
 
-from attacks.studio.conftest import KNOWN, PASSWORD, TOKEN, Answer, Port, answered, served
+from attacks.studio.conftest import (
+    KNOWN,
+    PASSWORD,
+    TOKEN,
+    Answer,
+    Port,
+    answered,
+    key_in,
+    served,
+)
 from civitas.studio import Studio
 from civitas.studio.server import application
 
@@ -141,7 +150,9 @@ def test_the_token_counts_in_its_places_only(
     assert port.send(path, *sent).status == 401
 
 
-def test_the_cookie_is_a_browsers_own(port: Port, cookie: tuple[str, str], tmp_path: Any) -> None:
+def test_the_cookie_is_a_browsers_own(
+    port: Port, cookie: tuple[str, str], key: tuple[str, str], tmp_path: Any
+) -> None:
     """Scripts cannot read it, other sites cannot have it sent, and it does not tell the token.
 
     It is good after a restart with the same token; another studio at the same host has its own.
@@ -149,25 +160,46 @@ def test_the_cookie_is_a_browsers_own(port: Port, cookie: tuple[str, str], tmp_p
     told = port.send(f"/?token={TOKEN}").headers["set-cookie"]
     assert set(told.split("; ")[1:]) == {"HttpOnly", "SameSite=Strict", "Path=/"}
     assert TOKEN not in told
-    assert port.send("/studio/cards", cookie).status == 200
-    assert port.send("/studio/cards", (cookie[0], f"{cookie[1][:-1]}x")).status == 401
-    assert port.send("/studio/cards", ("Cookie", f"a=b; {cookie[1]}; c")).status == 200
+    assert port.send("/studio/cards", cookie, key).status == 200
+    assert port.send("/studio/cards", (cookie[0], f"{cookie[1][:-1]}x"), key).status == 401
+    assert port.send("/studio/cards", ("Cookie", f"a=b; {cookie[1]}; c"), key).status == 200
     with Studio() as studio:
         again = served(studio, tmp_path / "runs.db", token=TOKEN)
-        assert again.send("/studio/cards", cookie).status == 200
+        assert again.send("/studio/cards", cookie, key).status == 200
     with Studio() as studio:
         other = served(studio, tmp_path / "runs.db", token="u" * 20)
-        assert other.send("/studio/cards", cookie).status == 401
+        assert other.send("/studio/cards", cookie, key).status == 401
         theirs = other.send("/?token=" + "u" * 20).headers["set-cookie"]
         assert theirs.partition("=")[0] != cookie[1].partition("=")[0]
 
 
+def test_a_cookie_without_its_key_opens_the_empty_page_alone(
+    port: Port,
+    cookie: tuple[str, str],
+    key: tuple[str, str],
+    routes: list[tuple[str, str]],
+) -> None:
+    """Browsers send it to the programs at all other ports of the host, which send it here.
+
+    They are not told the key, neither by the page nor by the login.
+    """
+    for method, path in [*routes, ("GET", "/studio/events"), ("POST", "/")]:
+        told = port.send(path, cookie, ("X-Civitas-Key", "x" * 64), method=method)
+        is_shell = (method, path) in OPEN and not path.startswith("/gradio_api/")
+        is_shell |= path.startswith(("/studio/static/", "/static/", "/assets/", "/svelte/"))
+        assert told.status == 401 or (is_shell and method in ("GET", "HEAD")), (method, path)
+        assert key[1] not in told.text
+    for path in ("/login", "/?token=x", f"/?key={cookie[1]}"):
+        assert key[1] not in port.send(path, cookie, ("Accept", "text/html")).text
+    for wrong in ("", "&key=", "&key=x", f"&key={cookie[1].partition('=')[2]}"):
+        assert port.send(f"/studio/runs/run?run=x{wrong}", cookie).status == 401
+    assert port.send(f"/studio/runs/run?run=x&key={key[1]}", cookie).status == 404
+    assert port.send(f"/studio/runs/run?run=x&key={key[1]}").status == 401
+
+
 def test_the_token_does_not_stay_in_the_address(port: Port, cookie: tuple[str, str]) -> None:
-    """Who has the cookie and opens the printed address, or logs in again, is led to the page."""
-    for told in (
-        port.send(f"/?token={TOKEN}", cookie),
-        port.send("/login", cookie, method="POST", body=b"secret=x"),
-    ):
+    """Who has the cookie and opens the printed address, or an old one, is led to the page."""
+    for told in (port.send(f"/?token={TOKEN}", cookie), port.send("/?token=old", cookie)):
         assert (told.status, 'content="0; url=/"' in told.text) == (200, True)
 
 
@@ -254,10 +286,12 @@ def test_a_foreign_origin_is_refused(port: Port, cookie: tuple[str, str], origin
             assert not [name for name in told.headers if name.startswith("access-control")]
 
 
-def test_the_pages_own_origin_is_let_in(port: Port, cookie: tuple[str, str]) -> None:
-    assert port.send("/studio/cards", cookie, ("Origin", port.origin)).status == 200
+def test_the_pages_own_origin_is_let_in(
+    port: Port, cookie: tuple[str, str], key: tuple[str, str]
+) -> None:
+    assert port.send("/studio/cards", cookie, key, ("Origin", port.origin)).status == 200
     doubled = (("Origin", port.origin), ("Origin", "http://evil.example"))
-    assert port.send("/studio/cards", cookie, *doubled).status == 403
+    assert port.send("/studio/cards", cookie, key, *doubled).status == 403
 
 
 @pytest.mark.parametrize("site", ("cross-site", "same-site"))
@@ -337,9 +371,10 @@ def test_a_password_opens_and_nothing_else_does(public: Port) -> None:
         assert entered(public, wrong).status == 401
     assert public.send(f"/?token={quote_plus(PASSWORD)}").status == 401
     assert entered(public, PASSWORD, ("Origin", "http://evil.example")).status == 403
-    cookie = entered(public, PASSWORD).headers["set-cookie"].partition(";")[0]
+    opened = entered(public, PASSWORD)
+    cookie = opened.headers["set-cookie"].partition(";")[0]
     assert PASSWORD not in cookie
-    assert public.send("/studio/cards", ("Cookie", cookie)).status == 200
+    assert public.send("/studio/cards", ("Cookie", cookie), key_in(opened)).status == 200
 
 
 def test_any_password_can_be_entered(tmp_path: Any) -> None:

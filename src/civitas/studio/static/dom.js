@@ -52,6 +52,9 @@ export async function call(path, body, method) {
   return told;
 }
 
+// The address of a link or a socket, which cannot have a header, with the key of this page.
+export const keyed = (path) => `${path}&key=${localStorage.getItem("civitas-studio-key")}`;
+
 // Tell a person what a click came to; screen readers read it.
 export function toast(text, bad = true) {
   let shelf = document.getElementById("studio-toasts");

@@ -1,6 +1,8 @@
 // The one stream of events. Who shows something says what it is about, and what to do when events
 // were missed; the stream is opened again by itself.
 
+import { keyed } from "./dom.js";
+
 const handlers = new Map();
 const states = new Set();
 const loads = [];
@@ -67,7 +69,7 @@ function deliver(frame) {
 
 export function connect() {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const socket = new WebSocket(`${scheme}//${location.host}/studio/events?epoch=${epoch}&after=${last}`);
+  const socket = new WebSocket(keyed(`${scheme}//${location.host}/studio/events?epoch=${epoch}&after=${last}`));
   socket.onopen = () => {
     wait = 250;
     become("open");

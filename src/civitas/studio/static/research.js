@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, replace, runState, toast, update } from "./dom.js";
+import { attempt, button, call, count, day, empty, fillWindow, h, keyed, replace, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
@@ -126,7 +126,7 @@ export function mount(root) {
       needs.length ? further(needs, state) : null,
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
       state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
-        h("a", { class: "s-button", href: `/studio/research/report.${kind}${query}`, download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
+        h("a", { class: "s-button", href: keyed(`/studio/research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
   }
 
   function further(names, { order, done }) {
@@ -155,7 +155,7 @@ export function mount(root) {
     const before = [...report.children];
     const frame = h("iframe", {
       class: "s-page", sandbox: "allow-popups allow-popups-to-escape-sandbox",
-      src: `/studio/research/page?run=${encodeURIComponent(run)}&at=${version}`,
+      src: keyed(`/studio/research/page?run=${encodeURIComponent(run)}&at=${version}`),
     });
     frame.addEventListener("load", () => {
       before.forEach((each) => each.remove());

@@ -342,7 +342,7 @@ function shownRun(view, id, choose, now) {
   // What a model was given: its messages one by one, so that they can be read, and all as it is.
   const prompt = ({ messages, tools, schema }) => [
     messages.map((each, n) => value(`Input: message ${n + 1}, ${each.role}`, Object.keys(each).length === 2 ? each.content : each)),
-    tools?.length ? value("Input: tools", tools) : null, schema ? value("Input: schema of the answer", schema) : null];
+    tools?.length ? h("details", {}, h("summary", {}, `Tools: ${tools.map((each) => each.name).join(", ")}`), value("Input: tools", tools)) : null, schema ? value("Input: schema of the answer", schema) : null];
 
   // What a step was given and gave: the whole entries, as they are recorded.
   async function open(made) {

@@ -49,6 +49,9 @@ document.addEventListener("click", (event) => {
   if (tab) history.replaceState(null, "", `#${tab.dataset.tabId}`);
 });
 document.addEventListener("keydown", (event) => {
+  // Gradio's lists stay open over what is below them when Tab leads away.
+  if (event.key === "Tab" && event.target.matches("[role=combobox][aria-controls$=-options]"))
+    event.target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
   const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
   const at = tabs().indexOf(event.target);
   if (!by || at < 0) return;
