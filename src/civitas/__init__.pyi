@@ -25,6 +25,7 @@ from civitas.approval import RefuseAll as RefuseAll
 from civitas.approval import Rule as Rule
 from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
+from civitas.approval.refusal import Refused as Refused
 from civitas.block import Block as Block
 from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent
@@ -108,7 +109,6 @@ from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step
 from civitas.reasoning.reply import StopReason as StopReason
 from civitas.reasoning.stream import ReplyStream as ReplyStream
-from civitas.approval.refusal import Refused as Refused
 from civitas.research.findings import Citation as Citation
 from civitas.research.findings import Findings as Findings
 from civitas.research.findings import Narrative as Narrative

@@ -14,7 +14,7 @@ from civitas.studio.page import begins, filled
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 _RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 """The runs of `civitas act`: kind and id of the agent."""
@@ -26,7 +26,7 @@ class ActTab:
     name = "act"
     title = "Act and review"
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Hub) -> None:
         self._studio = studio
 
     def routes(self, router: APIRouter) -> None:

@@ -23,7 +23,7 @@ from civitas.reasoning.resume import ENDED
 from civitas.studio.cards import PageDesk
 
 if TYPE_CHECKING:
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 logger = logging.getLogger("civitas.studio")
 
@@ -38,7 +38,7 @@ class Jobs:
     Each change is told to the pages by the topic `job`.
     """
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Hub) -> None:
         self._studio = studio
         self._jobs: dict[str, _Job] = {}
         self._told: dict[str, list[str]] = {}
@@ -150,7 +150,7 @@ class _Job:
         self,
         run_id: str,
         order: Order | ResearchOrder,
-        studio: Studio,
+        studio: Hub,
         jobs: dict[str, _Job],
         told: list[str],
     ) -> None:
@@ -244,7 +244,7 @@ class _Job:
             pass  # it has ended in this moment
 
 
-def _agent_for(order: Order | ResearchOrder, studio: Studio) -> Any:
+def _agent_for(order: Order | ResearchOrder, studio: Hub) -> Any:
     journal, cards = studio.journal, studio.cards
     if not isinstance(order, Order):
         check(order)
@@ -297,7 +297,7 @@ def _hold_at(agent: Any, wait: Any) -> None:
         agent.model = _Held(agent.model, wait)  # a researcher's model is asked without hooks
 
 
-def _check_goes_on(run_id: str, agent: Any, studio: Studio) -> None:
+def _check_goes_on(run_id: str, agent: Any, studio: Hub) -> None:
     """See now, and not when it is under way, that an agent is the one that began a run."""
     try:
         entries = studio.journal.entries(run_id)

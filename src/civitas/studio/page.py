@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import CivitasError, ConfigError
 
 if TYPE_CHECKING:
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 # Gradio's own calls carry the key of the page, too.
 _HEAD: Final = """
@@ -107,7 +107,7 @@ def look() -> dict[str, Any]:
     return {"theme": theme, "head": _HEAD, "favicon_path": STATIC / "icon.svg"}
 
 
-def blocks(studio: Studio) -> Any:
+def blocks(studio: Hub) -> Any:
     """The whole page."""
     import gradio
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from civitas.journal.journal import Journal
     from civitas.research.report import Report
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 _MORE: Final[dict[str, Callable[[float], float]]] = {
     "iterations": int,
@@ -55,7 +55,7 @@ class ResearchTab:
     name = "research"
     title = "Research"
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Hub) -> None:
         self._studio = studio
         self._guard = threading.Lock()
         self._read: tuple[Journal, str, list[Entry]] | None = None

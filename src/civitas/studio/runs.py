@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from civitas.journal.journal import Journal
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 _PAGE: Final = 2_000
 """So many entries are sent at once."""
@@ -39,7 +39,7 @@ class RunsTab:
     name = "runs"
     title = "Runs"
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Hub) -> None:
         self._studio = studio
         self._looking = threading.Lock()
         self._known: dict[str, Outline] | None = None

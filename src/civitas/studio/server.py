@@ -26,7 +26,7 @@ from civitas.studio.guard import Guard
 from civitas.studio.page import STATIC, blocks, look
 
 if TYPE_CHECKING:
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 # Cookies that other programs of this machine have set come along, as with every other request. What
 # the library reads of the environment, it may have read before.
@@ -54,7 +54,7 @@ class _Json(JSONResponse):
         return as_json(content).encode()
 
 
-def application(studio: Studio, secret: str, host: str, *, is_password: bool) -> Guard:
+def application(studio: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
     app = FastAPI(
         title="civitas studio",
@@ -92,7 +92,7 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _Json({"error": "; ".join(faults)}, 422)
 
 
-def _shared(app: FastAPI, studio: Studio) -> None:
+def _shared(app: FastAPI, studio: Hub) -> None:
     """The stream of events, and the cards."""
 
     @app.websocket("/studio/events")

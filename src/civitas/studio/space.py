@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from civitas.spaces.space import Space
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 MESSAGES: Final = 10_000
 """So many messages are kept for the page."""
@@ -53,7 +53,7 @@ class SpaceTab:
     name = "space"
     title = "Space"
 
-    def __init__(self, studio: Studio, user: str) -> None:
+    def __init__(self, studio: Hub, user: str) -> None:
         self._studio = studio
         self.user = StudioUser(user, self)
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)

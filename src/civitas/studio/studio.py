@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from os import PathLike, environ
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 from civitas.errors import ConfigError, MissingExtra
@@ -20,6 +20,7 @@ from civitas.journal.place import state_file
 from civitas.studio.act import ActTab
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
+from civitas.studio.hub import Tab
 from civitas.studio.jobs import Jobs
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
@@ -30,21 +31,6 @@ PORT: Final = 8080
 _STARTS_S: Final = 30.0
 _HEADERS_BYTES: Final = 1 << 20
 """More than a browser keeps of cookies for a host, which every program at another port may set."""
-
-
-class Tab(Protocol):
-    """One tab of the page: `name` is what its routes and its script are called."""
-
-    name: str
-    title: str
-
-    def routes(self, router: Any) -> None:
-        """Add what pages call, below `/studio/NAME`."""
-        ...
-
-    def form(self) -> None:
-        """Add its components of Gradio, above what its script shows."""
-        ...
 
 
 class Studio:

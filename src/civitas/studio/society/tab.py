@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from civitas.society.experiments.intervention import Intervention
     from civitas.society.experiments.survey import Respondent
     from civitas.society.society import Society
-    from civitas.studio.studio import Studio
+    from civitas.studio.hub import Hub
 
 _LISTED: Final = 200
 """So many answers to a survey, or citizens of a name, a page shows one by one."""
@@ -74,7 +74,7 @@ class SocietyTab:
     name = "society"
     title = "Society"
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Hub) -> None:
         self._studio = studio
         self._numbers = itertools.count(1)
         self._changing = threading.RLock()
