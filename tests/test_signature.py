@@ -773,6 +773,8 @@ def test_json_becomes_the_annotated_type(annotation, value, expected):
         (Node, {"name": "a", "children": [{"name": 1}]},
          'argument "x.children[0].name" must be string, not integer'),
         (tuple[int, str], [1], 'argument "x[1]" is missing'),
+        (typing.Iterable[int], "12", 'argument "x" must be array, not string'),
+        (typing.Iterable[int], [1, "a"], 'argument "x[1]" must be integer, not string'),
         (Literal["read", "write"], "append",
          'argument "x" must be "read" or "write", not "append"'),
         (Color, "green", 'argument "x" must be "red" or "blue", not "green"'),

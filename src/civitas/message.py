@@ -104,11 +104,9 @@ def address(id: object) -> str:
         )
     if not id.isascii():
         try:
-            encoded = id.encode()
+            id.encode()
         except UnicodeEncodeError:
             raise InvalidId(f"the id {id!r} has characters that no text can carry") from None
-        if len(encoded) > MAX_ID:
-            raise InvalidId(f"an id has at most {MAX_ID} bytes as UTF-8, not {len(encoded)}")
     return id
 
 

@@ -19,15 +19,16 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from civitas import Agent, NativeSpace
-from civitas.agents import Host
+from civitas.agents import Host, changing_actions
 from civitas.approval import Rule, RuleApprover
-from civitas.errors import ActionError, CommandError, RequestCancelled
+from civitas.errors import ActionError, CommandError, ConfigError, RequestCancelled
 
 YES = RuleApprover([Rule()])
 # Not the environment's own: this repository may lie below /tmp, which the sandbox hides.
@@ -288,7 +289,7 @@ def test_what_is_left_ends_with_its_request(
 PROGRAM = """
 import os, sys
 from civitas import Agent, NativeSpace
-from civitas.agents import Host
+from civitas.agents import Host, changing_actions
 from civitas.approval import Rule, RuleApprover
 
 root, sandbox, command = sys.argv[1:]
@@ -536,7 +537,7 @@ def test_bubblewrap_has_the_network_that_was_asked_for(
 
 WITHOUT = """
 import asyncio
-from civitas.agents import Host
+from civitas.agents import Host, changing_actions
 from civitas.errors import CommandError
 
 try:
@@ -583,11 +584,15 @@ def test_a_sandbox_that_does_not_work(machine: Machine, monkeypatch: pytest.Monk
 
 def test_options_that_mean_nothing(machine: Machine) -> None:
     with pytest.raises(
-        ValueError, match='sandbox must be "auto", "bwrap" or "none", got \'docker\''
+        ConfigError, match='sandbox must be "auto", "bwrap" or "none", got \'docker\''
     ):
         machine.host(sandbox="docker")
-    with pytest.raises(ValueError, match="max_file_bytes is not negative, as -5 is"):
+    with pytest.raises(ConfigError, match="max_file_bytes= must be 0 or more, or None, got -5"):
         machine.host(max_file_bytes=-5)
+    for wrong in (0, "x", True):
+        for make in (machine.host, partial(changing_actions, machine.root)):
+            with pytest.raises(ConfigError, match=f"command_timeout= must be .*, got {wrong!r}"):
+                make(command_timeout=wrong)
     machine.is_well()
 
 

@@ -79,6 +79,10 @@ def wrong():
 def failing():
     raise ValueError("no luck")
 
+class Unready(Agent):
+    def after_add(self):
+        raise ValueError("no luck")
+
 number = 7
 '''
 
@@ -1047,6 +1051,12 @@ def test_what_is_no_agent_is_said_by_its_name(
     assert ended.value.code == code
     # In a box of click's or not, it is the same text.
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_agent_that_cannot_be_added_is_told_in_a_line(folder: Path) -> None:
+    done = piped(folder, "", "--agent", "my_agents:Unready")
+    said = "civitas: agent 'Unready': its after_add failed: ValueError: no luck\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_two_of_an_id_are_refused(folder: Path) -> None:

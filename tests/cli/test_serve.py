@@ -55,6 +55,10 @@ class Other:
 def failing():
     raise ValueError("no luck")
 
+class Unready(Agent):
+    def after_add(self):
+        raise ValueError("no luck")
+
 number = 7
 '''
 
@@ -213,6 +217,13 @@ def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> No
             "unique"
         )
         assert me.ask("Calculator", "add", a=1, b=2).result(WAIT_S) == 3
+
+
+def test_an_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Program]) -> None:
+    with serve("my_agents:Unready") as program:
+        assert program.end() == 1
+    said = "civitas: agent 'Unready': its after_add failed: ValueError: no luck"
+    assert (len(program.errors), program.errors[-1]) == (2, said)  # the first: connected
 
 
 @pytest.mark.parametrize(

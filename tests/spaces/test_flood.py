@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, action
+from civitas import ACCESS_REQUESTED, Agent, NativeSpace, action
 from civitas.errors import MailboxFull, RequestTimeout
 from conformance.conftest import WAIT_S, Kept, message
 
@@ -177,6 +177,31 @@ def test_a_loop_of_a_space_never_waits_in_send() -> None:
         go_on.set()
         held.result(timeout=WAIT_S)
         assert sink.handled.wait_for(2 * LET_THROUGH) == list(range(2 * LET_THROUGH))
+
+
+def test_messages_that_await_approval_count_as_waiting() -> None:
+    asked: Kept[int] = Kept()
+
+    class Guarded(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def open_door(self) -> None:
+            """Open it."""
+
+        async def request_permission(self, proposed_message: dict[str, Any]) -> bool:
+            asked.add(1)
+            await asyncio.Event().wait()
+            return True
+
+    with NativeSpace(mailbox=3) as space:
+        space.add(Guarded("guarded"))
+        me = space.add(Agent("me"))
+        requests = [me.ask("guarded", "open_door") for _ in range(3)]
+        asked.wait_for(3)
+        with pytest.raises(MailboxFull, match="3 messages wait"):
+            me.ask("guarded", "open_door").result(timeout=WAIT_S)
+        requests.pop().cancel()
+        requests.append(me.ask("guarded", "open_door"))
+        asked.wait_for(4)
 
 
 def test_threads_that_wait_in_send_take_turns() -> None:

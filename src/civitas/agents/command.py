@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from civitas.agents.sandbox import Sandbox
-from civitas.errors import CommandError, CommandTimeout, TooManyThreads
+from civitas.errors import CommandError, CommandTimeout, ConfigError, TooManyThreads
 from civitas.threads import WORKERS
 
 MAX_OUTPUT: Final = 64 * 1024
@@ -29,10 +29,18 @@ _WAITING = 'read -r line && exec "$@" </dev/null'
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
 
+def check_limits(seconds: float | None, max_file_bytes: int | None) -> None:
+    """Refuse limits that every command would fail at."""
+    if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
+        raise ConfigError(f"command_timeout= must be above 0 seconds, or None, got {seconds!r}")
+    if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
+        raise ConfigError(f"max_file_bytes= must be 0 or more, or None, got {max_file_bytes!r}")
+
+
 async def run(
     command: str,
     folder: str,
-    timeout: float,
+    timeout: float | None,
     *,
     sandbox: Sandbox | None = None,
     max_file_bytes: int | None = None,

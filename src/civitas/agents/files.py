@@ -7,7 +7,7 @@ import threading
 from typing import Any, Final
 
 from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED, AccessPolicy, Action
-from civitas.agents.command import run
+from civitas.agents.command import check_limits, run
 from civitas.agents.folder import MAX_BYTES, Folder
 from civitas.agents.sandbox import SandboxChoice, sandbox_for
 from civitas.agents.text_file import edited
@@ -92,7 +92,7 @@ def changing_actions(
     root: str | os.PathLike[str],
     terminal: bool = False,
     *,
-    command_timeout: float = 30.0,
+    command_timeout: float | None = 30.0,
     max_bytes: int = MAX_BYTES,
     sandbox: SandboxChoice = "auto",
     network: bool = False,
@@ -109,7 +109,7 @@ def changing_actions(
     Args:
         root: the folder
         terminal: whether a successful call ends a model's run, its result being the reply
-        command_timeout: seconds that a command may take
+        command_timeout: seconds that a command may take; None for no limit
         max_bytes: the largest file that is written or edited
         sandbox: what commands run in, as `Host` takes it
         network: whether commands in bubblewrap have the machine's network
@@ -120,6 +120,7 @@ def changing_actions(
         FileError: the root is not there, or is no folder
     """
     folder = Folder(root, max_bytes=max_bytes)
+    check_limits(command_timeout, max_file_bytes)
     confined = sandbox_for(sandbox, network)
     # An edit reads and then writes: of two at once, one would be lost.
     one_at_a_time = threading.Lock()

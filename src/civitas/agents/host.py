@@ -7,6 +7,7 @@ import sys
 
 from civitas.action import ACCESS_REQUESTED, action
 from civitas.agent import Agent
+from civitas.agents.command import check_limits
 from civitas.agents.command import run as run
 from civitas.agents.folder import Folder
 from civitas.agents.sandbox import SandboxChoice, sandbox_for
@@ -24,8 +25,8 @@ class Host(Agent):
 
     Commands start in `root`, without input and without a terminal. Of the environment they see only
     `PATH`, `HOME`, language, time zone and the folder for temporary files. At the time limit, when
-    the request is cancelled, when the shell ends, and when this process dies, every process of the
-    command is killed, those included that went into a session of their own.
+    the request is cancelled, when the shell ends, and when this process dies, what still runs of
+    the command is killed: in bubblewrap every process, elsewhere its process group.
 
     **In bubblewrap a command can write only below `root`**, in a `/tmp` of its own, and has no
     network, unless `network` is true. **Without it a command that was approved is not confined**:
@@ -35,13 +36,14 @@ class Host(Agent):
         id: the agent's id
         root: the folder that files are in and commands start in
         approver: who is asked; the space's approver if left out, or the person at the terminal
-        command_timeout: seconds that a command may take
+        command_timeout: seconds that a command may take; None for no limit
         sandbox: `"bwrap"`, `"none"`, or `"auto"`: bubblewrap if it works on this machine, and else
             none, which is said once in the log `civitas.agents`
         network: whether commands in bubblewrap have the machine's network
         max_file_bytes: the largest file that a command can write; None for no limit
 
     Raises:
+        ConfigError: a limit is not above 0, or `sandbox` is another word (a ValueError)
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
         FileError: the root is no folder
     """
@@ -52,14 +54,13 @@ class Host(Agent):
         root: str | os.PathLike[str] = ".",
         approver: Approver | None = None,
         *,
-        command_timeout: float = 30.0,
+        command_timeout: float | None = 30.0,
         sandbox: SandboxChoice = "auto",
         network: bool = False,
         max_file_bytes: int | None = 2**30,
     ) -> None:
         super().__init__(id, approver=approver)
-        if max_file_bytes is not None and max_file_bytes < 0:
-            raise ValueError(f"max_file_bytes is not negative, as {max_file_bytes} is")
+        check_limits(command_timeout, max_file_bytes)
         self.folder = Folder(root)
         self.command_timeout = command_timeout
         self.max_file_bytes = max_file_bytes

@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from civitas.errors import CommandError
+from civitas.errors import CommandError, ConfigError
 
 logger = logging.getLogger("civitas.agents")
 
@@ -80,7 +80,7 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
     the log `civitas.agents`, and why.
     """
     if choice not in get_args(SandboxChoice):
-        raise ValueError(f'sandbox must be "auto", "bwrap" or "none", got {choice!r}')
+        raise ConfigError(f'sandbox must be "auto", "bwrap" or "none", got {choice!r}')
     if choice == "none":
         return None
     found = _probe(os.environ.get("PATH", os.defpath), network)

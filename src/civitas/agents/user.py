@@ -9,7 +9,7 @@ from typing import Any, Final, TextIO
 from civitas.action import action
 from civitas.agent import SPECIAL, Agent
 from civitas.agents.terminal import Terminal
-from civitas.errors import CivitasError
+from civitas.errors import CivitasError, RequestTimeout
 from civitas.slash import parse_slash
 from civitas.text import escaped, escaped_json
 from civitas.threads import WORKERS
@@ -136,9 +136,12 @@ class User(Agent):
         # What is said is handled in its order, and so is this, after what came before.
         help = {"action": {"name": "help", "args": {}}, "meta": {"in_order": True}}
         asked = [self.request({"to": id, **help}, patience_s) for id in others]
-        for pending in asked:
+        for id, pending in zip(others, asked, strict=True):
             try:
                 await pending
+            except RequestTimeout:
+                late = f"is still busy after {patience_s:g} s: what it answers later is not shown"
+                self._terminal.show(f"{escaped(id)} {late}")
             except CivitasError:
                 pass  # who does not answer this has answered nothing else either
         message = {"to": own, "action": {"name": "help", "args": {}}}

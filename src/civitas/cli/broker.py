@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.agent import Agent
-from civitas.cli.company import named_agent
+from civitas.cli.company import bring, named_agent
 from civitas.cli.options import journal_option, recorded, tell, usage
 from civitas.cli.run.show import one_or_more
 from civitas.errors import MissingExtra
@@ -123,7 +123,7 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     try:
-        await asyncio.to_thread(space.add, agent)
+        await asyncio.to_thread(bring, space, agent)
         serving = True
         id = escaped(str(agent.id))
         address = AMQPOptions.from_environment().address

@@ -17,10 +17,11 @@ from civitas.agents.function import OpenAIFunctionAgent
 from civitas.agents.host import Host
 from civitas.cli.options import FILE, model_option, root_option, settings, usage
 from civitas.cli.run.watch import keyboard, says_yes
-from civitas.errors import DefinitionError
+from civitas.errors import CivitasError, DefinitionError
 from civitas.memory.bounded import TokenBoundedMemory
 from civitas.orders.act import is_small
 from civitas.orders.models import chosen_model, made_model
+from civitas.spaces.space import Space
 from civitas.text import escaped
 
 _OPTIONS = (
@@ -181,6 +182,18 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
     if not isinstance(agent, Agent):
         raise DefinitionError(f"{param} {name}: it made a {type(agent).__name__}, not an agent")
     return agent
+
+
+def bring(space: Space, agent: Agent) -> None:
+    """Add an agent of the user's own to a space; what its `after_add` raises is told in a line."""
+    try:
+        space.add(agent)
+    except CivitasError:
+        raise
+    except Exception as error:
+        raise DefinitionError(
+            f"agent {str(agent.id)!r}: its after_add failed: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _wrong(param: str, reason: str) -> click.BadParameter:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from civitas.cli.broker import broker_space, exchange_option
-from civitas.cli.company import Company, company_options
+from civitas.cli.company import Company, bring, company_options
 from civitas.cli.options import journal_option, usage
 from civitas.spaces.native import NativeSpace
 from civitas.studio import Studio
@@ -78,7 +78,7 @@ def command(
             for each in members:
                 if getattr(each, "journal", studio) is None:  # it records its replies, and has none
                     each.journal = studio.journal  # type: ignore[attr-defined]
-                space.add(each)
+                bring(space, each)
             studio.wait()
     finally:
         studio.close()

@@ -114,8 +114,9 @@ class Signature:
             if (kind := injected_class(annotation)) is not None:
                 injected[name] = kind
                 continue
-            if parameter.default is None:
-                # The default says that null is fine, whether or not the annotation does.
+            if parameter.default is None or name == "original_message_id":
+                # The default says that null is fine, whether or not the annotation does. A
+                # `response` and an `error` get null where the message had no id.
                 annotation = or_none(annotation)
             try:
                 form = form_of(annotation)

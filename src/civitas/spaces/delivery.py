@@ -148,6 +148,7 @@ class Receiver(Protocol):
     active: dict[Delivery, None]
     held: dict[Delivery, deque[Delivery]]
     asking: set[Delivery]
+    limit: int
     running: int
     concurrency: int
     arriving: Delivery | None

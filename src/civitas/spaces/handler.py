@@ -177,6 +177,7 @@ def ask_permission(mailbox: Receiver, delivery: Delivery, offer: Offer) -> None:
     """Take a message out of the order until it is approved, or end it."""
     delivery.state = ASKING
     mailbox.asking.add(delivery)
+    mailbox.limit = 0  # from now on not all that wait are in the box
 
     async def ask() -> None:
         decision: object = False

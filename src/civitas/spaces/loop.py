@@ -62,6 +62,7 @@ class LoopThread:
         self.loop: asyncio.AbstractEventLoop
         self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._held_up: deque[threading.Lock] = deque()
+        self._room = _ROOM
         self._woken = False
         self._closing = closing
         self._over = over
@@ -94,7 +95,7 @@ class LoopThread:
 
         The loop of a space does not wait.
         """
-        if self.closed or self._held_up or len(self._ingress) >= _ROOM:
+        if self.closed or self._held_up or len(self._ingress) >= self._room:
             self._admit()
         self._ingress.append((function, args))
         if self.closed or not self._woken:
@@ -145,7 +146,8 @@ class LoopThread:
         finally:
             self._let_go_on()
             self._woken = False
-            if ingress or self._held_up:  # they may have come before the loop was to be woken
+            # They may have come before the loop was to be woken.
+            if ingress or (self._held_up and self._room):
                 self._woken = True
                 self.loop.call_soon(self._take_in, context=self._nobody)
 
@@ -170,11 +172,16 @@ class LoopThread:
     def _let_go_on(self) -> None:
         """Let as many threads go on as there is room for, those that came first."""
         held_up = self._held_up
-        for _ in range(min(len(held_up), _ROOM - len(self._ingress))):
+        for _ in range(min(len(held_up), self._room - len(self._ingress))):
             try:
                 held_up.popleft().release()
             except IndexError:  # it has waited long enough in this moment
                 break
+
+    def let_in(self, open: bool) -> None:
+        """Let threads that send in, or have each of them wait. On the loop's thread only."""
+        self._room = _ROOM if open else 0
+        self._let_go_on()
 
     def check_process(self) -> None:
         """Refuse what is asked of the loop of another process."""
@@ -299,6 +306,7 @@ class LoopThread:
             life.result()
         finally:
             self.closed = self._ending = True
+            self._room = _ROOM
             self.ident = 0
             _RUNNING.discard(self)
             self._over()

@@ -103,6 +103,15 @@ def test_everywhere_sees_all_processes_once(make_space: MakeSpace) -> None:
     assert others(seen) == expected
 
 
+def test_everywhere_sees_all_without_an_agent_of_its_own(make_space: MakeSpace) -> None:
+    watcher = make_space()
+    seen: Kept[dict[str, Any]] = Kept()
+    watcher.observe(seen.add, everywhere=True)
+    here = make_space().add(Recorder("here"))
+    here.send(message("here", "say", content="x"))
+    seen.wait_for(lambda kept: any(m["action"]["name"] == "say" for m in kept))
+
+
 def test_everywhere_after_the_space_is_in_use_and_twice(make_space: MakeSpace) -> None:
     space = make_space()
     me = space.add(Agent("me"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -53,6 +54,28 @@ def test_what_an_agent_sends_comes_in_order(cut: bool, make_space: MakeSpace, pr
     told = there.told(MANY + 1)
     assert [args["content"] for _, args in told[:-1]] == [str(number) for number in range(MANY)]
     assert told[-1] == ("response", {"data": "answer", "original_message_id": "one"})
+
+
+def test_a_thread_waits_in_send_while_the_broker_is_behind(
+    make_space: MakeSpace, proxy: Proxy
+) -> None:
+    """So that what the other agents of its space send does not wait behind all of that."""
+    there = make_space(mailbox=10_000).add(Recorder("there"))
+    me = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port)).add(Agent("me"))
+
+    def main() -> None:
+        for number in range(2_000):
+            me.send(message("there", "say", content=str(number)))
+
+    proxy.stall()
+    sender = threading.Thread(target=main)
+    sender.start()
+    sender.join(1)
+    assert sender.is_alive()
+    proxy.resume()
+    there.wait_for(2_000, timeout=30)
+    assert [args["content"] for _, args in there.told(2_000)] == [str(n) for n in range(2_000)]
+    sender.join()
 
 
 def test_what_is_sent_while_a_queue_is_gone_comes_in_order(

@@ -18,6 +18,7 @@ from civitas.agents.you import You
 from civitas.cli.chat.console import Console
 from civitas.cli.chat.first_words import PROGRAM, first_answer
 from civitas.cli.chat.transcript import help_table, said_by, shown_message, told
+from civitas.cli.company import bring
 from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
@@ -85,7 +86,7 @@ class Session:
             # A character that the output cannot hold is no reason to fail.
             sys.stdout.reconfigure(errors="backslashreplace")
         for agent in [*members, self._you]:
-            await asyncio.to_thread(space.add, agent)
+            await asyncio.to_thread(bring, space, agent)
         self._loop = asyncio.get_running_loop()
         space.observe(self._observed)
         if console.interactive:

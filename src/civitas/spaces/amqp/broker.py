@@ -65,7 +65,7 @@ class Broker:
         self._lost = False
         self._ending = False
         self.consumer = Consumer(self.loop)
-        self.publisher = Publisher(names.exchange, settled)
+        self.publisher = Publisher(names.exchange, settled, thread.let_in)
         self.link = Link(
             self.loop,
             options,

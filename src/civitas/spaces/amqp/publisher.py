@@ -25,6 +25,10 @@ TOO_LARGE: Final = "too large"  # for this broker
 _LIMIT: Final = 100_000
 """How many messages may wait for the broker."""
 
+_AHEAD: Final = 1_000
+"""How many messages may wait for the broker before threads wait in `send`. What the others of this
+process ask and answer is published after those."""
+
 _REFUSABLE: Final = frozenset((SEND, REQUEST))
 """Kinds that may be refused: there are no more answers than messages that were taken."""
 
@@ -58,9 +62,16 @@ class Publisher:
         largest: how many bytes a message may have; None until the broker has refused one
     """
 
-    def __init__(self, exchange: str, settled: Callable[[Outbound, str], None]) -> None:
+    def __init__(
+        self,
+        exchange: str,
+        settled: Callable[[Outbound, str], None],
+        let_in: Callable[[bool], None],
+    ) -> None:
         self._exchange = exchange
         self._settled = settled
+        self._let_in = let_in
+        self._behind = False
         self._channel: Channel | None = None
         self._tag = 0
         self._unconfirmed: dict[int, Outbound] = {}
@@ -95,6 +106,15 @@ class Publisher:
         else:
             message.in_flight = True
             (self._paused if self._pauses else self._waiting).append(message)
+        self._regulate()
+
+    def _regulate(self) -> None:
+        """Have threads wait while the broker is behind; without one they could wait for ever."""
+        ahead = len(self._unconfirmed) + len(self._waiting)
+        behind = self._channel is not None and ahead >= _AHEAD
+        if behind is not self._behind:
+            self._behind = behind
+            self._let_in(not behind)
 
     def refuse_larger(self, largest: int) -> None:
         """The broker has closed the channel over a message of more bytes than this."""
@@ -162,6 +182,7 @@ class Publisher:
     def lost(self) -> None:
         """The channel is gone."""
         self._channel = None
+        self._regulate()
         self._wake()
 
     async def drained(self) -> None:
@@ -219,6 +240,7 @@ class Publisher:
                 self._settled(message, outcome)
         if self._waiting:
             self._publish_waiting()
+        self._regulate()
         if self._waiters:
             self._wake()
 

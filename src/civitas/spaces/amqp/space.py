@@ -120,6 +120,9 @@ class AMQPSpace(Space):
         Args:
             callback: a plain function
             everywhere: whether it sees the messages of all processes, a moment later
+
+        Raises:
+            BrokerError: `everywhere`, and the broker cannot be reached
         """
         if not everywhere:
             super().observe(callback)
@@ -128,6 +131,9 @@ class AMQPSpace(Space):
             raise DefinitionError(f"observe takes a plain function, got {callback!r}")
         self._start()
         self._router.enter(self._router.everywhere.add, callback)
+        opening = self._thread.run(self._router.broker.link.open)
+        if not on_a_space():
+            opening.result()
 
     # -- what differs from a space in one process --------------------------------------------------
 
