@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from civitas import (
     ChattyAI,
     Conversation,
     DualActAgent,
+    Memory,
     ModelError,
     NativeSpace,
     NotPermitted,
@@ -91,6 +93,37 @@ def test_what_a_chat_agent_was_sent_and_fails_at_is_told_to_the_sender_alone(
 
 
 # -- a refusal with its reason ---------------------------------------------------------------------
+
+
+class Full(Memory):
+    """A memory whose disk is full when it has so many messages."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room = room
+
+    def add_memory(self, memory: dict[str, Any]) -> None:
+        if len(self.items) >= self.room:
+            raise OSError("the disk is full")
+        super().add_memory(memory)
+
+
+@pytest.mark.parametrize("recorded", (False, True))
+@pytest.mark.parametrize("room", (0, 1, 3))
+def test_a_memory_that_fails_is_one_line_and_the_reason_of_the_reply(
+    room: int, recorded: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    model = ScriptedModel([{"name": "add", "args": {"a": 1, "b": 2}}, "It is 3."])
+    journal = tmp_path / "runs.db" if recorded else None
+    agent = ReActAgent("a", model, actions=[add], memory=Full(room), journal=journal)
+    reply = agent.reply_sync("Hello", run_id="r")
+    assert (reply.stop_reason, reply.detail) == ("error", "OSError: the disk is full")
+    assert isinstance(reply.error, OSError)
+    assert told(caplog) == ["the memory of agent 'a' failed: OSError: the disk is full"]
 
 
 def pay(sum: int) -> str:

@@ -109,6 +109,17 @@ def test_each_step_is_shown_and_a_summary(folder: Path) -> None:
     assert last.endswith(" s, 20 tokens (14 in, 6 out)")
 
 
+def test_results_of_calls_made_at_once_are_told_apart(folder: Path) -> None:
+    (folder / "other.txt").write_text("tea\n")
+    both = [("read_file", {"file_name": name}) for name in ("notes.txt", "other.txt")]
+    with OpenAIServer(does(*both), streamed("Read.")) as server:
+        done = act("Read both", "--model", f"{server.url}#m", cwd=folder)
+    lines = done.stdout.splitlines()
+    for name, first in (("notes.txt", "  bread"), ("other.txt", "  tea")):
+        call = f'read_file(file_name="{name}")'
+        assert lines[lines.index(first) - 1] in (f"← {call}", f"→ {call}")
+
+
 def test_the_summary_says_which_actions_failed(folder: Path) -> None:
     lost = ("read_file", {"file_name": "none.txt"})
     with OpenAIServer(does(lost), does(SEARCH), streamed("It is in line 2.")) as server:

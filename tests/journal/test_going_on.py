@@ -544,6 +544,21 @@ def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
             assert agent.reply_sync("go", run_id="R").messages == unbroken.messages
 
 
+def test_a_file_name_that_is_no_text_does_not_damage_a_run(tmp_path: Path) -> None:
+    def list_files() -> list[str]:
+        """As `os.listdir` gives a name that is not UTF-8."""
+        return ["caf\udce9.txt"]
+
+    def agent() -> ReActAgent:
+        model = ScriptedModel([call("list_files"), said("One file.")])
+        return ReActAgent("A", model, actions=[list_files], journal=tmp_path / "j.db")
+
+    reply = agent().reply_sync("What is there?", run_id="R")
+    assert agent().reply_sync("What is there?", run_id="R").messages == reply.messages
+    again = Journal(tmp_path / "j.db").replay("R")
+    assert (again.messages, again.steps[0].result["result"]) == (reply.messages, ["caf?.txt"])
+
+
 def test_what_was_refused_is_never_executed(tmp_path: Path) -> None:
     permits = False
     called: list[str] = []

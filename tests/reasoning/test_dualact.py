@@ -918,8 +918,8 @@ def test_the_value_is_that_of_the_conclusion_and_of_none_before() -> None:
     h = ScriptedModel([GO, GO, DONE])
     dual = DualActAgent(DualActConfig(ReActAgent("H", h), Worker()))
     reply = dual.reply_sync("How many?", schema=int)
-    assert (reply.stop_reason, reply.r_runs) == ("terminated", 2)
-    assert reply.value == reply.text != "7"
+    assert (reply.stop_reason, reply.r_runs, reply.value) == ("terminated", 2, None)
+    assert reply.text != "7"
 
 
 @pytest.mark.parametrize("first", ("R0", "R1"))
@@ -949,11 +949,17 @@ def test_the_values_of_several_r_are_by_their_ids(first: str) -> None:
     asyncio.run(main())
 
 
-def test_the_value_of_a_conclusion_that_a_hook_replaced_is_its_text() -> None:
+def test_a_conclusion_that_a_hook_replaced_has_no_value_by_a_schema() -> None:
     dual, _, _ = two([GO, DONE], ["7"])
     dual.register_hook("post_acting", "other", lambda *_: {"conclusion": Conclusion("eight")})
     reply = dual.reply_sync("How many?", schema=int)
-    assert (reply.text, reply.value) == ("eight", "eight")
+    assert (reply.text, reply.value) == ("eight", None)
+
+
+@pytest.mark.parametrize("h", ([DONE], [GO, DONE], ["no", "no"]))
+def test_without_an_answer_by_the_schema_the_value_is_none(h: list[str]) -> None:
+    dual, _, _ = two(h, ["many", "very many"])
+    assert dual.reply_sync("How many?", schema=int).value is None
 
 
 def test_threads_are_those_of_both() -> None:

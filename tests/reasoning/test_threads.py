@@ -65,8 +65,8 @@ def test_a_memory_without_threads_says_what_has_them() -> None:
     assert thinker.reply_sync("a").text == "1: a"
 
 
-@pytest.mark.parametrize("thread", ("", "x" * 256))
-def test_a_thread_has_an_id(thread: str) -> None:
+@pytest.mark.parametrize("thread", ("", "x" * 256, b"Ann", 1.5))
+def test_a_thread_has_an_id(thread: Any) -> None:
     with pytest.raises(ValueError, match="thread= must be a text of 1 to 255 characters"):
         agent().reply_sync("a", thread=thread)
 

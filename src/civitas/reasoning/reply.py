@@ -160,3 +160,9 @@ class Stop(Exception):
         """On a hook of an agent that failed, which is logged."""
         log_failure(_LOGGER, f"a hook of agent {agent!r} failed", error)
         return cls("error", str(error), error)
+
+    @classmethod
+    def on_memory(cls, agent: str | int, error: Exception) -> Stop:
+        """On a memory that takes no message, which is logged."""
+        log_failure(_LOGGER, f"the memory of agent {agent!r} failed", error)
+        return cls("error", f"{type(error).__name__}: {error}", error)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from civitas.errors import StateError
-from civitas.jsonvalue import NotJSON, as_json, copy_json
+from civitas.jsonvalue import NotJSON, as_json, copy_json, deep_json
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.reply import Reply, Step
 
@@ -157,13 +157,17 @@ def dumped(state: Any) -> dict[str, Any]:
 def loaded(kind: type[S], data: Any, whose: str) -> S:
     """The state that JSON data is. What an older program did not save is as a state begins."""
     from pydantic import ValidationError
-    from pydantic_core import to_json
+    from pydantic_core import PydanticSerializationError, to_json
 
     known = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
     try:
         if not isinstance(data, dict):
             raise TypeError(f"it must be an object, got {type(data).__name__}")
-        text = to_json({name: value for name, value in data.items() if name in known})
+        held = {name: value for name, value in data.items() if name in known}
+        try:
+            text = to_json(held)
+        except PydanticSerializationError:  # a lone surrogate, such as in the name of a file
+            text = to_json(deep_json(held))
         made: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
         raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {error}") from error

@@ -83,6 +83,8 @@ class Shown:
         self._begun = False
         self._past = False  # whether the last that was shown had happened before this process
         self._open: dict[str, str] = {}
+        self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
+        self._last: Any = None  # the one that was shown last, while nothing else was
         self._ended = 0
         self._written = ""  # the line that a model is writing
         self._written_kind = ""
@@ -220,12 +222,15 @@ class Shown:
         text.append(escaped(event.action), "bold cyan")
         text.append(f"({args})")
         self._print(text, "→ ", "    ")
+        self._last = self._calls[event.agent, event.call_id] = text
 
     def _result(self, event: CallEnded) -> None:
         self._ended += not event.past
-        if len(self._open) > 1:  # several at once end in any order
-            self._line(f"← {escaped(event.action)}", "cyan")
         self._open.pop(event.call_id, None)
+        call = self._calls.pop((event.agent, event.call_id), None)
+        if call is not None and call is not self._last:  # several at once end in any order
+            self._print(call, "← ", "    ")
+        self._last = None
         if event.error is not None:
             self._line(event.error, "red", "  ✗ ", "    ")
             return

@@ -48,6 +48,8 @@ class RemoteModel(Answering):
         check_count(kind, "max_retries", max_retries, least=0)
         if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
             raise DefinitionError(f"{kind}: timeout= must be a number of seconds, got {timeout!r}")
+        if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
+            raise DefinitionError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
             raise DefinitionError(f"{kind}: options= cannot set {', '.join(wrong)}")
         self.name = name

@@ -114,7 +114,7 @@ class Progress:
             text = self.why
         return DualActReply(
             text,
-            text if value is None else value,
+            text if value is None and self.schema is None else value,
             [],
             list(self.steps),
             self.human_usage + self.reactive_usage,

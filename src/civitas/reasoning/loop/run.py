@@ -63,6 +63,12 @@ class Run(Asking):
 
     async def reply(self) -> Reply:
         """Ask the model and act, until there is a reason to stop."""
+        try:
+            return await self._recorded()
+        except Stop as stop:  # its memory failed between two turns
+            return self.end(stop)
+
+    async def _recorded(self) -> Reply:
         record = self.record
         if self.thread.underway is None:
             self.thread.underway = self
@@ -296,11 +302,7 @@ class Run(Asking):
         record, after, upto = self.record, self._saved, len(self.state.messages)
         self._saved = upto
         if record is NULL_RECORD:
-            new = self.state.messages[after:]
-            for message in new:
-                self.memory.add_memory(message)
-            if self.emit is not None:
-                self._tell(new)
+            self._in_file(after, upto)
             return
         record.save(self.state)
         if upto > after:
@@ -309,7 +311,14 @@ class Run(Asking):
     def _in_file(self, after: int, upto: int) -> None:
         """Remember and tell the messages from one number to another."""
         new = self.state.messages[after:upto]
-        remember(self.memory, self.record, new, after)
+        try:
+            if self.record is NULL_RECORD:
+                for message in new:
+                    self.memory.add_memory(message)
+            else:
+                remember(self.memory, self.record, new, after)
+        except Exception as error:
+            raise Stop.on_memory(self.id, error) from error
         self._remembered = upto
         self._tell(new)
 
