@@ -252,7 +252,7 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
         ({"citizens": [living(print, id="bank")], "services": [Bank()]}, "id of a service"),
         (
             {"citizens": [living(print, home="z")]},
-            "'1' cannot start at 'z': there is no such place",
+            "'1' cannot start at 'z': no such place",
         ),
         ({"citizens": [living(print, id="city")]}, "id of a service"),
         ({"citizens": ["somebody"]}, "add takes an agent"),

@@ -205,10 +205,6 @@ class Society(Experiments):
         count = steps_of(clock, days, steps)
         every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
         check_integer("save_every", every, 1, None)
-        if progress is not None and not callable(progress):
-            raise ConfigError(
-                f"progress must be a function of a row of metrics, got {progress!r:.80}"
-            )
         rows: list[dict[str, Any]] = await self._from_outside(
             self._run, clock, count, run_id, every, progress
         )
