@@ -87,8 +87,8 @@ def search_web(
             raise SearchError("search_web: the query is empty")
         listed = await ask(words if site is None else f"{words} site:{site}")
         found = [each for each in _resources(listed) if is_on(each.url, site)][:results]
-        for each in found if pool is not None else ():
-            pool.add(each)
+        for each in found:
+            (ResourcePool() if pool is None else pool).add(each)
         return found
 
     return Action("search_web", search, idempotent=True)
