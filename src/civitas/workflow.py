@@ -79,18 +79,14 @@ class Workflow:
             self.blocks = [*blocks]
             for block in self.blocks:
                 if inspect.isclass(block) or not hasattr(block, "after_forward"):
-                    raise DefinitionError(
-                        f"agent {self.id!r}: blocks= must be a list of blocks, got {block!r:.80}"
-                    )
+                    wrong = f"agent {self.id!r}: blocks= must be blocks, got {block!r:.80}"
+                    raise DefinitionError(wrong)
                 if getattr(block, "agent", self) is None:
                     block.agent = self
 
     @cached_property
     def actions(self) -> ActionRegistry:
-        """What its own model, plan or dispatcher may call: its blocks' actions, as `block.action`.
-
-        A `ReActAgent` has those that it was given and that it discovered too.
-        """
+        """What its own model, plan or dispatcher may call: its blocks' actions, `block.action`."""
         registry = ActionRegistry()
         for name, (function, options) in block_actions(self.blocks).items():
             registry.register(Action.marked(name, function, options))

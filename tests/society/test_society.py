@@ -153,6 +153,15 @@ async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> No
         assert "its own money and place" in society.failures[0][2]
 
 
+async def test_a_citizen_that_replaces_its_status_keeps_the_old_one() -> None:
+    replacer = living(lambda me: setattr(me.memory, "status", {}), home="a", money=5)
+    async with Society([replacer, living(print, id=2)], town()) as society:
+        row = await society.step()
+        assert (row["money"], row["failures"]) == (5, 1)
+        assert replacer.status["money"] == 5
+        assert "its own status" in society.failures[0][2]
+
+
 async def test_perception_is_the_world_as_the_step_before_left_it() -> None:
     texts: list[str] = []
 
@@ -252,7 +261,7 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
         ({"citizens": [living(print, id="bank")], "services": [Bank()]}, "id of a service"),
         (
             {"citizens": [living(print, home="z")]},
-            "'1' cannot start at 'z': there is no such place",
+            "'1' cannot start at 'z': no such place",
         ),
         ({"citizens": [living(print, id="city")]}, "id of a service"),
         ({"citizens": ["somebody"]}, "add takes an agent"),

@@ -183,24 +183,13 @@ class Findings:
     generated_objectives: list[Objective]
 
 
-_GIVES = {
-    "plan": ResearchTask,
-    "research": ResearchResult,
-    "narrate": Narrative,
-    "evaluate": Findings,
-}
-
-
 def check_given(step: str, given: Any) -> None:
     """Refuse what a step of a user's own gives that is not what the step must give, nor None."""
-    kind = _GIVES.get(step)
-    if kind is None or given is None:
-        return
-    many = step in ("plan", "research")
-    listed = isinstance(given, list | tuple)
-    if listed is not many or not all(
-        isinstance(each, kind) for each in (given if many else [given])
-    ):
+    many = {"plan": ResearchTask, "research": ResearchResult}.get(step)
+    kind = many or {"narrate": Narrative, "evaluate": Findings}.get(step, object)
+    each = given if many else [given]
+    is_list = isinstance(each, list | tuple)
+    if given is not None and not (is_list and all(isinstance(one, kind) for one in each)):
         what = f"a list of {kind.__name__}s" if many else f"a {kind.__name__}"
         raise DefinitionError(f"{step}= must return {what}, got {given!r:.80}")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from civitas.action import action
 from civitas.agent import Agent
@@ -43,6 +43,8 @@ class AgentType(StrEnum):
 
 class CitizenAgentParams(AgentParams):
     """What a citizen may do. A block that states `enabled_by`, the name of one, follows it."""
+
+    model_config = ConfigDict(extra="forbid")
 
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")

@@ -160,9 +160,7 @@ class Books:
         if place is None and not moving:
             place = status.get("home")
         if place is not None and not self._knows(place):
-            raise ConfigError(
-                f"citizen {id!r} cannot start at {place!r:.80}: there is no such place"
-            )
+            raise ConfigError(f"citizen {id!r} cannot start at {place!r:.80}: no such place")
         if place is not None and not self._has_room(place):
             raise ConfigError(
                 f"citizen {id!r} cannot start at {place!r}, which holds "

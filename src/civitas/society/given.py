@@ -20,24 +20,23 @@ if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
 
-_PARTS: Final = (
-    ("model", ("complete",), "a model or the name of one"),
-    ("engine", ("run", "run_rows", "close"), "an engine, such as LocalEngine()"),
-    ("budget", ("reserve",), "a Budget"),
-    ("facts", ("items",), "Facts, a dict, or a function of the Clock"),
-)
-"""What a society is given: the methods that it needs of it, and what that is in words."""
+_PARTS: Final = {
+    "model": ("a model or the name of one", "complete"),
+    "engine": ("an engine, such as LocalEngine()", "run_rows"),
+    "budget": ("a Budget", "reserve"),
+    "facts": ("Facts, a dict, or a function of the Clock", "items", "__call__"),
+}
 
 
 def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
-    """Refuse what is no time limit, model, engine, …: it would only fail in the first step."""
+    """Refuse a time limit that is none, and what has no method that such a part has."""
     for name, limit in limits.items():
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
-    for name, methods, what in _PARTS:
-        part = parts[name]
-        made = not isinstance(part, type) and all(hasattr(part, each) for each in methods)
-        if part is not None and not made and not (name == "facts" and callable(part)):
+    for name, part in parts.items():
+        what, *methods = _PARTS[name]
+        is_one = not isinstance(part, type) and any(hasattr(part, each) for each in methods)
+        if part is not None and not is_one:
             raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
 
 

@@ -201,13 +201,14 @@ class Steps(Space):
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
         _ = self.mailboxes
-        changed = [
-            (mailbox, what) for mailbox in self._citizens if (what := books.restore(mailbox.id))
-        ]
-        for mailbox, what in changed:
-            self._fail(
-                mailbox, f"it changed its own {what}, which is the commit stage's alone: undone"
-            )
+        for mailbox in self._citizens:
+            memory, status = cast(Any, mailbox.agent).memory, books._status[mailbox.id]
+            what = books.restore(mailbox.id)
+            if memory.status is not status:
+                memory.status, what = status, "status for another dict"
+            if what:
+                why = f"it changed its own {what}, which is the commit stage's alone: undone"
+                self._fail(mailbox, why)
         said = said_by_rows(self, tables.pop(Say, None))
         sent = router.collect(self._interceptors)
         services = self._reached

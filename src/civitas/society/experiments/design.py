@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +25,12 @@ from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.experiments.cell import Cell
 from civitas.society.experiments.functions import Source, function_of, in_words
-from civitas.society.experiments.models import MODELS
-from civitas.society.experiments.workflow import FieldError, Item, Part, Where, steps_of
+from civitas.society.experiments.models import MODELS, parameters_of
+from civitas.society.experiments.workflow import FieldError, Item, Part, Where, steps_of, surveys_of
 
 _NONE: Final = "the society has no such parameter"
 _CELLS: Final = 100_000
-_TAGS: Final = frozenset(("int", "str", "float", "list[int]", "callable"))
+_TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
 """What pydantic puts into a path for the alternatives of a type."""
 
 
@@ -173,6 +173,7 @@ class Design(Part):
         steps_of(workflow, seconds_of(self.society.step), where)
         parameters = copy.deepcopy(self.society.parameters)
         known = self.arguments()
+        places: dict[str, Where] = {}  # where those are set that the society does not set itself
         for key, value in given.items():
             at: Where = ("parameters", key)
             if key in condition.parameters:
@@ -185,12 +186,17 @@ class Design(Part):
                     what = f"{_NONE}, and no ${key} is in the workflow; {_there(known)}"
                     raise FieldError((at, what))
                 continue
-            into = parameters
+            into, places[key] = parameters, at
             for step, each in itertools.pairwise((root, *path)):
                 into = into.setdefault(step, {})
                 if not isinstance(into, dict):
                     raise FieldError((at, f"{step!r} has no {each!r}"))
             into[path[-1] if path else root] = value
+        if self.society.make is None:
+            try:
+                parameters_of(self.society.model)(**parameters)
+            except ValidationError as error:
+                raise FieldError(*_placed(faults_of(error), places)) from None
         return parameters, workflow
 
     def arguments(self) -> list[str] | None:
@@ -211,11 +217,15 @@ class Design(Part):
             raise FieldError((("seeds",), what))
         if not self.conditions:
             raise FieldError((("conditions",), "must have one or more, or be left out"))
+        for name in self.conditions:
+            if not name.strip() or "/" in name:
+                raise FieldError((("conditions", name), "its name must have a letter, and no /"))
         count = len(seeds) * len(self.conditions)
         for name, each in self.parameters.items():
             count *= len(each)
-            if not each:
-                raise FieldError((("parameters", name), "must be a list of one value or more"))
+            if not each or any(each.count(value) > 1 for value in each):
+                what = "must be a list of one value or more, each once"
+                raise FieldError((("parameters", name), what))
         if count > _CELLS:
             raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
         if len({each.name for each in self.metrics}) != len(self.metrics):
@@ -228,12 +238,16 @@ class Design(Part):
         for name in self.society.parameters:
             if known is not None and name not in known:
                 raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
+        asked: set[str] = set()
+        for name in self.conditions:
+            for values in self.grid():
+                asked |= surveys_of(self._resolved(name, values)[1])
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)
-        for name in self.conditions:
-            for values in self.grid():
-                self._resolved(name, values)
+            elif "." in metric.name and metric.name.partition(".")[0] not in asked:
+                what = f"no survey {metric.name.partition('.')[0]!r} is in a workflow"
+                raise FieldError((("metrics", index, "name"), what))
 
     def _function(self, where: Where, source: Source) -> Callable[..., Any]:
         try:
@@ -262,6 +276,16 @@ class Design(Part):
 
 def _there(known: list[str]) -> str:
     return f"there are: {', '.join(known)}"
+
+
+def _placed(
+    faults: Iterable[tuple[Where, str]], places: Mapping[str, Where]
+) -> Iterator[tuple[Where, str]]:
+    """Faults of a society's parameters, each where its parameter is set."""
+    for path, what in faults:
+        name = ".".join(map(str, path))
+        set_at = (at for key, at in places.items() if name in key or name.startswith(key))
+        yield next(set_at, ("society", *path)), what
 
 
 def faults_of(error: ValidationError) -> list[tuple[Where, str]]:

@@ -75,9 +75,7 @@ class Intervention:
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _SETTLED:
             if name in made["status"]:
-                raise ConfigError(
-                    f"an intervention cannot set {name!r} of a status; pay moves money"
-                )
+                raise ConfigError(f"an intervention cannot set {name!r}; pay moves money")
         Facts(made["facts"])  # the names are checked there
         try:
             for name, value in made.items():

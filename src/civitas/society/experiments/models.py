@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from civitas.budget import Budget
 from civitas.errors import ConfigError
@@ -21,11 +24,25 @@ from civitas.society.services.economy import make_economy
 from civitas.society.services.feed import Feed
 from civitas.society.society import Society
 
+_BLOCKS: Final[dict[str, Any]] = {
+    type(each).__name__: (type(each).ParamsType, None) for each in known.all_blocks()
+}
+
+
+@functools.cache
+def parameters_of(source: str) -> type[BaseModel]:
+    """The parameters of one of MODELS with their types, as a pydantic model."""
+    kinds = get_type_hints(MODELS[source], include_extras=True)
+    kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
+    kinds["params"] = CitizenAgentParams
+    fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
+    return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
+
 
 def town(
     seed: int,
     *,
-    citizens: int | str = 100,
+    citizens: Annotated[int, Field(ge=1)] | str = 100,
     city: str | None = None,
     blocks: Mapping[str, Mapping[str, Any]] | None = None,
     params: Mapping[str, Any] | None = None,
@@ -35,10 +52,10 @@ def town(
     feed: bool = True,
     llm: str | None = None,
     answers: str | None = None,
-    max_usd: float | None = None,
-    max_calls: int | None = None,
+    max_usd: Annotated[float, Field(ge=0)] | None = None,
+    max_calls: Annotated[int, Field(ge=0)] | None = None,
     columns: bool = False,
-    threads: int = 1,
+    threads: Annotated[int, Field(ge=1)] = 1,
     folder: Path = Path(),
 ) -> Society:
     """A town drawn by its seed, as `civitas simulate` makes it.
@@ -66,11 +83,11 @@ def town(
         ModelError: the model is missing or cannot be used
     """
     given = {name: dict(each) for name, each in (blocks or {}).items()}
-    strange = sorted(set(given) - {type(each).__name__ for each in known.all_blocks()})
-    if strange:
-        raise ConfigError(f"blocks: there is no block {strange[0]!r}")
     if city is not None:
-        place = City.from_json((folder / city).read_bytes())
+        try:
+            place = City.from_json((folder / city).read_bytes())
+        except OSError as error:
+            raise ConfigError(f"city: {city!r} cannot be read: {error.strerror}") from None
     else:
         many = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
         place = City.generate(seed=seed, citizens=max(10, many))
@@ -133,6 +150,7 @@ def _classic(make: Callable[..., Population]) -> Callable[..., Society]:
     own = dict(inspect.signature(make).parameters)
     own = {name: each.replace(kind=each.KEYWORD_ONLY) for name, each in own.items()}
     seed = own.pop("seed").replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    made.__annotations__ = get_type_hints(make)
     made.__signature__ = inspect.Signature([seed, *own.values()])  # type: ignore[attr-defined]
     made.__doc__ = make.__doc__
     return made

@@ -172,6 +172,12 @@ class Item(Part):
         return self
 
 
+def surveys_of(workflow: Iterable[Item]) -> set[str]:
+    """The names of its surveys, those of branches too."""
+    branches = [surveys_of(item.branch.workflow) for item in workflow if item.branch is not None]
+    return {item.survey.name for item in workflow if item.survey is not None}.union(*branches)
+
+
 def steps_of(
     workflow: Iterable[Item], step_s: int, where: Where = (), before: Iterable[str] = ()
 ) -> int:
