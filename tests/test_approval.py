@@ -367,11 +367,11 @@ def test_each_question_takes_one_line():
 @pytest.mark.parametrize("typed", ("a", "Always"))
 def test_always_permits_exactly_this_call_from_now_on(typed):
     out = io.StringIO()
-    approver = TerminalApprover(io.StringIO(f"{typed}\nn\nn\nn\n"), out)
+    approver = TerminalApprover(io.StringIO(f"{typed}\nn\nn\nn\nn\n"), out)
 
-    def permits(agent="Host", action="delete", path="/tmp/x"):
+    def permits(agent="Host", action="delete", path="/tmp/x", thread=None):
         message = {"from": "me", "to": agent, "action": {"name": action, "args": {"path": path}}}
-        return ask(approver, ApprovalRequest.of(message))
+        return ask(approver, ApprovalRequest.of(message, thread=thread))
 
     assert permits()
     assert permits()
@@ -379,6 +379,7 @@ def test_always_permits_exactly_this_call_from_now_on(typed):
     assert not permits(path="/tmp/y")
     assert not permits(action="read")
     assert not permits(agent="Other")
+    assert not permits(thread="Bo")
     assert permits()
     assert not ask(TerminalApprover(io.StringIO(), io.StringIO()))
 

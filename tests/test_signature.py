@@ -60,6 +60,11 @@ class Node:
     children: list["Node"] = field(default_factory=list)
 
 
+@dataclass
+class Chain:
+    rest: "Chain | None" = None
+
+
 class Pair(NamedTuple):
     left: int
     right: str = "r"
@@ -336,6 +341,15 @@ def test_a_recursive_type_is_cut_in_help_and_kept_for_models():
     validator = Draft202012Validator(signature.parameters)
     assert validator.is_valid({"x": {"name": "a", "children": [{"name": "b"}]}})
     assert not validator.is_valid({"x": {"name": "a", "children": [{"name": 1}]}})
+
+
+def test_a_type_that_is_recursive_within_a_union_is_cut_and_kept_too():
+    signature = arg(Chain)
+    cut, none = signature.help["args"]["x"]["properties"]["rest"]["anyOf"]
+    assert (cut["description"], none) == ("recursive: again a Chain", {"type": "null"})
+    validator = Draft202012Validator(signature.parameters)
+    assert validator.is_valid({"x": {"rest": {"rest": None}}})
+    assert not validator.is_valid({"x": {"rest": {"rest": 1}}})
 
 
 def test_two_classes_of_one_name_do_not_mix():

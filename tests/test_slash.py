@@ -63,6 +63,7 @@ def wrong(line: str) -> SlashError:
         (r'/A.b c:"\u0041\ud83d\ude00\t"', to("A", "b", c="A😀\t")),
         ("  /A.b \t x: 1  ", to("A", "b", x=1)),
         ("/A.b größe:1", to("A", "b", größe=1)),
+        pytest.param(f"/{'a' * 255}.{'b' * 255}", to("a" * 255, "b" * 255), id="longest"),
     ),
 )
 def test_a_line_is_a_message(line: str, message: dict[str, Any]) -> None:

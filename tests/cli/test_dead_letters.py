@@ -94,7 +94,12 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
     assert sent.returncode == 1
     assert sent.stdout == f"{first} is sent to Bob\n"
     assert sent.stderr == (f"civitas: {second} stays: it is to 'Carl', and came to 'Bob'\n")
-    assert run("list", *here).stdout.startswith(f"{second}\n")
+    bury(to_bob("help"))
+    rows = run("list", *here).stdout.splitlines()
+    stayed, third = (row for row in rows if not row.startswith(" "))
+    assert stayed == second
+    sent = run("resend", third, *here)
+    assert (sent.returncode, sent.stdout) == (0, f"{third} is sent to Bob\n")
     gone = run("resend", first, *here)
     assert (gone.returncode, gone.stdout) == (1, "")
     assert gone.stderr == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import os
 import shlex
@@ -19,6 +20,7 @@ import pytest
 
 from civitas.cli.main import main
 from civitas.society import compare, read_people
+from journal.crash import crash
 from models.openai_server import OpenAIServer, status, text
 from pseudo_terminal import Terminal
 
@@ -178,6 +180,7 @@ def test_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     *steps, done = map(json.loads, shown.out.splitlines())
     assert [(each["kind"], each["step"]) for each in steps] == [("step", n) for n in range(4)]
     assert (done["kind"], done["citizens"], done["failures"]) == ("done", 30, 0)
+    assert all(done[name] == steps[-1][name] for name in ("home", "work", "money"))
     assert shown.err == ""
 
 
@@ -273,6 +276,26 @@ def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_mis
     assert not (tmp_path / "late" / "messages.csv").exists()
 
 
+def test_messages_of_steps_that_are_lived_again_are_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, before = tmp_path / "runs.db", tmp_path / "before.db"
+
+    class Lines(io.StringIO):
+        def write(self, line: str) -> int:
+            if line.startswith("{") and json.loads(line).get("step") == 2:
+                crash(journal, before)
+            return len(line)
+
+    monkeypatch.setattr(sys, "stdout", Lines())
+    order = (*TOWN, "--json", "--run-id", "town", "--out", str(tmp_path / "a"), "--journal")
+    assert run(*order, str(journal)) == 0
+    messages = table(tmp_path / "a" / "messages.csv")
+    assert messages[-1]["step"] == "3"
+    assert run(*order, str(before)) == 0  # from the file as it was before the last step
+    assert table(tmp_path / "a" / "messages.csv") == messages
+
+
 # -- by a model ------------------------------------------------------------------------------------
 
 
@@ -358,6 +381,7 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
         (("classic.yaml", "--threads", "2"), "of classic.yaml has no parameter threads; leave it"),
         (("e.yaml", "--sweep", "tax"), "must be NAME=VALUE,VALUE, got 'tax'"),
+        (("e.yaml", "--sweep", "tax="), "must be NAME=VALUE,VALUE, got 'tax='"),
         (("e.yaml", "--sweep", "tax=1"), "parameters.tax: the society has no such parameter"),
         (("--seeds", "3"), "--sweep, --seeds and --jobs are for an EXPERIMENT"),
         (("none.yaml",), "does not exist"),

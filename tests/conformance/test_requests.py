@@ -4,6 +4,7 @@ import asyncio
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -216,6 +217,16 @@ def test_a_request_timeout_is_a_timeout_error(space: Any) -> None:
     with pytest.raises(TimeoutError) as late:
         me.request(message("server", "hold"), timeout=0.05).result(timeout=WAIT_S)
     assert isinstance(late.value, RequestTimeout)
+
+
+def test_a_request_has_all_of_its_time(space: Any) -> None:
+    space.add(Server("server"))
+    me = space.add(Agent("me"))
+    for _ in range(4):
+        begun = time.monotonic()
+        with pytest.raises(RequestTimeout):
+            me.request(message("server", "hold"), timeout=0.03).result(timeout=WAIT_S)
+        assert time.monotonic() - begun >= 0.03
 
 
 def test_an_agent_in_no_space_cannot_request(space: Any) -> None:

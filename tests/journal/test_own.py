@@ -17,7 +17,7 @@ import pytest
 from civitas import Journal
 from civitas.errors import InDoubt, JournalError, RunMismatch
 from civitas.journal.doubt import Done
-from civitas.reasoning.record import APPENDED, recorded
+from civitas.reasoning.record import APPENDED, Step, recorded
 from journal.crash import on_a_loop
 from journal.own import RUN, URLS, World, digest
 from journal.process import KILLED, Processes
@@ -155,6 +155,34 @@ async def test_a_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> Non
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
             assert record.state == state
         assert journal.replay("R")["state"]["count"] == 200
+
+
+@on_a_loop
+async def test_a_value_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            assert record.kept(record.keep(b"one")) == b"one"
+
+
+@on_a_loop
+async def test_what_failed_is_not_in_doubt_and_is_called_again(tmp_path: Path) -> None:
+    called: list[str] = []
+
+    async def pay(step: Step) -> str:
+        await step.begins()
+        called.append("pay")
+        if len(called) == 1:
+            raise ConnectionError("no answer")
+        return "paid"
+
+    with Journal(tmp_path / "j") as journal:
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            with pytest.raises(ConnectionError):
+                await record.step("pay", pay, outcome="ask")
+            await record.commit()
+        assert journal.in_doubt("R") == []
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            assert await record.step("pay", pay, outcome="ask") == "paid"
 
 
 @on_a_loop

@@ -110,6 +110,7 @@ def test_what_is_shown_keeps_to_the_bound_whatever_happens(
             assert memory.tokens <= 800
         assert shown[-1]["content"].startswith("99 ")
         assert "a memory dropped 1 messages without a summary: more came than" in caplog.text
+        assert "dropped 2 messages" not in caplog.text  # each warning tells of its own
         answers["go"].set()
         settle(memory)
     assert estimate_tokens(memory.summary) <= 80

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,6 +167,16 @@ def test_a_call_counts_as_much_as_its_usage_says() -> None:
         "(2 spent, 0 reserved)"
     )
     assert model.model.asked == 2  # type: ignore[attr-defined]
+
+
+def test_an_answer_of_a_class_of_ones_own_counts_too() -> None:
+    class Own(Speaker):
+        async def complete(self, *asked: Any, **options: Any) -> Any:
+            return SimpleNamespace(text="Hello!", calls=(), usage=Usage(7, 3))
+
+    budget = Budget(tokens=10_000)
+    run(BudgetedModel(Own(), budget).complete(HI))
+    assert budget.spent.tokens == 10
 
 
 def test_while_it_is_under_way_the_upper_bound_is_reserved() -> None:

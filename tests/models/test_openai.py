@@ -291,8 +291,17 @@ def test_the_length_of_answers_is_said_once(
             },
             True,
         ),
+        (
+            {
+                "type": "object",
+                "properties": {"a": {"anyOf": [{"type": "null"}, {"type": "object"}]}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            False,
+        ),
     ),
-    ids=("empty", "optional", "open", "const", "max-length", "open-inside", "nested"),
+    ids=("empty", "optional", "open", "const", "max-length", "open-inside", "nested", "open-or"),
 )
 def test_a_schema_is_strict_where_its_form_allows_it(schema: dict[str, Any], strict: bool) -> None:
     with OpenAIServer(text("{}")) as server:
@@ -311,6 +320,7 @@ def test_a_schema_is_strict_where_its_form_allows_it(schema: dict[str, Any], str
         ({"role": "user", "content": [{"x": {1, 2}}]}, "not JSON"),
         ({"role": "user", "content": [float("nan")]}, "not JSON"),
         ({"role": "assistant", "tool_calls": [5]}, r"tool_calls\[0\] is not a call"),
+        ({"role": "assistant", "tool_calls": [{"id": "1"}]}, r"tool_calls\[0\] is not a call"),
         (
             {"role": "assistant", "tool_calls": [{"id": "1", "name": "a", "args": {"x": b""}}]},
             "not JSON",

@@ -238,6 +238,8 @@ def test_a_server_that_does_not_stream_gives_its_answer_whole() -> None:
 def test_a_streamed_refusal_is_text() -> None:
     parts = stream(events(delta(refusal="I would "), delta(refusal="rather not."), *END))
     assert joined(parts) == parts[-1].text == "I would rather not."
+    parts = stream(events(delta(content="It is 5."), delta(refusal="No."), *END))
+    assert joined(parts) == parts[-1].text == "It is 5."
 
 
 @pytest.mark.parametrize(

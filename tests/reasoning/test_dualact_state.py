@@ -219,6 +219,7 @@ def test_there_must_be_something_to_go_on_with() -> None:
         (lambda s: s["progress"]["decisions"][0].update(action="STOP"), "STOP"),
         (lambda s: s["progress"]["conclusions"][0].update(confidence=7), "confidence"),
         (lambda s: s.update(progress=7), "damaged"),
+        (lambda s: s.update(threads=[7]), "threads is no object"),
         (lambda s: s["human"].update(memory=7), "memory"),
     ),
 )

@@ -122,6 +122,13 @@ def test_what_a_hook_returns_takes_the_place_and_the_next_one_sees_it() -> None:
     assert kept == ["add, please", "", "10", "it is 10"]
 
 
+def test_a_hook_may_want_an_answer_of_a_schema() -> None:
+    thinker = agent('{"sum": 3}')
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    thinker.register_hook("pre_reply", "object", lambda _, kwargs: {**kwargs, "schema": schema})
+    assert thinker.reply_sync("1 + 2?").value == {"sum": 3}
+
+
 def test_messages_for_the_model_are_changed_for_that_answer_only() -> None:
     thinker = agent("ok", "ok")
     said = {"role": "system", "content": "Answer in French."}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 from collections.abc import AsyncIterator
@@ -383,6 +384,39 @@ def test_leaving_a_stream_before_the_question_asks_nobody() -> None:
                 if event.kind == "call_started":
                     break
         assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    asyncio.run(main())
+
+
+def test_nobody_is_asked_after_a_stream_was_left_by_a_model_that_will_not_stop() -> None:
+    @action(access_policy=ACCESS_REQUESTED)
+    def refund() -> str:
+        raise AssertionError
+
+    def permit(_: Any) -> bool:
+        raise AssertionError
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def stubborn(_: Any, __: Any) -> Any:
+            begun.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return {"name": "refund"}
+
+        agent = ReActAgent(
+            "a",
+            ScriptedModel([stubborn]),
+            actions=[refund],
+            approver=CallbackApprover(permit),
+        )
+        async with asyncio.timeout(WAIT):
+            async with agent.stream("x") as events:
+                reading = asyncio.ensure_future(anext(events))
+                await begun.wait()
+            with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+                await reading
 
     asyncio.run(main())
 

@@ -46,6 +46,43 @@ def test_each_thread_is_a_conversation_of_its_own() -> None:
     assert [m["content"] for m in thinker.memory.get_memories()] == ["c", "1: c"]
 
 
+def test_a_reply_cancelled_as_its_turn_comes_holds_nobody_up() -> None:
+    async def main() -> None:
+        begun, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def held(_: Any, __: Any) -> str:
+            begun.set()
+            await goes_on.wait()
+            return "one"
+
+        thinker = ReActAgent("thinker", ScriptedModel([held, "three"]))
+
+        async def first() -> None:
+            await thinker.reply("first")
+            second.cancel()  # it has its turn, and has not gone on yet
+
+        one = asyncio.create_task(first())
+        await begun.wait()
+        second = asyncio.create_task(thinker.reply("second"))
+        await asyncio.sleep(0)
+        goes_on.set()
+        await one
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        async with asyncio.timeout(10):
+            assert (await thinker.reply("third")).text == "three"
+
+    asyncio.run(main())
+
+
+def test_an_observed_message_of_a_space_is_remembered_with_its_sender() -> None:
+    thinker = agent()
+    for name, args in (("say", {"content": "It rains."}), ("say", {}), ("move", {"to": "shop"})):
+        asyncio.run(thinker.observe({"from": "Ann", "action": {"name": name, "args": args}}))
+    remembered = [m["content"] for m in thinker.memory.get_memories()]
+    assert remembered == ["Ann: It rains.", "Ann: say {}", 'Ann: move {"to": "shop"}']
+
+
 def test_a_durable_memory_keeps_its_threads(tmp_path: Path) -> None:
     with SQLiteMemory(tmp_path / "memory.db") as memory:
         thinker = agent(memory)

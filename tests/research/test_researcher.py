@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from civitas import (
+    Action,
     Agent,
     Budget,
     DualActAgent,
@@ -34,6 +35,7 @@ from civitas.research import (
     Resource,
     ResourcePool,
 )
+from journal.crash import crash
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 
 
@@ -66,6 +68,22 @@ def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     assert report.unsupported[0][1] == "says 1999, which is not there"
     assert f"[^1^]: The alpha protocol – <{ALPHA}>, read 20" in report.markdown
     assert "2 sentences with a source that bears it out, 2 marked [unsupported]" in report.markdown
+
+
+def test_the_title_of_a_source_writes_no_markdown() -> None:
+    @action(idempotent=True)
+    async def look(url: str) -> Resource:
+        """Look at a page.
+
+        Args:
+            url: where it is
+        """
+        return Resource(url, "Read *me* [here](http://evil.test)", True, PAGES[url][1])
+
+    script = [plan(("look", {"url": ALPHA})), "Alpha uses port 4711.[^1^]"]
+    researcher, _ = research([*script, evaluation({"alpha": 0.95})], tools=[Action.of(look)])
+    report = researcher.report_sync()
+    assert "[^1^]: Read \\*me\\* \\[here\\](http://evil.test)" in report.markdown
 
 
 def test_each_step_is_told_what_the_one_before_found() -> None:
@@ -620,6 +638,35 @@ def test_a_run_in_which_something_was_said_goes_on(tmp_path: Path) -> None:
     again, model = research([SCRIPT[0], "", *SCRIPT[1:]], journal=path)  # it was asked twice
     assert again.report_sync("R").stop_reason == "done"
     assert "Mind the year." in told(model, 0)
+
+
+def test_a_call_in_doubt_stops_it_until_somebody_decides(tmp_path: Path) -> None:
+    path, copy = tmp_path / "runs", tmp_path / "copy"
+    called: list[str] = []
+
+    @action
+    async def order(query: str) -> list[Resource]:
+        """Order what has to be paid.
+
+        Args:
+            query: words
+        """
+        called.append(query)
+        if not copy.exists():
+            crash(path, copy)
+        return [Resource(ALPHA, "The alpha protocol", True, PAGES[ALPHA][1])]
+
+    text = "The alpha protocol uses port 4711.[^1^]"
+    script = [plan(("order", {"query": "alpha"})), text, evaluation({"alpha": 0.95})]
+    given = {"tools": [Action.of(order)], "iterations": 1}
+    research(script, journal=path, **given)[0].report_sync("R")
+    stopped = research(script, journal=copy, **given)[0].report_sync("R")
+    assert (stopped.stop_reason, called) == ("in_doubt", ["alpha"])
+    assert "civitas resume R" in stopped.detail
+    with Journal(copy) as journal:
+        journal.decide("R", {1: "repeat"})
+    ended = research(script, journal=copy, **given)[0].report_sync("R")
+    assert (ended.stop_reason, called) == ("done", ["alpha", "alpha"])
 
 
 def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Path) -> None:

@@ -162,6 +162,13 @@ def test_what_cannot_be_read_is_no_source(page: Answer, why: str) -> None:
         assert refused(web, "/a", max_bytes=100) == why
 
 
+def test_a_page_whose_server_was_busy_is_asked_for_once_more() -> None:
+    answers = [html(PAGE), http(b"", 503, {"Retry-After": "0"})]
+    with Web({"/a": lambda _: answers.pop()}) as web:
+        assert web.visit("/a").description == "All about apples"
+        assert web.asked == ["/a", "/a"]
+
+
 # -- redirects -------------------------------------------------------------------------------------
 
 

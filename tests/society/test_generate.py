@@ -8,7 +8,7 @@ import math
 import pytest
 
 from civitas.errors import ConfigError
-from civitas.society import City
+from civitas.society import City, Mode
 
 KINDS = ("home", "hospital", "park", "restaurant", "school", "shop", "work")
 
@@ -42,6 +42,11 @@ def test_the_bytes_are_those_of_every_platform() -> None:
         City.generate(seed=1, citizens=1000).sha256
         == "85e9eb0ce2ca5bdd85cdb794f08f5dbc0e141a7307f0aa74586bcbceefe420d8"
     )
+
+
+def test_people_travel_as_it_is_said() -> None:
+    boat = Mode("boat", 1)
+    assert City.generate(seed=1, citizens=10, modes=[boat]).modes == (boat,)
 
 
 def test_the_counts_are_as_stated(town: City) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import resource
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
@@ -65,6 +68,21 @@ def test_it_gives_what_a_function_returns_or_raises(life: Life) -> None:
         assert life.thread.run(function, 2).result(timeout=WAIT_S) == 3
         with pytest.raises(ZeroDivisionError):
             life.thread.run(function, 0).result(timeout=WAIT_S)
+
+
+# Of asyncio's loop, which is dropped half made.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_why_a_loop_cannot_be_made_is_raised_where_it_is_started() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            Life()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    gc.collect()
 
 
 def test_cancelling_the_future_cancels_the_task(life: Life) -> None:

@@ -69,7 +69,8 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     start(page, folder / "<b>none</b>", "alpha")
     expect(page.get_by_text("<b>none</b>").last).to_be_visible()
     expect(other.get_by_text("No research yet.")).to_be_visible()
-    start(page, folder, "Which port does alpha use?", "Which protocol replaced beta?")
+    twice = "Which port does alpha use?"
+    start(page, folder, twice, "Which protocol replaced beta?", twice)
     for each in (page, other):
         expect(state(each)).to_contain_text("finished")
         expect(each.get_by_role("list", name="Resources")).to_contain_text("alert(1)>.md")

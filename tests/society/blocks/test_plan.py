@@ -155,6 +155,7 @@ def test_a_model_plans_the_day_and_what_it_leaves_free_is_spent_at_home() -> Non
         "plan": [
             {"do": "sleep", "where": "home", "from": "00:00", "until": "07:00"},
             {"do": "work", "where": "work", "from": "09:00", "until": "17:00"},
+            {"do": "sleep", "where": "home", "from": "22:00", "until": "24:00"},
         ]
     }
     block = PlanBlock(llm=ScriptedModel([json.dumps(answer)]))
@@ -165,6 +166,7 @@ def test_a_model_plans_the_day_and_what_it_leaves_free_is_spent_at_home() -> Non
         ("leisure", "home-1"),
         ("work", "work-1"),
         ("leisure", "home-1"),
+        ("sleep", "home-1"),
     ]
     assert block.fallbacks == 0
 

@@ -50,9 +50,11 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
         conditions={"a": {}, "b": {"parameters": {"feed": False, "much": 2}}},
         parameters={"blocks.SocialBlock.bound": [1, 2], "params.enable_social": [True]},
         seeds=[3, 5],
+        maps=True,
         workflow=[{"run": "1h"}, {"intervene": {"facts": {"x": "$much"}}}],
     )
     cells = made.cells()
+    assert {each.seed for each in cells if each.has_map} == {3}
     assert [(each.condition, each.seed) for each in cells[:4]] == [
         ("a", 3),
         ("a", 5),

@@ -121,6 +121,12 @@ def test_processes_and_this_one_come_to_the_same_table(tmp_path: Path) -> None:
     assert "I am" in text[5]
 
 
+def test_progress_is_told_without_a_folder_too(tmp_path: Path) -> None:
+    told: list[Any] = []
+    run(of(tmp_path, seeds=1), jobs=0, progress=told.append)
+    assert (told[-1].ended, told[-1].cells) == (1, 1)
+
+
 def test_ended_cells_are_not_lived_again_and_more_seeds_go_on(tmp_path: Path) -> None:
     run(of(tmp_path), jobs=1, out=tmp_path / "out")
     first = made(tmp_path)

@@ -18,7 +18,7 @@ from civitas.society.population.population import Population
 
 
 def grid_of_streets(side: int, shops: int, oneway: bool = False) -> City:
-    """Crossings in a square, shops on them at random, and an island with two shops."""
+    """Crossings in a square, shops on them at random and at a corner, and an island with two."""
     draw = np.random.default_rng(5)
     nodes = {f"n{x}-{y}": (100 * x, 100 * y) for x in range(side) for y in range(side)}
     roads = [
@@ -47,13 +47,14 @@ def grid_of_streets(side: int, shops: int, oneway: bool = False) -> City:
         )
         for number, (spot, (opens, closes)) in enumerate(zip(spots, hours, strict=True))
     ]
+    places += [Place(id, "shop", 0, 0, node="n0-0") for id in ("corner", "corner too")]
     return City(places, roads, nodes=nodes, modes=(Mode("walk", 7, 5), Mode("drive", 7, wait=120)))
 
 
 def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
     ids = city.ids()
     one, other = draw.integers(0, len(ids), (2, pairs))
-    one[0] = other[0]
+    one[0] = other[0] = ids.index("corner")
     words = ["", "walk", "drive", "fly"]
     mode = np.where(np.arange(pairs) % 2, -1, 2)
     mode[1] = 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.society.population.pairs import CITY, Todo, all_equal
+from tests.society.population.pairs import CITY, Todo, all_equal, lived
 from tests.society.population.test_social_rows import people
 
 from civitas.society.blocks.feed import FeedBlock, FeedBlockParams
@@ -185,6 +185,21 @@ def test_reading_liking_following_and_posting_are_the_same(
     people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any
 ) -> None:
     asyncio.run(all_equal(feed(people, params, make_feed), 20))
+
+
+async def test_a_feed_with_a_rule_of_its_own_is_told_what_interests() -> None:
+    told: list[Any] = []
+
+    class Own(Feed):
+        def shown(self, id: str, interests: Any = None, limit: int = 10) -> list[Any]:
+            told.append(dict(interests))
+            return []
+
+    interests = {TOPICS[0]: 700, TOPICS[1]: 300}
+    person = {"relations": {}, "opinions": {}, "profile": {"interests": interests}, "place": 0}
+    await lived(feed([person] * 6, FeedBlockParams(), lambda most: Own(most=most)), 20)
+    assert told
+    assert all(each == interests for each in told)
 
 
 @pytest.mark.long

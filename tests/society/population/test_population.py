@@ -142,6 +142,33 @@ def test_a_network_has_as_many_nodes_as_citizens() -> None:
         Population(5, network=Network.small_world(4, neighbours=2, seed=0))
 
 
+async def test_rows_beside_a_full_agent_count_their_neighbours() -> None:
+    class Counting(RowBlock):
+        """Counts what its neighbours have."""
+
+        columns: ClassVar = {"has": Column("int64", seen=True), "near": Column("int64")}
+
+        async def forward(self) -> None:
+            """Nothing."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Count."""
+            rows["near"] = rows.neighbour_sum(rows.seen("has"))
+
+    near = []
+    for promoted in ((), (3,)):
+        network = Network.small_world(8, neighbours=2, seed=0)
+        population = Population({"has": np.arange(8)}, None, [Counting()], network=network)
+        for id in promoted:
+            population.promote(id)
+        async with Society(population) as society:
+            await society.run(steps=1)
+        near.append(population.columns["near"].tolist())
+    near[0][2] = 0  # the full agent counts nothing
+    assert near[1] == near[0]
+    assert any(near[0])
+
+
 class Wrong(RowBlock):
     """Does what its test has it do."""
 
@@ -225,14 +252,14 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
             at = self.perceived.place
             if at is not None:
                 home = self.status["home"]
-                self.want(Move(home if at != home else park, "walk"))
+                self.want(Move(home if at != home else park))
 
         columns: ClassVar = {"home": Column("place", None)}
 
         def step_rows(self, rows: Rows) -> None:
             """The same for rows."""
             at, home = rows["place"], rows["home"]
-            rows.want(Move, at >= 0, to=np.where(at != home, home, goal), mode="walk")
+            rows.want(Move, at >= 0, to=np.where(at != home, home, goal))
 
     homes = [city.ids().index(home) for home in city.by_kind("home")]
     homes = np.repeat(homes, [city.capacity(home) or 1 for home in city.by_kind("home")])
@@ -253,6 +280,25 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
         assert here is not None
         assert len(here.ids) == 40
         assert None not in here.x
+
+
+async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
+    class Marked(RowBlock):
+        """Does nothing."""
+
+        columns: ClassVar = {name: Column("int64") for name in ("a", "b", "mark")}
+
+        async def forward(self) -> None:
+            """Nothing."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Nothing."""
+
+    population = Population({"a": np.array([1, 1, 2]), "b": np.array([2, 3, 2])}, None, [Marked()])
+    async with Society(population) as society:
+        society.intervene(Intervention(0, status={"mark": 7}, citizens={"a": 1, "b": 2}))
+        await society.run(steps=1)
+    assert population.columns["mark"].tolist() == [7, 0, 0]
 
 
 @pytest.mark.parametrize("order", ("front first", "last first", "mixed"))

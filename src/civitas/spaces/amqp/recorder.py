@@ -178,7 +178,6 @@ class Recorder:
             wire.REPLY,
             message.reply_to,
             wire.written(Envelope(sender, envelope.sender, name, args)),
-            mandatory=True,
             correlation_id=message.ident[0],
             headers=None if error is None else wire.error_headers(error),
         )
