@@ -119,31 +119,19 @@ def society_of(
     model; UnknownPrice is raised if money is limited, and nobody has stated the model's price.
     """
     from civitas.models.wrappers.budgeted import BudgetedModel
-    from civitas.society import (
-        City,
-        Feed,
-        LocalEngine,
-        Population,
-        Society,
-        all_blocks,
-        make_economy,
-    )
+    from civitas.society.experiments.models import town
 
     model = None if order.model is None else made_model(order.model, key)
     budget = budget_of(order.command, usd=order.max_usd, model_calls=order.max_calls)
     if model is not None and budget is not None:
         BudgetedModel(model, budget)  # what cannot be kept to is said before anything is paid
-    city = City.generate(seed=order.seed, citizens=order.citizens)
-    people: Any = order.citizens
-    if order.in_columns:
-        people = Population(order.citizens, city, all_blocks(), order.seed)
-    return Society(
-        people,
-        city,
-        seed=order.seed,
-        model=model,
-        engine=LocalEngine(threads=order.threads),
-        services=[*make_economy(city, seed=order.seed), Feed()],
+    made: Society = town(
+        order.seed,
+        citizens=order.citizens,
+        llm=model,
         budget=budget,
+        columns=order.in_columns,
+        threads=order.threads,
         journal=journal,
     )
+    return made

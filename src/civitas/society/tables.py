@@ -37,16 +37,9 @@ _GROUP: Final = 1 << 24
 
 
 class Tables:
-    """Writes the tables of one run.
+    """Writes the tables of one run, told from others by its `settings`, into a folder of its own.
 
-    Args:
-        folder: where; a folder that holds the tables of this run alone
-        settings: what tells the run from others, as JSON data
-        parquet: whether they are Parquet in the end, else CSV; if left out, where there is pyarrow
-
-    Raises:
-        FileError: the folder cannot be used
-        MissingExtra: they are to be Parquet without pyarrow
+    They are Parquet in the end, or CSV: if `parquet` is left out, where there is no pyarrow.
     """
 
     def __init__(
@@ -68,7 +61,6 @@ class Tables:
         self._from: int | None = None
         self._said: list[tuple[Any, ...]] = []
         self.names: list[str] = []
-        """The files of a run that is over."""
         with _told(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -81,15 +73,9 @@ class Tables:
     # -- as the run goes on ------------------------------------------------------------------------
 
     def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
-        """Have the rows of the run's earlier steps, and no other.
+        """Have the rows of the run's earlier steps, which the journal has, and no other.
 
-        Messages are kept if the metrics beside them are the same as the journal's: then they are of
-        this run, and of each step.
-
-        Args:
-            society: who lives
-            rows: the metrics of the run's earlier steps
-            last: the step before which the run ends
+        Messages are kept if the metrics beside them are those: then they are of each step.
         """
         step = society.number
         path, messages = (self.folder / f"{name}.csv" for name in ("metrics", "messages"))
@@ -151,18 +137,16 @@ class Tables:
         router = society.router
         router.observers = tuple(each for each in router.observers if each != self._say)
         own = () if society.population is None else society.population.metrics
-        types = {"step": "int64", "time": "string"} | dict.fromkeys(own, "float64")
+        types = {"time": "string"} | dict.fromkeys(own, "float64")
         self.names = self._whole("metrics", types)
         if complete:
             self.names.append(self._citizens(society))
-        self.names += self._whole(
-            "messages", dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
-        )
+        types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
+        self.names += self._whole("messages", types)
         self.manifest(complete=complete)
-        if complete:
-            for name in ("metrics", "messages"):
-                other = ".parquet" if f"{name}.csv" in self.names else ".csv"
-                (self.folder / f"{name}{other}").unlink(missing_ok=True)
+        for name in ("metrics", "messages") if complete else ():
+            other = ".parquet" if f"{name}.csv" in self.names else ".csv"
+            (self.folder / f"{name}{other}").unlink(missing_ok=True)
 
     def _whole(self, name: str, types: dict[str, str]) -> list[str]:
         """Have a table be Parquet, if it is to be; gives its file's name, if there is one."""
@@ -172,16 +156,13 @@ class Tables:
         if self._arrow is None:
             return [path.name]
         read = package("pyarrow.csv", "Parquet", "tables")
-        kinds = {column: getattr(self._arrow, kind)() for column, kind in types.items()}
-        options = {
-            "read_options": read.ReadOptions(block_size=_GROUP),
-            "parse_options": read.ParseOptions(newlines_in_values=True),
-            "convert_options": read.ConvertOptions(column_types=kinds),
-        }
+        block = read.ReadOptions(block_size=_GROUP)
+        lines = read.ParseOptions(newlines_in_values=True)
+        kinds = read.ConvertOptions(column_types=types)
 
         def write(to: str) -> None:
             with (
-                read.open_csv(path, **options) as batches,
+                read.open_csv(path, block, lines, kinds) as batches,
                 self._parquet.ParquetWriter(to, batches.schema) as file,
             ):
                 for batch in batches:
@@ -193,36 +174,34 @@ class Tables:
             raise FileError(f"{made} cannot be written, its rows are in {path}: {error}") from error
         return [made.name]
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows of metrics of a run that is over, read one after the other."""
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of metrics of a run that is over."""
         path = self.folder / self.names[0]
         if self._arrow is not None:
-            for batch in self._parquet.ParquetFile(path).iter_batches():
-                yield from batch.to_pylist()
-            return
+            rows: list[dict[str, Any]] = self._parquet.read_table(path).to_pylist()
+            return rows
         with path.open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines):
-                yield {n: text if n == "time" else read_json(text) for n, text in row.items()}
+            made = csv.DictReader(lines)
+            return [{n: v if n == "time" else read_json(v) for n, v in row.items()} for row in made]
 
     def _citizens(self, society: Steps) -> str:
         """Write the citizens as they are; gives the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
         population = society.population
-        if population is not None and self._arrow is not None:
-            table = population.to_arrow()
-            kept = [n for n in table.column_names if n == "id" or population.arrays[n].ndim == 1]
-            write_whole(path, lambda to: self._parquet.write_table(table.select(kept), to))
-            return path.name
         rows = _of_agents(society) if population is None else _of_rows(population)
 
         def write(to: str) -> None:
             if self._arrow is None:
                 with Path(to).open("w", encoding="utf-8", newline="") as file:
                     csv.writer(file, lineterminator="\n").writerows(rows)
-                return
-            header, *made = rows
-            table = {name: [row[at] for row in made] for at, name in enumerate(header)}
-            self._parquet.write_table(self._arrow.table(table), to)
+            elif population is None:
+                header, *made = rows
+                table = {name: [row[at] for row in made] for at, name in enumerate(header)}
+                self._parquet.write_table(self._arrow.table(table), to)
+            else:
+                table = population.to_arrow()
+                single = [name for name, values in population.arrays.items() if values.ndim == 1]
+                self._parquet.write_table(table.select(["id", *single]), to)
 
         write_whole(path, write)
         return path.name
