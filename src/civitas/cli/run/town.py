@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import sys
 import time
 from dataclasses import asdict
@@ -73,7 +74,14 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         if recorded.about:
             click.echo(escaped(recorded.about), err=True)
 
+    progress, begun = Progress(), time.perf_counter()
+
+    def say(line: str) -> None:
+        if not as_json:
+            progress.show(line)
+
     async def live() -> dict[str, Any]:
+        say(f"making a town of {order.citizens:,}")
         with usage():
             made = society_of(order, journal, os.environ.get("CIVITAS_KEY"))
         async with made as town:
@@ -89,7 +97,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                 settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
                 settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
                 tables = Tables(order.out, settings, parquet=order.parquet)
-            progress, began, first = Progress(), time.perf_counter(), -1
+            began, first = time.perf_counter(), -1
 
             def each(row: dict[str, Any]) -> None:
                 nonlocal first
@@ -99,12 +107,11 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                 elif progress.is_due(last=row["step"] + 1 == order.steps):
                     lived = row["step"] + 1 - first
                     progress.show(_how_far(order, row, lived / (time.perf_counter() - began)))
+                if tables is not None and row["step"] + 1 == order.steps:
+                    say(f"writing tables and pictures in {order.out}")
 
-            try:
-                options = {"save_every": order.save_every, "progress": each, "out": tables}
-                rows = await town.run(order.days, order.step, run_id=run_id, **options)
-            finally:
-                progress.end()
+            options = {"save_every": order.save_every, "progress": each, "out": tables}
+            rows = await town.run(order.days, order.step, run_id=run_id, **options)
             about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
             names: list[str] = []
             if tables is not None:
@@ -128,7 +135,10 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
             }
 
     try:
-        summary = asyncio.run(live())
+        try:
+            summary = asyncio.run(live())
+        finally:
+            progress.end()
     except KeyboardInterrupt:
         ways = [] if recorded is None else recorded.ways("cancelled")
         if as_json:
@@ -142,6 +152,9 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         print_line("done", summary)
     else:
         _print(order, summary)
+        seconds, most = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF)
+        memory = most.ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
+        click.echo(f"  {'took':<12}  {seconds:,.0f} s, {memory:,.2f} GB of memory", err=True)
     return 0
 
 
