@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,7 @@ from civitas.errors import FileError, MissingExtra
 from civitas.jsonvalue import read_json
 from civitas.society.arrays import package
 from civitas.society.citizen import CitizenAgent
-from civitas.society.experiments.table import arrow, write_whole
+from civitas.society.experiments.table import arrow, told, write_whole
 from civitas.society.people.table import COLUMNS
 
 if TYPE_CHECKING:
@@ -37,32 +37,29 @@ _GROUP: Final = 1 << 24
 
 
 class Tables:
-    """Writes the tables of one run, told from others by its `settings`, into a folder of its own.
-
-    They are Parquet in the end, or CSV: if `parquet` is left out, where there is no pyarrow.
-    """
+    """Writes the tables of one run, told from others by its `settings`, into a folder."""
 
     def __init__(
-        self,
-        folder: str | PathLike[str],
-        settings: Mapping[str, Any],
-        *,
-        parquet: bool | None = None,
+        self, folder: str | PathLike[str], settings: Mapping[str, Any], *, parquet: bool
     ) -> None:
         self.folder = Path(folder)
+        self.names: list[str] = []
         self._settings = dict(settings)
         self._arrow: Any = None
-        if parquet is not False:
-            try:
-                self._arrow, self._parquet = arrow()
-            except MissingExtra:
-                if parquet:
-                    raise
+        if parquet:
+            self._arrow, self._parquet = arrow()
         self._from: int | None = None
         self._said: list[tuple[Any, ...]] = []
-        self.names: list[str] = []
-        with _told(self.folder):
+        with told(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def of(cls, folder: str | PathLike[str], settings: Mapping[str, Any]) -> Tables:
+        """Tables as Parquet, or as CSV without pyarrow."""
+        try:
+            return cls(folder, settings, parquet=True)
+        except MissingExtra:
+            return cls(folder, settings, parquet=False)
 
     def manifest(self, **more: Any) -> None:
         """Write what the run is, and how far its tables are."""
@@ -79,15 +76,15 @@ class Tables:
         """
         step = society.number
         path, messages = (self.folder / f"{name}.csv" for name in ("metrics", "messages"))
-        try:
+        begun = complete = None
+        with suppress(OSError, ValueError, KeyError, TypeError):
             before = json.loads((self.folder / _MANIFEST).read_bytes())
-            mine = before["settings"] == self._settings
-            begun, complete = before["messages_from_step"], mine and before["complete"]
-        except (OSError, ValueError, KeyError, TypeError):
-            mine = complete = begun = None
+            if before["settings"] == self._settings:
+                begun, complete = before["messages_from_step"], before["complete"]
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
-        with _told(self.folder):
-            follows = mine and rows and path.exists() and path.read_bytes().startswith(text)
+        with told(self.folder):
+            follows = complete is not None and text and path.exists()
+            follows = follows and path.read_bytes().startswith(text)
             is_over = complete and step == last
             has_all = follows or is_over
             self._from = begun if has_all else step if step < last else None
@@ -122,7 +119,7 @@ class Tables:
     def _append(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
         path = self.folder / f"{name}.csv"
         size = path.stat().st_size if path.exists() else 0
-        with _told(path):
+        with told(path):
             try:
                 with path.open("ab") as file:
                     file.write(_text(rows))
@@ -205,15 +202,6 @@ class Tables:
 
         write_whole(path, write)
         return path.name
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Raise FileError where a file or folder cannot be used."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _text(rows: Iterable[Iterable[Any]]) -> bytes:
