@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import struct
@@ -63,6 +64,7 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
     assert (told["until"], told["failures"]) == ("2026-01-06 00:00:00", "0")
     assert "100 %" in done.stderr
     assert "agent-steps/s" in done.stderr
+    assert re.search(r"took +\d+ s, 0\.\d+ GB of memory\n", done.stderr)
 
     found = tmp_path / "a"
     names = {"metrics.csv", "citizens.csv", "messages.csv"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
@@ -118,29 +118,17 @@ def society_of(
     It takes seconds to make one of many citizens: do it in a thread beside a loop. `key` is for its
     model; UnknownPrice is raised if money is limited, and nobody has stated the model's price.
     """
-    from civitas.society import (
-        City,
-        Feed,
-        LocalEngine,
-        Population,
-        Society,
-        all_blocks,
-        make_economy,
-    )
+    from civitas.society.experiments.models import town
 
     model = None if order.model is None else made_model(order.model, key)
     budget = budget_of(order.command, model, usd=order.max_usd, model_calls=order.max_calls)
-    city = City.generate(seed=order.seed, citizens=order.citizens)
-    people: Any = order.citizens
-    if order.in_columns:
-        people = Population(order.citizens, city, all_blocks(), order.seed)
-    return Society(
-        people,
-        city,
-        seed=order.seed,
-        model=model,
-        engine=LocalEngine(threads=order.threads),
-        services=[*make_economy(city, seed=order.seed), Feed()],
+    made: Society = town(
+        order.seed,
+        citizens=order.citizens,
+        llm=model,
         budget=budget,
+        columns=order.in_columns,
+        threads=order.threads,
         journal=journal,
     )
+    return made

@@ -12,7 +12,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,7 @@ from civitas.errors import FileError, MissingExtra
 from civitas.jsonvalue import read_json
 from civitas.society.arrays import package
 from civitas.society.citizen import CitizenAgent
-from civitas.society.experiments.table import arrow, write_whole
+from civitas.society.experiments.table import arrow, told, write_whole
 from civitas.society.people.table import COLUMNS
 
 if TYPE_CHECKING:
@@ -37,40 +37,29 @@ _GROUP: Final = 1 << 24
 
 
 class Tables:
-    """Writes the tables of one run.
-
-    Args:
-        folder: where; a folder that holds the tables of this run alone
-        settings: what tells the run from others, as JSON data
-        parquet: whether they are Parquet in the end, else CSV; if left out, where there is pyarrow
-
-    Raises:
-        FileError: the folder cannot be used
-        MissingExtra: they are to be Parquet without pyarrow
-    """
+    """Writes the tables of one run, told from others by its `settings`, into a folder."""
 
     def __init__(
-        self,
-        folder: str | PathLike[str],
-        settings: Mapping[str, Any],
-        *,
-        parquet: bool | None = None,
+        self, folder: str | PathLike[str], settings: Mapping[str, Any], *, parquet: bool
     ) -> None:
         self.folder = Path(folder)
+        self.names: list[str] = []
         self._settings = dict(settings)
         self._arrow: Any = None
-        if parquet is not False:
-            try:
-                self._arrow, self._parquet = arrow()
-            except MissingExtra:
-                if parquet:
-                    raise
+        if parquet:
+            self._arrow, self._parquet = arrow()
         self._from: int | None = None
         self._said: list[tuple[Any, ...]] = []
-        self.names: list[str] = []
-        """The files of a run that is over."""
-        with _told(self.folder):
+        with told(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def of(cls, folder: str | PathLike[str], settings: Mapping[str, Any]) -> Tables:
+        """Tables as Parquet, or as CSV without pyarrow."""
+        try:
+            return cls(folder, settings, parquet=True)
+        except MissingExtra:
+            return cls(folder, settings, parquet=False)
 
     def manifest(self, **more: Any) -> None:
         """Write what the run is, and how far its tables are."""
@@ -81,27 +70,21 @@ class Tables:
     # -- as the run goes on ------------------------------------------------------------------------
 
     def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
-        """Have the rows of the run's earlier steps, and no other.
+        """Have the rows of the run's earlier steps, which the journal has, and no other.
 
-        Messages are kept if the metrics beside them are the same as the journal's: then they are of
-        this run, and of each step.
-
-        Args:
-            society: who lives
-            rows: the metrics of the run's earlier steps
-            last: the step before which the run ends
+        Messages are kept if the metrics beside them are those: then they are of each step.
         """
         step = society.number
         path, messages = (self.folder / f"{name}.csv" for name in ("metrics", "messages"))
-        try:
+        begun = complete = None
+        with suppress(OSError, ValueError, KeyError, TypeError):
             before = json.loads((self.folder / _MANIFEST).read_bytes())
-            mine = before["settings"] == self._settings
-            begun, complete = before["messages_from_step"], mine and before["complete"]
-        except (OSError, ValueError, KeyError, TypeError):
-            mine = complete = begun = None
+            if before["settings"] == self._settings:
+                begun, complete = before["messages_from_step"], before["complete"]
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
-        with _told(self.folder):
-            follows = mine and rows and path.exists() and path.read_bytes().startswith(text)
+        with told(self.folder):
+            follows = complete is not None and text and path.exists()
+            follows = follows and path.read_bytes().startswith(text)
             is_over = complete and step == last
             has_all = follows or is_over
             self._from = begun if has_all else step if step < last else None
@@ -136,7 +119,7 @@ class Tables:
     def _append(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
         path = self.folder / f"{name}.csv"
         size = path.stat().st_size if path.exists() else 0
-        with _told(path):
+        with told(path):
             try:
                 with path.open("ab") as file:
                     file.write(_text(rows))
@@ -151,18 +134,16 @@ class Tables:
         router = society.router
         router.observers = tuple(each for each in router.observers if each != self._say)
         own = () if society.population is None else society.population.metrics
-        types = {"step": "int64", "time": "string"} | dict.fromkeys(own, "float64")
+        types = {"time": "string"} | dict.fromkeys(own, "float64")
         self.names = self._whole("metrics", types)
         if complete:
             self.names.append(self._citizens(society))
-        self.names += self._whole(
-            "messages", dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
-        )
+        types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
+        self.names += self._whole("messages", types)
         self.manifest(complete=complete)
-        if complete:
-            for name in ("metrics", "messages"):
-                other = ".parquet" if f"{name}.csv" in self.names else ".csv"
-                (self.folder / f"{name}{other}").unlink(missing_ok=True)
+        for name in ("metrics", "messages") if complete else ():
+            other = ".parquet" if f"{name}.csv" in self.names else ".csv"
+            (self.folder / f"{name}{other}").unlink(missing_ok=True)
 
     def _whole(self, name: str, types: dict[str, str]) -> list[str]:
         """Have a table be Parquet, if it is to be; gives its file's name, if there is one."""
@@ -172,16 +153,13 @@ class Tables:
         if self._arrow is None:
             return [path.name]
         read = package("pyarrow.csv", "Parquet", "tables")
-        kinds = {column: getattr(self._arrow, kind)() for column, kind in types.items()}
-        options = {
-            "read_options": read.ReadOptions(block_size=_GROUP),
-            "parse_options": read.ParseOptions(newlines_in_values=True),
-            "convert_options": read.ConvertOptions(column_types=kinds),
-        }
+        block = read.ReadOptions(block_size=_GROUP)
+        lines = read.ParseOptions(newlines_in_values=True)
+        kinds = read.ConvertOptions(column_types=types)
 
         def write(to: str) -> None:
             with (
-                read.open_csv(path, **options) as batches,
+                read.open_csv(path, block, lines, kinds) as batches,
                 self._parquet.ParquetWriter(to, batches.schema) as file,
             ):
                 for batch in batches:
@@ -193,48 +171,37 @@ class Tables:
             raise FileError(f"{made} cannot be written, its rows are in {path}: {error}") from error
         return [made.name]
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The rows of metrics of a run that is over, read one after the other."""
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of metrics of a run that is over."""
         path = self.folder / self.names[0]
         if self._arrow is not None:
-            for batch in self._parquet.ParquetFile(path).iter_batches():
-                yield from batch.to_pylist()
-            return
+            rows: list[dict[str, Any]] = self._parquet.read_table(path).to_pylist()
+            return rows
         with path.open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines):
-                yield {n: text if n == "time" else read_json(text) for n, text in row.items()}
+            made = csv.DictReader(lines)
+            return [{n: v if n == "time" else read_json(v) for n, v in row.items()} for row in made]
 
     def _citizens(self, society: Steps) -> str:
         """Write the citizens as they are; gives the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
         population = society.population
-        if population is not None and self._arrow is not None:
-            table = population.to_arrow()
-            kept = [n for n in table.column_names if n == "id" or population.arrays[n].ndim == 1]
-            write_whole(path, lambda to: self._parquet.write_table(table.select(kept), to))
-            return path.name
         rows = _of_agents(society) if population is None else _of_rows(population)
 
         def write(to: str) -> None:
             if self._arrow is None:
                 with Path(to).open("w", encoding="utf-8", newline="") as file:
                     csv.writer(file, lineterminator="\n").writerows(rows)
-                return
-            header, *made = rows
-            table = {name: [row[at] for row in made] for at, name in enumerate(header)}
-            self._parquet.write_table(self._arrow.table(table), to)
+            elif population is None:
+                header, *made = rows
+                table = {name: [row[at] for row in made] for at, name in enumerate(header)}
+                self._parquet.write_table(self._arrow.table(table), to)
+            else:
+                table = population.to_arrow()
+                single = [name for name, values in population.arrays.items() if values.ndim == 1]
+                self._parquet.write_table(table.select(["id", *single]), to)
 
         write_whole(path, write)
         return path.name
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Raise FileError where a file or folder cannot be used."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _text(rows: Iterable[Iterable[Any]]) -> bytes:

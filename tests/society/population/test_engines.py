@@ -13,7 +13,7 @@ from tests.society.population.lives import differing, lived
 
 from civitas import Journal, Society
 from civitas.errors import ConfigError
-from civitas.society import Engine, LocalEngine, Network, Population, RayEngine
+from civitas.society import City, Engine, LocalEngine, Network, Population, RayEngine, all_blocks
 from civitas.society.classic import EpidemicBlock, WealthBlock, opinions, wealth
 
 ENGINES = {
@@ -54,6 +54,16 @@ async def test_a_killed_worker_of_ray_is_replaced() -> None:
         await society.run(steps=1)
         assert differing([expected], [dict(population.columns)]) == []
     assert differing([expected], [dict(population.columns)]) == []
+
+
+@pytest.mark.timeout(60)
+async def test_a_population_has_its_columns_when_ray_is_gone() -> None:
+    city = City.generate(seed=1, citizens=50)
+    expected, population = (Population(50, city, all_blocks(), 1) for _ in range(2))
+    for each, engine in ((expected, LocalEngine()), (population, RayEngine(workers=1))):
+        async with Society(each, engine=engine) as society:
+            await society.run(steps=3)
+    assert differing([dict(expected.columns)], [dict(population.columns)]) == []
 
 
 @pytest.mark.timeout(60)

@@ -7,12 +7,12 @@ import hashlib
 import json
 import os
 import platform
+import resource
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import version
-from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from civitas.society import Society
     from civitas.society.tables import Tables
 
-_POINTS: Final = 5_000
-"""So many points of a curve are drawn at most, about."""
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
 _ON_TERMINAL_S: Final = 0.2
 _ON_PIPE_S: Final = 10.0
@@ -76,7 +74,14 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         if recorded.about:
             click.echo(escaped(recorded.about), err=True)
 
+    progress, begun = Progress(), time.perf_counter()
+
+    def say(line: str) -> None:
+        if not as_json:
+            progress.show(line)
+
     async def live() -> dict[str, Any]:
+        say(f"making a town of {order.citizens:,}")
         with usage():
             made = society_of(order, journal, os.environ.get("CIVITAS_KEY"))
         async with made as town:
@@ -92,7 +97,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                 settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
                 settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
                 tables = Tables(order.out, settings, parquet=order.parquet)
-            progress, began, first = Progress(), time.perf_counter(), -1
+            began, first = time.perf_counter(), -1
 
             def each(row: dict[str, Any]) -> None:
                 nonlocal first
@@ -102,25 +107,38 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                 elif progress.is_due(last=row["step"] + 1 == order.steps):
                     lived = row["step"] + 1 - first
                     progress.show(_how_far(order, row, lived / (time.perf_counter() - began)))
+                if tables is not None and row["step"] + 1 == order.steps:
+                    say(f"writing tables and pictures in {order.out}")
 
-            try:
-                options = {"save_every": order.save_every, "progress": each, "out": tables}
-                rows = await town.run(order.days, order.step, run_id=run_id, **options)
-            finally:
-                progress.end()
-            summary = _summary(order, rows if tables is None else tables.rows())
+            options = {"save_every": order.save_every, "progress": each, "out": tables}
+            rows = await town.run(order.days, order.step, run_id=run_id, **options)
             about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
-            summary |= {"until": town.clock.moment.isoformat(), **about, "files": []}
+            names: list[str] = []
             if tables is not None:
                 same = ["city_sha256", "people_sha256"]
                 if order.model is None:  # which may answer otherwise the next time
                     same += ["state_sha256", *(() if order.parquet else tables.names)]
                 _manifest(tables, about, same)
-                summary["files"] = [*tables.names, *_pictures(town, tables), "manifest.json"]
-            return summary
+                rows = tables.rows()
+                names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
+            sums = ("messages", "model_calls", "fallbacks", "failures")
+            return {
+                "citizens": order.citizens,
+                "steps": len(rows),
+                "until": town.clock.moment.isoformat(),
+                **{name: rows[-1][name] for name in ("home", "work", "money")},
+                "moving_most": max(row["moving"] for row in rows),
+                "working_most": max(row["work"] for row in rows),
+                **{name: sum(row[name] for row in rows) for name in sums},
+                **about,
+                "files": names,
+            }
 
     try:
-        summary = asyncio.run(live())
+        try:
+            summary = asyncio.run(live())
+        finally:
+            progress.end()
     except KeyboardInterrupt:
         ways = [] if recorded is None else recorded.ways("cancelled")
         if as_json:
@@ -134,28 +152,10 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         print_line("done", summary)
     else:
         _print(order, summary)
+        seconds, most = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF)
+        memory = most.ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
+        click.echo(f"  {'took':<12}  {seconds:,.0f} s, {memory:,.2f} GB of memory", err=True)
     return 0
-
-
-def _summary(order: SimulateOrder, rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """What came of the steps."""
-    steps, row = 0, {}
-    sums = dict.fromkeys(("messages", "model_calls", "fallbacks", "failures"), 0)
-    most = {"moving": 0, "work": 0}
-    for row in rows:
-        steps += 1
-        for name in sums:
-            sums[name] += row[name]
-        for name in most:
-            most[name] = max(most[name], row[name])
-    return {
-        "citizens": order.citizens,
-        "steps": steps,
-        **{name: row[name] for name in ("home", "work", "money")},
-        "moving_most": most["moving"],
-        "working_most": most["work"],
-        **sums,
-    }
 
 
 def _manifest(tables: Tables, about: dict[str, Any], same: list[str]) -> None:
@@ -175,14 +175,13 @@ def _manifest(tables: Tables, about: dict[str, Any], same: list[str]) -> None:
     )
 
 
-def _pictures(town: Society, tables: Tables) -> list[str]:
+def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
     """Draw the pictures; gives their names, none where matplotlib is not installed."""
     from civitas.society.experiments.pictures import draw_day, draw_map
 
-    every = 1 + sum(1 for _ in tables.rows()) // _POINTS
     try:
-        draw_map(town, tables.folder / "map.png")
-        draw_day([*islice(tables.rows(), 0, None, every)], tables.folder / "day.png")
+        draw_map(town, folder / "map.png")
+        draw_day(rows, folder / "day.png")
     except MissingExtra as error:
         print(f"no pictures: {error}", file=sys.stderr)
         return []

@@ -205,7 +205,8 @@ class Design(Part):
         parameters = inspect.signature(self._function(where, self.society.source)).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             return None
-        return [name for name in list(parameters)[1:] if name != "folder"]
+        others = ("folder",) if self.society.make is not None else ("folder", "budget", "journal")
+        return [name for name in list(parameters)[1:] if name not in others]
 
     # -- checks ------------------------------------------------------------------------------------
 

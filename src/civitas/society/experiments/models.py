@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from civitas.budget import Budget
 from civitas.errors import ConfigError
+from civitas.journal import Journal
 from civitas.society import blocks as known
 from civitas.society.citizen import CitizenAgentParams
 from civitas.society.city.city import City
@@ -34,7 +35,7 @@ def parameters_of(source: str) -> type[BaseModel]:
     """The parameters of one of MODELS with their types, as a pydantic model."""
     kinds = get_type_hints(MODELS[source], include_extras=True)
     kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
-    kinds["params"] = CitizenAgentParams
+    kinds |= {"params": CitizenAgentParams, "llm": str}
     fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
@@ -50,13 +51,15 @@ def town(
     start: str = "2026-01-05T00:00",
     economy: bool = True,
     feed: bool = True,
-    llm: str | None = None,
+    llm: Any = None,
     answers: str | None = None,
     max_usd: Annotated[float, Field(ge=0)] | None = None,
     max_calls: Annotated[int, Field(ge=0)] | None = None,
     columns: bool = False,
     threads: Annotated[int, Field(ge=1)] = 1,
     folder: Path = Path(),
+    budget: Budget | None = None,
+    journal: Journal | None = None,
 ) -> Society:
     """A town drawn by its seed, as `civitas simulate` makes it.
 
@@ -70,13 +73,15 @@ def town(
         start: when step 0 begins
         economy: whether there are firms, a bank and a government
         feed: whether there is a feed
-        llm: the name of the model that citizens ask; None for rules alone
+        llm: the model that citizens ask, or its name; None for rules alone
         answers: a file that keeps the model's answers, so that the next run has the same
         max_usd: what the model may cost in one cell
         max_calls: how often it may be asked in one cell
         columns: whether citizens are a `Population` in columns, for very many by rules
         threads: how many threads run it
         folder: where files are
+        budget: what the model may cost, where no experiment says it by `max_usd` and `max_calls`
+        journal: where runs are recorded; none of an experiment's
 
     Raises:
         ConfigError: an argument is wrong
@@ -103,6 +108,8 @@ def town(
 
     limits = {"usd": max_usd, "model_calls": max_calls}
     given_limits: dict[str, Any] = {key: each for key, each in limits.items() if each is not None}
+    if given_limits:
+        budget = Budget(**given_limits, name="an experiment's cell")
     services = make_economy(place, seed=seed) if economy else []
     people: Any
     if columns:
@@ -120,15 +127,16 @@ def town(
         seed=seed,
         model=model_of(llm, None if answers is None else folder / answers),
         services=[*services, *([Feed()] if feed else [])],
-        budget=Budget(**given_limits, name="an experiment's cell") if given_limits else None,
+        budget=budget,
+        journal=journal,
         start=start,
         facts=facts,
         engine=LocalEngine(threads=threads),
     )
 
 
-def model_of(name: str | None, answers: Path | None = None) -> Any:
-    """The model of a name, whose answers are kept in a file and given again; None for no name.
+def model_of(name: Any, answers: Path | None = None) -> Any:
+    """The model of a name, whose answers are kept in a file and given again; a model is itself.
 
     Raises:
         ModelError: it is missing or cannot be used
@@ -136,8 +144,8 @@ def model_of(name: str | None, answers: Path | None = None) -> Any:
     from civitas.models.names import model
     from civitas.models.wrappers.recorded import RecordedModel
 
-    if name is None:
-        return None
+    if not isinstance(name, str):
+        return name
     return model(name) if answers is None else RecordedModel(name, answers)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
-_DENSE: Final = 20_000
+_DENSE: Final = 5_000
 """Of more citizens than this the map shows their density."""
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -86,16 +86,24 @@ def file_name(text: str, suffix: str) -> str:
     return re.sub("[^a-zA-Z0-9_.-]", "-", text) + suffix
 
 
+@contextlib.contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Raise FileError where a file or folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     """Have a file be written beside its place, and put there when it is whole and on the disk."""
     beside = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        write(str(beside))
-        with beside.open("rb+") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+    with told(path):
+        try:
+            write(str(beside))
+            with beside.open("rb+") as file:
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -66,6 +67,8 @@ class RayEngine:
         self.concurrency = concurrency
         self._turns = LocalEngine(concurrency=concurrency)
         self._ray = _ray()
+        # Linux ends the processes of Ray with the thread that has started them.
+        self._thread = ThreadPoolExecutor(1, "civitas-ray")
         self._began = False
         self._parts: list[_Part] = []
         self._population: Population | None = None
@@ -82,7 +85,8 @@ class RayEngine:
             ConfigError: there is no Ray at the address
             StateError: Ray is gone, or its store is too small
         """
-        return await asyncio.to_thread(self._run_rows, population, moment)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._run_rows, population, moment)
 
     def _run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         errors = self._ray.exceptions
@@ -182,6 +186,7 @@ class RayEngine:
         if self._began:
             self._began = False
             self._ray.shutdown()
+        self._thread.shutdown()
         self._turns.close()
 
 
