@@ -134,7 +134,9 @@ class Books:
         self._has_capacity = hasattr(city, "capacity")
         kept = Service.deposits
         self._owing = [
-            s for s in services.values() if type(s).owed is not Service.owed or s.deposits is not kept
+            s
+            for s in services.values()
+            if type(s).owed is not Service.owed or s.deposits is not kept
         ]
         for service in sorted(services.values(), key=lambda each: id_order(each.id)):
             self.balances[service.id] = service.money

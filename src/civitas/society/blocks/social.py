@@ -197,7 +197,7 @@ class SocialBlock(TalkBlock):
         index += index >= mine
         to = np.full(len(rows), -1, np.int64)
         if here.any():
-            to[here] = present(np.where(here, index, 0))[here]
+            to = (present(index * here).astype(np.int64) + 1) * here - 1
         friend = np.flatnonzero(~here & (total > 0))
         if len(friend):
             seed = rows.population.seed

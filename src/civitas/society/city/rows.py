@@ -39,6 +39,11 @@ class CityRows:
     _spots: Any
     _made: dict[Any, Any]
 
+    @property
+    def place_numbers(self) -> dict[str, int]:
+        """The number of each place in `ids()`."""
+        return self._index
+
     def kind_rows(self) -> NDArray[Any]:
         """Return each place's kind as its number in `kinds()`; int16."""
         np = numpy()
