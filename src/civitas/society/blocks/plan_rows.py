@@ -21,9 +21,11 @@ from civitas.society.blocks.columns import (
     WHAT,
     WHERE,
     code,
-    items as items_at,
     without,
     word,
+)
+from civitas.society.blocks.columns import (
+    items as items_at,
 )
 from civitas.society.wants import Move
 
