@@ -103,11 +103,11 @@ class FeedBlock(TalkBlock):
         interest = np.zeros((len(rows), len(params.topics) + 1), np.int32)
         used = 0  # slots that somebody has
         while used < len(params.topics):
-            topic = arrays["interest_topic"][index, used]
+            topic = arrays["interest_topic"][:, used][index]
             some = np.flatnonzero(topic >= 0)
             if not len(some):
                 break
-            interest[some, topic[some]] = arrays["interest"][index[some], used]
+            interest[some, topic[some]] = arrays["interest"][:, used][index[some]]
             used += 1
         feed = rows.moment.feed
         if feed is not None and feed.rows is not None:
