@@ -70,7 +70,9 @@ class Population:
         self.metrics = dict(metrics or {})
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
         index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
-        self._place = index or {place: number for number, place in enumerate(self.places)}
+        self._place: dict[str, int] = index or {
+            place: number for number, place in enumerate(self.places)
+        }
         declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
         self.declared: dict[str, Column] = {
             **MONEY,
