@@ -277,4 +277,4 @@ def _check_goes_on(run_id: str, agent: Any, studio: Studio) -> None:
         return
     begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)
     if begun is not None:
-        check_program(run_id, begun, begun["kind"], str(agent.id), agent._program())
+        check_program(run_id, str(agent.id), begun["fingerprint"], agent._program())

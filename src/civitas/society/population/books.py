@@ -140,7 +140,7 @@ class RowBooks(Books):
         if pool is not None:
             apart = [k for k in tables if not by_kind[k] and self._settlers_of(k).apart]
             apart.sort(key=ORDER.index)
-            beside = pool.submit(self._settle_tables, [tables[kind] for kind in apart])
+            beside = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
         for kind, several in by_kind.items():
             if kind in apart:
                 self.answers[kind] = tables[kind]
@@ -171,10 +171,6 @@ class RowBooks(Books):
         if pool is not None:
             beside.result()
         return answered
-
-    def _settle_tables(self, several: Iterable[Table]) -> None:
-        for table in several:
-            self.settle_table(table)
 
     def settle_table(self, table: Table) -> None:
         """Settle wants of one kind, in the order of their senders."""
