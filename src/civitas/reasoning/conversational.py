@@ -240,7 +240,6 @@ class ConversationalAgent(Hooked, Watched, Threaded):
 
         Raises:
             TypeError, ValueError: an argument is not what it should be
-            DefinitionError: the schema is none
         """
         from civitas.reasoning.stream import ReplyStream
 

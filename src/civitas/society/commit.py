@@ -115,6 +115,7 @@ class Books:
         coming: how many are on the way to each place, for whom a place there is kept
         moving: of each citizen on its way: where to, in which step it arrives, from where, and when
         travelled: how many were on their way in the last step
+        owing: the services that may owe something to citizens
     """
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
@@ -134,7 +135,7 @@ class Books:
         self._by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
         kept = Service.deposits
-        self._owing = [
+        self.owing = [
             s
             for s in services.values()
             if type(s).owed is not Service.owed or s.deposits is not kept
@@ -145,11 +146,6 @@ class Books:
                 self._by_kind.setdefault(kind, service)
                 if service.place is not None:
                     self._by_place.setdefault((service.place, kind), service)
-
-    @property
-    def owed(self) -> int:
-        """What services owe to citizens, in cents."""
-        return sum(service.owed for service in self._owing)
 
     # -- who is there ------------------------------------------------------------------------------
 

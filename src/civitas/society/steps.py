@@ -263,7 +263,7 @@ class Steps(Space):
     def _measured(self, delivered: int, failures: int) -> dict[str, Any]:
         """The row of metrics after the commit stage."""
         home = work = 0
-        owned = self.books.owed
+        owned = sum(each.owed for each in self.books.owing)
         own: dict[str, Any] = {}
         if self.population is not None:
             home, work, cents, own = measured(self.population)

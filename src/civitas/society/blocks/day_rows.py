@@ -28,46 +28,36 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
     home, duty = plans.home[at], plans.duty[at]
     ends, which, does, wheres = _skeleton(self, rows, plans, at)
     ids, every = rows.ids[at], np.arange(len(at))
-    # What is planned at home or at work is so by these; where one works at home it is home.
-    none_or_home = np.where(home < 0, NONE, HOME).astype(np.uint8)
-    at_duty = np.where(duty == home, none_or_home, DUTY).astype(np.uint8)
-    begins = np.zeros(len(at), np.int32)
-    span = np.zeros(len(at), np.int8)
-    left = every
+    # What is planned at home is nowhere for one who has none; duty at home is at home.
+    homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NONE)
+    at_home = (duty == home) * (np.uint8(DUTY - HOME) + homeless)
+    left, key, start = every, every.copy(), np.zeros(len(at), np.int32)
     weights = _weights(rows)
     slot = 0
     while len(left):
-        start, part = begins[left], span[left]
-        end, item = ends[left, part], which[left, part]
-        do = does[left, np.minimum(item, _FREE - 1)]
-        kind = wheres[left, np.minimum(item, _FREE - 1)]
-        stop = end.copy()
-        free = item == _FREE
-        do[free], kind[free] = code("leisure"), HOME
-        open_ = np.flatnonzero(free & (end - start >= 1800))
+        end, item = ends.take(key), which.take(key)
+        own = item * len(at) + left
+        do, kind, stop = does.take(own), wheres.take(own), end.copy()
+        open_ = np.flatnonzero((item == _FREE) & (end - start >= 1800))
         if len(open_):
             do[open_], kind[open_], stop[open_] = _piece(
                 rows, ids[left[open_]], start[open_], end[open_], weights
             )
-        row = index[left]
-        meant = np.where(kind == HOME, none_or_home[left], kind)
-        where = np.where(kind == DUTY, at_duty[left], meant)
-        arrays["plan"][:, slot][row] = word(do, where, stop)
-        begins[left] = stop
-        span[left] += stop == end
-        left = left[stop < DAY_S]
+        where = kind - (kind == HOME) * homeless[left] - (kind == DUTY) * at_home[left]
+        arrays["plan"][:, slot][index[left]] = word(do, where, stop)
+        key += (stop == end) * len(at)
         slot += 1
         if slot == SLOTS:
             raise OverflowError(f"a plan in columns has at most {SLOTS} items")
-        later = left[ends[left, span[left]] <= begins[left]]
-        while len(later):  # spans that are no item of their own
-            span[later] += 1
-            later = later[ends[later, span[later]] <= begins[later]]
-        done = np.flatnonzero(stop >= DAY_S)
-        _clear(arrays, row[done], slot)
+        _clear(arrays, index[left[np.flatnonzero(stop >= DAY_S)]], slot)
+        on = np.flatnonzero(stop < DAY_S)
+        left, key, start = left[on], key[on], stop[on]
+        while len(later := np.flatnonzero(ends.take(key) <= start)):
+            key[later] += len(at)  # spans that are no item of their own
     arrays["plan_now"][index] = 0
     arrays["plan_chosen"][index] = -1
-    arrays["plan_avoid"][index] = 0
+    avoided = arrays["plan_avoid"]
+    avoided[index[np.flatnonzero(avoided[:, 0][index])]] = 0  # the others' take no memory
     arrays["plan_home"][index] = home
     arrays["plan_duty"][index] = duty
 
@@ -86,8 +76,8 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
     """The set items of each day, as `fixed_items` has them.
 
     Returns:
-        where the spans of each day end, (n, 13), rising; which item each is, the same shape; and of
-        the items what is done and where, (n, 6), by their codes
+        where the spans of each day end, (13, n), rising; which item each is, the same shape; and of
+        the items, and of free time, what is done and where, (7, n), by their codes
     """
     np, params, seed = numpy(), self.params, rows.population.seed
     ids, count = rows.ids[at], len(at)
@@ -134,23 +124,25 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
     for number, (*_, start, until) in enumerate(items):
         marks[:, 1 + 2 * number], marks[:, 2 + 2 * number] = start, until
     marks.sort(axis=1)
-    which = np.full((count, 13), _FREE, np.int8)
+    marks = marks.T.copy()
+    which = np.zeros((13, count), np.int8)  # 1 more than the number of the item
     for number, (*_, start, until) in enumerate(items):
-        since, by = (np.broadcast_to(each, count)[:, None] for each in (start, until))
-        which[(since <= marks[:, :-1]) & (marks[:, :-1] < by)] = number
+        inside = (marks[:-1] >= start) & (marks[:-1] < until)
+        np.maximum(which, inside * np.int8(number + 1), out=which)
+    which += (which == 0) * np.int8(_FREE + 1) - np.int8(1)
     # Spans of the same item are one, and end where another begins; an empty one is its next's.
-    ends = marks[:, 1:].copy()
-    empty = marks[:, 1:] == marks[:, :-1]
-    which[empty[:, 12], 12] = _FREE + 1
+    ends = marks[1:].copy()
+    empty = marks[1:] == marks[:-1]
+    which[12] += empty[12] * (np.int8(_FREE + 1) - which[12])
     for number in range(11, -1, -1):
-        which[:, number] = np.where(empty[:, number], which[:, number + 1], which[:, number])
-        same = which[:, number] == which[:, number + 1]
-        ends[:, number] = np.where(same, ends[:, number + 1], ends[:, number])
-    does = np.zeros((count, 6), np.uint8)
-    wheres = np.zeros((count, 6), np.uint8)
+        which[number] += empty[number] * (which[number + 1] - which[number])
+        same = which[number] == which[number + 1]
+        ends[number] += same * (ends[number + 1] - ends[number])
+    does = np.full((_FREE + 1, count), code("leisure"), np.uint8)
+    wheres = np.full((_FREE + 1, count), HOME, np.uint8)
     for number, (doing, place, *_) in enumerate(items):
-        does[:, number], wheres[:, number] = doing, place
-    return ends, which, does, wheres
+        does[number], wheres[number] = doing, place
+    return ends, which.astype(np.int64), does, wheres
 
 
 def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
@@ -219,6 +211,7 @@ def _piece(rows: Rows, ids: Any, start: Any, end: Any, choice: Any) -> tuple[Any
     drawn = 2 + belows(7, seed, ids, step, "plan.length", start)
     open_ = sum(town.opens_at(rows, kind, start) << bit for bit, kind in enumerate(away))
     share = belows(sums[open_, -1], seed, ids, step, "plan.leisure", start)
-    found = (sums[open_] <= share[:, None]).sum(axis=1)
-    length = np.where(do[found] == code("shop"), 1800, np.minimum(end - start, drawn * _SLOT))
-    return do[found], where[found], start + length
+    found = sum((each.take(open_) <= share).astype(np.int64) for each in sums.T)
+    length, what = np.minimum(end - start, drawn * _SLOT), do[found]
+    length[np.flatnonzero(what == code("shop"))] = 1800
+    return what, where[found], start + length

@@ -103,11 +103,11 @@ class FeedBlock(TalkBlock):
         interest = np.zeros((len(rows), len(params.topics) + 1), np.int32)
         used = 0  # slots that somebody has
         while used < len(params.topics):
-            topic = arrays["interest_topic"][index, used]
+            topic = arrays["interest_topic"][:, used][index]
             some = np.flatnonzero(topic >= 0)
             if not len(some):
                 break
-            interest[some, topic[some]] = arrays["interest"][index[some], used]
+            interest[some, topic[some]] = arrays["interest"][:, used][index[some]]
             used += 1
         feed = rows.moment.feed
         if feed is not None and feed.rows is not None:
@@ -132,26 +132,28 @@ class FeedBlock(TalkBlock):
         np, params, kept = numpy(), self.params, feed.rows
         about = self.topic_rows(rows)
         shown, liked = self._shown_rows(rows, feed, interest, about)
-        at, slot = np.nonzero(shown)
-        number = shown[at, slot]
-        author, topic = kept.author[number - kept.first], kept.topic[number - kept.first]
+        if not len(kept.author):
+            return
+        number, width = shown.reshape(-1), interest.shape[1]
+        place = np.maximum(number - kept.first, 0)
+        about = about[np.maximum(kept.topic, -1)] % width  # none of the topics is the last
+        at = np.broadcast_to(np.arange(len(rows))[:, None], shown.shape).reshape(-1)
+        chance = interest.reshape(-1).take(at * width + about.take(place))
         close: Any = 0
         if "friends" in rows.population.arrays:
-            codes = np.zeros(shown.shape, np.int64)
-            codes[at, slot] = code_of(author)
-            close = Ties(rows).strength(codes)[at, slot]
-        chance = interest[at, about[np.where(topic < 0, -1, topic)]]
+            codes = code_of(kept.author).astype(np.int32).take(place) * (number > 0)
+            close = Ties(rows).strength(codes.reshape(shown.shape)).reshape(-1)
         chance = likes(chance, close, params.likes)
-        may = np.flatnonzero((chance > 0) & ~liked[at, slot])
-        at, number, author, chance = at[may], number[may], author[may], chance[may]
+        may = np.flatnonzero((chance > 0) & (number > 0) & ~liked.reshape(-1))
+        at, number, author, chance = at[may], number[may], kept.author[place[may]], chance[may]
 
         def drawn(purpose: str) -> Any:
             return belows(1000, rows.population.seed, rows.ids[at], rows.step, purpose, draw=number)
 
-        likes_it = drawn("feed.like") < chance
+        likes_it = np.flatnonzero(drawn("feed.like") < chance)
         at, number, author = at[likes_it], number[likes_it], author[likes_it]
         rows.want_each(Like, at, post=number)
-        follows = drawn("feed.follow") < params.follows
+        follows = np.flatnonzero(drawn("feed.follow") < params.follows)
         rows.want_each(Follow, at[follows], id=author[follows])
 
     def _shown_rows(self, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:

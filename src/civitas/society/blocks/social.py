@@ -190,14 +190,16 @@ class SocialBlock(TalkBlock):
         np = numpy()
         count, mine, present = rows.present()
         others = np.maximum(count - 1, 0)
-        ties = Ties(rows)
-        total = ties.total()
-        here = (others > 0) & ((total == 0) | (rows.below(1000, "social.here") < self.params.here))
+        here = (others > 0) & (rows.below(1000, "social.here") < self.params.here)
+        rest = np.flatnonzero(~here)
+        ties, total = Ties(rows), np.zeros(len(rows), np.int64)
+        total[rest] = Ties(rows, rest).total()
+        here |= (others > 0) & (total == 0)
         index = rows.below(np.maximum(others, 1), "social.whom")
         index += index >= mine
         to = np.full(len(rows), -1, np.int64)
         if here.any():
-            to[here] = present(np.where(here, index, 0))[here]
+            to = (present(index * here).astype(np.int64) + 1) * here - 1
         friend = np.flatnonzero(~here & (total > 0))
         if len(friend):
             seed = rows.population.seed

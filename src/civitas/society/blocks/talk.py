@@ -66,7 +66,7 @@ def topic_columns(topics: int) -> dict[str, Column]:
         **ACT,
         "opinions": Column("int16", NO_OPINION, width=topics, own=True),
         "interest_topic": Column("int8", -1, width=topics, own=True),
-        "interest": Column("int16", width=topics, own=True),
+        "interest": Column("int16", width=topics, own=True, slots=True),
     }
 
 
@@ -150,12 +150,12 @@ class TalkBlock(CitizenBlock):
         """What interests each of rows most, by the number of the topic; −1 for nothing."""
         np, arrays, at = numpy(), rows.population.arrays, rows.at
         topics, interest = arrays["interest_topic"], arrays["interest"]
-        topic, most = topics[at, 0].astype(np.int64), interest[at, 0]
+        topic, most = topics[:, 0][at].astype(np.int64), interest[:, 0][at]
         for slot in range(1, topics.shape[1]):
-            other = topics[at, slot]
+            other = topics[:, slot][at]
             if not (other >= 0).any():
                 break
-            many = interest[at, slot]
+            many = interest[:, slot][at]
             more = (other >= 0) & (many > most)
             np.copyto(topic, other, where=more)
             np.copyto(most, many, where=more)

@@ -57,14 +57,16 @@ def opens_at(rows: Rows, kind: str, time: Any) -> Any:
     if key not in kept:
         kept[key] = np.full(DAY_S, -1, np.int8)
     known = kept[key]
-    new = np.unique(time[known[time] < 0])
-    if len(new):
+    found = known[time]
+    if (found < 0).any():
+        new = np.unique(time[found < 0])
         names = () if city is None else city.by_kind(kind)[:LOOKED_AT]
         places = np.array([rows.population._place[each] for each in names], np.int64)
         for at in new.tolist():
             both = open_at(rows, places, at) & open_at(rows, places, at + 1800)
             known[at] = bool(both.any())
-    return known[time]
+        found = known[time]
+    return found
 
 
 def holds(rows: Rows) -> Any:

@@ -72,7 +72,6 @@ class City(CityRows):
             hangs.append(index[place.node or place.id])
         self._ids = tuple(self._places)
         self._index = {place: number for number, place in enumerate(self._ids)}
-        self._hangs, self._access = hangs, access
         self._hang_rows = np.array(hangs, dtype=np.int64)
         self._access_rows = np.array(access, dtype=np.int64)
         of_kind: dict[str, list[str]] = {}
@@ -216,8 +215,9 @@ class City(CityRows):
         graph = self._graphs[self._mode(mode).name]
         if start == end:
             return 0
-        metres = graph.metres(self._hangs[start], self._hangs[end])
-        return None if metres < 0 else metres + self._access[start] + self._access[end]
+        metres = graph.metres(*self._hang_rows[[start, end]].tolist())
+        access = self._access_rows[[start, end]].tolist()
+        return None if metres < 0 else metres + sum(access)
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
@@ -238,7 +238,7 @@ class City(CityRows):
         if a == b:
             return Route((a,), 0, 0)
         way = self._graphs[self._mode(mode).name].way(
-            self._hangs[self._index[a]], self._hangs[self._index[b]]
+            *self._hang_rows[[self._index[a], self._index[b]]].tolist()
         )
         nodes = [self._node_ids[node] for node in way or ()]
         ends = ([a] if nodes[0] != a else [], [b] if nodes[-1] != b else [])
@@ -259,11 +259,10 @@ class City(CityRows):
         """
         check_integer("limit", limit, 1, None)
         number, chosen = self._number(place), self._mode(mode)
-        found = self._near(self._graphs[chosen.name], self._hangs[number], kind, limit)
+        found = self._near(self._graphs[chosen.name], int(self._hang_rows[number]), kind, limit)
+        access = int(self._access_rows[number])
         near = [
-            Near(each, int(chosen.time(metres + self._access[number])))
-            for each, metres in found
-            if each != place
+            Near(each, int(chosen.time(metres + access))) for each, metres in found if each != place
         ]
         return tuple(near[:limit])
 

@@ -93,6 +93,7 @@ class _Town:
     def __init__(self, seed: int, citizens: int) -> None:
         self._seed = seed
         self._citizens = citizens
+        self._shared: dict[Any, Any] = {}
         self._side = max(3, isqrt(citizens // 50) + 1)
         count = self._side * self._side
         xs, ys = self._spread("street", count, 15)
@@ -100,6 +101,10 @@ class _Town:
             (number % self._side * _SPACING + x, number // self._side * _SPACING + y)
             for number, (x, y) in enumerate(zip(xs, ys, strict=True))
         ]
+
+    def _same(self, value: Any) -> Any:
+        """Return the one object of all that are equal: of a million places it takes the memory."""
+        return self._shared.setdefault(value, value)
 
     def _rows(self, count: int) -> NDArray[Any]:
         return numpy().arange(count, dtype=numpy().uint64)
@@ -173,6 +178,7 @@ class _Town:
         density = self._density(decline)
         where = choices(density, self._seed, self._rows(count), 0, f"city.{kind}.node").tolist()
         drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
+        hours = tuple((opens * _HOUR, min(closes * _HOUR, DAY_S)) for opens, closes in hours)
         places = []
         for number, (node, dx, dy) in enumerate(
             zip(where, *self._spread(kind, count, 40), strict=True)
@@ -183,12 +189,12 @@ class _Town:
                 Place(
                     id=f"{kind}-{number + 1}",
                     kind=kind,
-                    x=x + dx,
-                    y=y + dy,
+                    x=self._same(x + dx),
+                    y=self._same(y + dy),
                     capacity=capacities[number],
-                    opens=opens * _HOUR,
-                    closes=min(closes * _HOUR, DAY_S),
-                    node=f"n{node}",
+                    opens=opens,
+                    closes=closes,
+                    node=self._same(f"n{node}"),
                 )
             )
         return places

@@ -39,6 +39,11 @@ class CityRows:
     _spots: Any
     _made: dict[Any, Any]
 
+    @property
+    def place_numbers(self) -> dict[str, int]:
+        """The number of each place in `ids()`."""
+        return self._index
+
     def kind_rows(self) -> NDArray[Any]:
         """Return each place's kind as its number in `kinds()`; int16."""
         np = numpy()
@@ -145,8 +150,7 @@ class CityRows:
         """Return what `near` gives of each: places, −1 where there are no more, and seconds.
 
         Returns:
-            two arrays of whole numbers, (n, limit), the nearest first; the nearest of all lie
-            together, then the next, so they are fast by `.T`
+            two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
         """
         np = numpy()
         name = next(iter(self._modes)) if mode is None else mode
@@ -154,9 +158,8 @@ class CityRows:
         place = np.asarray(place)
         node = self._hang_rows[place]
         found, far = places.take(node, axis=1), metres.take(node, axis=1)
-        kinds = [*self._kind_rows]
-        own = self.kind_rows()[place] == (kinds.index(kind) if kind in kinds else -1)
-        own = np.flatnonzero(own)
+        number = [*self._kind_rows, kind].index(kind)
+        own = np.flatnonzero(self.kind_rows()[place] == number)
         if len(own):  # one who is at such a place is not near itself: the others move up
             after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
             for each in (found, far):
@@ -208,10 +211,7 @@ class CityRows:
         return self._made[key]
 
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
-        """Make the tables of ways and of the places of some kinds that are near.
-
-        Those of other kinds, and of more than so many places, are forgotten: they take much memory.
-        """
+        """Make the tables of ways and of so many near places of some kinds, and keep no others."""
         for key in [each for each in self._made if each[0] == "near"]:
             found = self._made.pop(key)
             if key[2] in kinds:
@@ -232,14 +232,9 @@ class CityRows:
         return self._once(("whole", id(graph)), make)
 
     def _near_table(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
-        """The `limit` + 1 nearest places of a kind of each node, and the metres to them.
-
-        Returns:
-            two int32 arrays, (`limit` + 1, nodes), the nearest first
-        """
-        key = ("near", id(graph), kind)
+        """The `limit` + 1 nearest places of a kind of each node, and the metres, rank by rank."""
         with _MAKING:
-            made = self._made.get(key)
+            made = self._made.get(key := ("near", id(graph), kind))
             if made is None or len(made[0]) <= limit:
                 made = self._made[key] = self._near_made(graph, kind, limit)
         return tuple(each[: limit + 1] for each in made)  # more than are needed may be there

@@ -136,7 +136,15 @@ class RowBooks(PopulationBooks):
             by_kind.setdefault(type(each.want), []).append(each)
         answered: list[tuple[Any, Answer]] = []
         self.answers = {}
+        pool, apart = self.population.pool, []
+        if pool is not None:
+            apart = [k for k in tables if not by_kind[k] and self._settlers_of(k).apart]
+            apart.sort(key=ORDER.index)
+            beside = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
         for kind, several in by_kind.items():
+            if kind in apart:
+                self.answers[kind] = tables[kind]
+                continue
             single, parts, later = [], [], []
             for each in several:
                 row = self.population._row(each.sender)
@@ -154,12 +162,14 @@ class RowBooks(PopulationBooks):
             if table is not None:
                 parts.insert(0, (table.sender, table.fields))
             if parts:
-                whole = joined(kind, parts)
+                whole = joined(kind, parts) if single or table is None else table
                 self.settle_table(whole)
                 self.answers[kind] = whole
                 answered += _of_agents(whole, single, self.population)
             for each in later:  # nobody of the population: by rank they come last
                 answered.append((each.token, self._one(each)))
+        if pool is not None:
+            beside.result()
         return answered
 
     def settle_table(self, table: Table) -> None:
@@ -169,10 +179,12 @@ class RowBooks(PopulationBooks):
         elif table.kind.__name__ == "Move":
             moves.settle(self, table)
         else:
-            settlers = self._settlers.get(table.kind)
-            if settlers is None:
-                settlers = self._settlers[table.kind] = Settlers(self, table.kind)
-            settlers.settle(self, table)
+            self._settlers_of(table.kind).settle(self, table)
+
+    def _settlers_of(self, kind: type[Want]) -> Settlers:
+        if kind not in self._settlers:
+            self._settlers[kind] = Settlers(self, kind)
+        return self._settlers[kind]
 
     def _pay_all(self, table: Table) -> None:
         """Payments, each all or nothing: who has too little *when it is its turn* pays nothing."""

@@ -100,4 +100,4 @@ def _by_place(place: Any) -> tuple[Any, Any, Any]:
     order = there[turned.indices]
     stands = np.zeros(len(place), np.int32)
     stands[order] = every[:-1]
-    return turned.indptr, order, stands
+    return np.append(turned.indptr, 0), order, stands  # −1, nowhere, begins at 0

@@ -69,7 +69,10 @@ class Population:
         self.blocks = checked(blocks)
         self.metrics = dict(metrics or {})
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
-        self._place = {place: number for number, place in enumerate(self.places)}
+        index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
+        self._place: dict[str, int] = index or {
+            place: number for number, place in enumerate(self.places)
+        }
         declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
         self.declared: dict[str, Column] = {
             **MONEY,

@@ -10,6 +10,7 @@ from civitas.society.arrays import numpy
 from civitas.society.commit import Books, Service
 from civitas.society.population import wants
 from civitas.society.population.wants import FIELDS, Table
+from civitas.society.services.feed import Feed
 from civitas.society.services.ledger import Ledger, in_rows
 from civitas.society.wants import Answer, Want, Work
 
@@ -40,6 +41,9 @@ class Settlers:
     Args:
         books: whose services
         kind: which want
+
+    Attributes:
+        apart: whether they neither read nor change what others do, and may settle beside them
     """
 
     def __init__(self, books: PopulationBooks, kind: type[Want]) -> None:
@@ -56,6 +60,7 @@ class Settlers:
                     self.services.append(service)
         elif kind in books._by_kind:
             self.services.append(books._by_kind[kind])
+        self.apart = {type(each) for each in self.services} == {Feed}
         groups: dict[Any, int] = {}
         self.group = np.array(
             [groups.setdefault(ledger_of(each) or each, len(groups)) for each in self.services],

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PARTS: Final = ("author", "text", "topic", "posted", "likes", "heat")
 _MIDDLE: Final = 1 << 31
+_AT_ONCE: Final = 1 << 13
 
 
 class RowFeed:
@@ -109,8 +110,7 @@ class RowFeed:
         if not count:
             return numbers
         same = (np.full(count, now), np.zeros(count, np.int64), np.full(count, heat(0, now)))
-        new = (author, text, topic, *same)
-        for name, values in zip(_PARTS, new, strict=True):
+        for name, values in zip(_PARTS, (author, text, topic, *same), strict=True):
             setattr(self, name, np.concatenate([getattr(self, name), values])[-self.most :])
         dropped = int(numbers[-1]) + 1 - len(self.author) - self.first
         self.first += dropped
@@ -241,6 +241,11 @@ class RowFeed:
         liked = np.zeros((len(who), limit), bool)
         if not len(hot):
             return found, liked
+        if len(who) > _AT_ONCE:  # what it takes to rank so many fits the processor's cache
+            parts = [slice(each, each + _AT_ONCE) for each in range(0, len(who), _AT_ONCE)]
+            made = (self.shown(who[each], interest[each], topics, limit) for each in parts)
+            found, liked = (np.concatenate(each) for each in zip(*made, strict=True))
+            return found, liked
         about = topics[np.where(self.topic < 0, -1, self.topic)]
         follow, others, post = self._by_follows(who)
         # What ranks a hot post, over the least, times 64, and its place among them.
@@ -251,13 +256,11 @@ class RowFeed:
         key = np.take(bonus, about[hot], axis=1)
         key += ((self.heat[hot] - least) * 64 + np.arange(len(hot))).astype(kind)
         some = np.flatnonzero(follow)
-        if len(some):
-            bits = (follow[some, None] >> of_author.astype(np.uint64)) & np.uint64(1)
-            key[some] += bits.astype(kind) * kind(shown_rank(0, 0, 1) * 64)
-        for at, author in enumerate(self.author[hot].tolist()):
-            row = int(np.searchsorted(who, author))
-            if row < len(who) and who[row] == author:
-                key[row, at] = -1  # its own
+        bits = (follow[some, None] >> of_author.astype(np.uint64)) & np.uint64(1)
+        key[some] += bits.astype(kind) * kind(shown_rank(0, 0, 1) * 64)
+        row = np.minimum(np.searchsorted(who, self.author[hot]), len(who) - 1)
+        own = np.flatnonzero(who[row] == self.author[hot])
+        key[row[own], own] = -1
         if len(hot) > limit:
             key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
         key = np.sort(key, axis=1)[:, ::-1]
@@ -305,9 +308,8 @@ class RowFeed:
         mine = np.unique(others)
         old = found[mine, : rank.shape[1]]
         row = np.concatenate([np.repeat(mine, old.shape[1]), others])
-        key = np.where(old > 0, rank[mine].astype(np.int64) * shift + old - self.first, -1).reshape(
-            -1
-        )
+        ranked = rank[mine].astype(np.int64) * shift + old - self.first
+        key = np.where(old > 0, ranked, -1).reshape(-1)
         key = np.concatenate([key, more * shift + post])
         order = np.lexsort((-key, row))
         row, key = row[order], key[order]

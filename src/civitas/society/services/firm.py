@@ -204,8 +204,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
         part = slice(first, until)
         who, place = sender[part], table.fields["place"][entries[part]]
         fine = here[part] & (books.column("work", who, -1) == place)
-        fine &= (seconds[part] >= 1) & (seconds[part] <= books.seconds)
-        at = np.flatnonzero(fine)
+        at = np.flatnonzero(fine & (seconds[part] >= 1) & (seconds[part] <= books.seconds))
         who = who[at]
         skill = books.column("skill", who, 1000)
         np.putmask(skill, skill < 0, 1000)
