@@ -477,6 +477,14 @@ def test_a_provider_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         run(LiteLLMModel("nobody/m", base_url="http://127.0.0.1:9").complete(user("Hi")))
 
 
+@pytest.mark.parametrize("name", ("openai/gpt-4o", "anthropic/claude-3-5-haiku-latest"))
+def test_without_a_key_it_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("CIVITAS_OFFLINE", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ModelError, match=r"(?i)^litellm:[^\n]*key[^\n]* set [^\n]*$"):
+        run(LiteLLMModel(name, max_retries=0).complete(user("Hi")))
+
+
 @pytest.mark.parametrize("make", (of, anthropic), ids=("openai", "anthropic"))
 def test_cancelled_the_connection_is_closed(make: Callable[..., LiteLLMModel]) -> None:
     with OpenAIServer(HANG) as server:

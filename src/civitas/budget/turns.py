@@ -17,7 +17,8 @@ async def in_turn(
     mine, place, loop = callers(ledger), object(), asyncio.get_running_loop()
     for each in mine:
         each._waits += 1
-    ledger.wake_first()  # it may wait for one of these, which will not settle now
+    if mine:
+        ledger.wake_first()  # it may wait for one of these, which will not settle now
     try:
         while True:
             with ledger._lock:

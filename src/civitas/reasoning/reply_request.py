@@ -85,9 +85,9 @@ def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
 
 def thread_id(thread: str | int | None) -> str | None:
     """The id of a thread as a text; None for the agent's own."""
-    return (
-        None if thread is None else _text(str(thread) if type(thread) is int else thread, "thread")
-    )
+    if type(thread) is int:
+        thread = str(thread)
+    return None if thread is None else _text(thread, "thread")
 
 
 def _text(given: Any, what: str) -> str:

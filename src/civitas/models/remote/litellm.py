@@ -248,6 +248,8 @@ class LiteLLMModel(RemoteModel):
             return self._lost(f"no answer from {where}: {reason}{tried(tries)}")
         elif "LLM Provider NOT provided" in text:
             text = f"litellm knows no provider {self.provider!r}"
+        elif "`api_key`" in text:  # of OpenAI's own client, which was given none
+            text = "there is no key: set OPENAI_API_KEY, or pass api_key="
         elif (status := getattr(error, "status_code", 500)) == 500:
             text = f"what {where} answered cannot be read"
         elif may_pass(status):  # of a library that tells litellm no more than this
