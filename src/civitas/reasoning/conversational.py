@@ -29,6 +29,7 @@ from civitas.reasoning.replying import (
 from civitas.reasoning.stream import Watched
 from civitas.reasoning.thread import Interruption, Thread, steer
 from civitas.reasoning.threaded import Threaded
+from civitas.spaces.loop import loop_is_running
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -198,17 +199,16 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         Raises:
             RuntimeError: called where an event loop is running, which it would stop
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass  # as it should be; not in here, or all that is raised would look like its effect
-        else:
-            raise RuntimeError(
-                f"reply_sync of agent {self.id!r} was called where an event loop is running, which "
-                "would stop until it returned: await reply(text) instead"
-            )
+        self._may_wait("reply_sync", "reply(text)")
         options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
         return asyncio.run(self.reply(text, schema, thread, run_id, **options))
+
+    def _may_wait(self, called: str, instead: str) -> None:
+        if loop_is_running():
+            raise RuntimeError(
+                f"{called} of agent {self.id!r} was called where an event loop is running, which "
+                f"would stop until it returned: await {instead} instead"
+            )
 
     def stream(
         self,

@@ -177,6 +177,7 @@ class Researcher(Journaled, Workbench):
 
     def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
         """`report` for scripts: waits for it."""
+        self._may_wait("report_sync", "report()")
         return asyncio.run(self.report(run_id, budget=budget))
 
     def report_so_far(self) -> Report:
