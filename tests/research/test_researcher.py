@@ -355,10 +355,12 @@ def test_what_an_action_gives_is_a_source_only_of_what_it_says() -> None:
     assert report.citations[0].passage.url.startswith("action:ask?")
 
 
-async def test_waiting_for_a_report_where_a_loop_is_running_says_what_to_do() -> None:
-    researcher, _ = research()
+def test_waiting_for_a_report_where_a_loop_is_running_says_what_to_do() -> None:
+    async def main() -> None:
+        research()[0].report_sync()
+
     with pytest.raises(RuntimeError, match=r"report_sync of agent 'r' .* await report\(\) instead"):
-        researcher.report_sync()
+        asyncio.run(main())
 
 
 def test_it_asks_no_model_where_nothing_was_read() -> None:

@@ -90,7 +90,7 @@ async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
         (Follow("2"), "no service takes Follow"),
         (Like(3), "no service takes Like"),
         # Whatever a model or a message has as arguments, it costs nobody else the step.
-        (Pay(["2"], 1), "there is no ['2'] who could be paid"),  # type: ignore[arg-type]
+        (Pay(["2"], 1), "there is no ['2'] to pay"),  # type: ignore[arg-type]
         (Work([], 900), "no service at [] takes Work"),  # type: ignore[arg-type]
         (Move(["b"]), "there is no place ['b']"),  # type: ignore[arg-type]
     ),

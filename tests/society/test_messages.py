@@ -10,7 +10,7 @@ import pytest
 from civitas import Agent, CallbackApprover, action
 from civitas.action import ACCESS_REQUESTED
 from civitas.errors import DefinitionError, InvalidMessage, SpaceClosed, VirtualTimeError
-from civitas.society import CitizenAgent, Society
+from civitas.society import CitizenAgent, City, Population, Society, all_blocks
 from society.life import Bank, Noting, living, said, town
 
 
@@ -138,6 +138,21 @@ async def test_the_city_is_asked_by_message_as_services_are() -> None:
         await society.run(steps=2)
         assert me.status["place"] == "b"
         assert other.heard[0][2]["data"]["reason"] == "2 is no citizen"
+
+
+async def test_a_full_agent_of_a_population_asks_the_city_and_pays_by_message() -> None:
+    city = City.generate(seed=1, citizens=20)
+    told: list[Any] = []
+    async with Society(Population(20, city, all_blocks(), seed=1)) as society:
+        society.observe(lambda each: told.append(each["action"]["args"].get("data")))
+        me = society.population.promote(1) if society.population else None
+        assert me is not None
+        me.send(said("city", "move", to="park-1"))
+        me.send(said("city", "pay", to=["2"], cents=1))
+        await society.step()
+        answers = [each for each in told if each]
+        assert [each["done"] for each in answers] == [False, True]
+        assert answers[0]["reason"] == "there is no ['2'] to pay"
 
 
 async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> None:

@@ -422,6 +422,10 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
         async with Society(busy(3), town(), seed=1, services=[Bank()], journal=journal) as other:
             with pytest.raises(RunMismatch, match="seed"):
                 await other.run(steps=2, run_id="R")
+        options: Any = {"services": [Bank()], "journal": journal, "start": "2027-01-01"}
+        async with Society(busy(3), town(), **options) as other:
+            with pytest.raises(RunMismatch, match="start"):
+                await other.run(steps=2, run_id="R")
 
 
 async def test_agents_of_all_kinds_live_in_a_society() -> None:

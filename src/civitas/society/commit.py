@@ -213,7 +213,7 @@ class Books:
             return f"cents must be 1 or more, got {cents!r:.40}"
         if sender not in balances:
             return f"{sender} has no money of its own"
-        if not isinstance(to, str) or to not in balances:
+        if to not in balances:
             return f"there is no {to} who could be paid"
         if balances[sender] < cents:
             return f"{sender} has {balances[sender]} cents, not {cents}"
@@ -254,7 +254,9 @@ class Books:
         _, sender, want, _, service = wanted
         kind = type(want)
         if isinstance(want, Pay):
-            reason = self.pay(sender, want.to, want.cents)
+            to: Any = want.to
+            known = isinstance(to, str)
+            reason = self.pay(sender, to, want.cents) if known else f"there is no {to!r:.80} to pay"
             return Answer(want, not reason, reason)
         if kind is Move:
             return self._move(sender, want)

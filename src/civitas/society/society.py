@@ -137,6 +137,7 @@ class Society(Experiments):
         super().__init__(approver=approver, mailbox=mailbox)
         self.city, self.seed, self.population = city, seed, population
         self.clock, self.facts = Clock(start), facts
+        self._began = self.clock.start.isoformat()
         self.services = services_of(services)
         self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.news: list[Any] = []
@@ -344,6 +345,7 @@ class Society(Experiments):
         return {
             "seed": self.seed,
             "time": [clock.step_s, count],
+            "start": self._began,
             "agents": makes,
             **({} if self.population is None else {"population": self.population.program()}),
             "city": city,

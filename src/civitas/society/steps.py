@@ -23,7 +23,7 @@ from civitas.society.population.life import leave_mailbox, live_rows, measured, 
 from civitas.society.population.messages import hear, said_by_rows
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
-from civitas.society.wants import want_of
+from civitas.society.wants import Move, Pay, want_of
 from civitas.spaces.request import on_end
 from civitas.spaces.space import Space
 from civitas.spaces.watchdog import WATCHDOG
@@ -251,7 +251,8 @@ class Steps(Space):
             except InvalidArguments as error:
                 router.answer(sent, None, error)
                 continue
-            service = self._reached[sent.envelope.to]
+            by_books = isinstance(want, Move | Pay) and type(want.to) is str  # by no service
+            service = None if by_books else self._reached[sent.envelope.to]
             wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
         for token, answer in self.books.settle(wants, tables):
