@@ -19,7 +19,7 @@ from civitas.approval import (
     answer,
     approve,
 )
-from civitas.errors import DefinitionError
+from civitas.errors import ConfigError, DefinitionError
 from civitas.slash import parse_slash
 from pseudo_terminal import Terminal
 
@@ -289,6 +289,11 @@ def test_a_callback_is_given_the_request():
 def test_a_rule_permits_what_matches(rule, permitted):
     request = proposed(path="/tmp/x", force=True, n=1, names=["a", "b"])
     assert ask(RuleApprover([rule]), request) is permitted
+
+
+def test_a_pattern_that_is_no_text_is_refused_where_it_is_written():
+    with pytest.raises(ConfigError, match="Rule: the pattern of amount must be a text, got 5"):
+        Rule(action="refund", args={"amount": 5})
 
 
 def test_the_first_rule_that_matches_speaks():

@@ -131,8 +131,7 @@ def test_the_end_of_the_input_waits_no_longer_than_it_is_told(space: NativeSpace
             return "done"
 
     space.add(Slow("Slow"))
-    late = "Slow is still busy after 0.05 s: what it answers later is not shown\n"
-    for patience, told in ((0, ""), (0.05, late)):
+    for patience, told in ((0, ""), (0.05, "Slow is still busy after 0.05 s\n")):
         ann, shown = user("Hello!", id=f"User{patience}")
         space.add(ann)
         ann.run_sync(patience)

@@ -140,8 +140,7 @@ class User(Agent):
             try:
                 await pending
             except RequestTimeout:
-                late = f"is still busy after {patience_s:g} s: what it answers later is not shown"
-                self._terminal.show(f"{escaped(id)} {late}")
+                self._terminal.show(f"{escaped(id)} is still busy after {patience_s:g} s")
             except CivitasError:
                 pass  # who does not answer this has answered nothing else either
         message = {"to": own, "action": {"name": "help", "args": {}}}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 from civitas.approval.refusal import Decision, Refused
-from civitas.errors import DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from civitas.errors import ConfigError, DefinitionError, InvalidMessage, NobodyToAsk, SlashError
 from civitas.slash import format_slash
 from civitas.text import escaped, escaped_json, log_failure
 from civitas.threads import ask_in_thread
@@ -252,20 +252,22 @@ class Rule:
     args: Mapping[str, str] | None = None
     permit: Decision = True
 
+    def __post_init__(self) -> None:
+        given = (("agent", self.agent), ("action", self.action), *(self.args or {}).items())
+        for name, pattern in given:
+            if not isinstance(pattern, str):
+                raise ConfigError(f"Rule: the pattern of {name} must be a text, got {pattern!r}")
+
     def matches(self, request: ApprovalRequest) -> bool:
         """Whether the rule speaks of this request."""
-        if not fnmatch.fnmatchcase(request.agent, self.agent):
-            return False
-        if not fnmatch.fnmatchcase(request.action, self.action):
-            return False
+        texts = [(request.agent, self.agent), (request.action, self.action)]
         for name, pattern in (self.args or {}).items():
             if name not in request.args:
                 return False
             value = request.args[name]
             text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-            if not fnmatch.fnmatchcase(text, pattern):
-                return False
-        return True
+            texts.append((text, pattern))
+        return all(fnmatch.fnmatchcase(text, pattern) for text, pattern in texts)
 
 
 class RuleApprover:

@@ -191,9 +191,8 @@ def bring(space: Space, agent: Agent) -> None:
     except CivitasError:
         raise
     except Exception as error:
-        raise DefinitionError(
-            f"agent {str(agent.id)!r}: its after_add failed: {type(error).__name__}: {error}"
-        ) from error
+        why = f"agent {str(agent.id)!r}: its after_add failed: {type(error).__name__}: {error}"
+        raise DefinitionError(why) from error
 
 
 def _wrong(param: str, reason: str) -> click.BadParameter:

@@ -58,15 +58,12 @@ def _read(validator: SchemaValidator, value: Any) -> Any:
 
 
 def _with_strict_choices(schema: Any) -> Any:
-    """Return a core schema whose literals and enums do not take `true` for 1, nor 1 for `true`.
-
-    An `Iterable` is read as a list: pydantic would look at its items when they are used.
-    """
+    """Return a core schema whose literals and enums do not take `true` for 1, nor 1 for `true`."""
     if isinstance(schema, list):
         return [_with_strict_choices(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") == "generator":
+    if schema.get("type") == "generator":  # an Iterable, whose items are to be checked now
         schema = schema | {"type": "list"}
     if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
         choices = schema["expected"]

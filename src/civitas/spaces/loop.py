@@ -146,8 +146,7 @@ class LoopThread:
         finally:
             self._let_go_on()
             self._woken = False
-            # They may have come before the loop was to be woken.
-            if ingress or (self._held_up and self._room):
+            if ingress or (self._held_up and self._room):  # come before the loop was to be woken
                 self._woken = True
                 self.loop.call_soon(self._take_in, context=self._nobody)
 

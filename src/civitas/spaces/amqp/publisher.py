@@ -14,6 +14,8 @@ from pika.channel import Channel
 from civitas.spaces.amqp.link import LinkLost, settle
 from civitas.spaces.amqp.wire import CANCEL, REQUEST, SEND, Outbound
 
+Settled = Callable[[Outbound, str], None]
+
 # How publishing ended.
 CONFIRMED: Final = "confirmed"
 RETURNED: Final = "returned"  # there is no queue for it
@@ -26,8 +28,7 @@ _LIMIT: Final = 100_000
 """How many messages may wait for the broker."""
 
 _AHEAD: Final = 1_000
-"""How many messages may wait for the broker before threads wait in `send`. What the others of this
-process ask and answer is published after those."""
+"""How many may wait before threads do, in `send`: what others ask and answer comes after those."""
 
 _REFUSABLE: Final = frozenset((SEND, REQUEST))
 """Kinds that may be refused: there are no more answers than messages that were taken."""
@@ -62,12 +63,7 @@ class Publisher:
         largest: how many bytes a message may have; None until the broker has refused one
     """
 
-    def __init__(
-        self,
-        exchange: str,
-        settled: Callable[[Outbound, str], None],
-        let_in: Callable[[bool], None],
-    ) -> None:
+    def __init__(self, exchange: str, settled: Settled, let_in: Callable[[bool], None]) -> None:
         self._exchange = exchange
         self._settled = settled
         self._let_in = let_in
@@ -110,8 +106,7 @@ class Publisher:
 
     def _regulate(self) -> None:
         """Have threads wait while the broker is behind; without one they could wait for ever."""
-        ahead = len(self._unconfirmed) + len(self._waiting)
-        behind = self._channel is not None and ahead >= _AHEAD
+        behind = self._channel is not None and len(self._unconfirmed) + len(self._waiting) >= _AHEAD
         if behind is not self._behind:
             self._behind = behind
             self._let_in(not behind)
