@@ -64,6 +64,25 @@ def begins(
     gradio.on(None, now, None, shown, **QUIET)
 
 
+def limits(**most: tuple[str, int | None, str]) -> dict[str, Any]:
+    """Fields for limits, each by its label, decimal places and what it says beneath: 0 is none."""
+    import gradio
+
+    return {
+        name: gradio.Number(0, label=label, precision=digits, minimum=0, min_width=120, info=info)
+        for name, (label, digits, info) in most.items()
+    }
+
+
+NO_LIMIT: Final = "0: no limit"
+SPENDING: Final = {
+    "max_usd": ("US dollars", None, NO_LIMIT),
+    "max_tokens": ("Tokens", 0, NO_LIMIT),
+    "max_seconds": ("Seconds", None, NO_LIMIT),
+}
+"""What any run may take, as `limits` shows it."""
+
+
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an order that a form says something of: not blank, and no limit of 0."""
     said: Any = {
