@@ -63,10 +63,9 @@ def budget_of(command: str, *models: Model | None, **limits: float | None) -> Bu
     from civitas.models.wrappers.budgeted import BudgetedModel
 
     budget = Budget(**given, name=f"civitas {command}")
-    for each in models:
+    for each in filter(None, models):
         try:
-            if each is not None:
-                BudgetedModel(each, budget)
+            BudgetedModel(each, budget)
         except UnknownPrice:
             raise UnknownPrice(
                 f"the price of {each.name!r:.200} is not known, so a limit in US dollars cannot be "

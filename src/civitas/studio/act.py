@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.models import weights
 from civitas.orders.act import ITERATIONS
 from civitas.orders.order import Order
-from civitas.studio.page import SPENDING, begins, filled, limits
+from civitas.studio.page import begins, filled, folded, limits
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -75,8 +76,7 @@ class ActTab:
                 fields["yes_read"] = gradio.Checkbox(
                     True, label="May read without asking", min_width=140
                 )
-                answers = ("Answers", 0, "0: as usual")
-                fields |= limits(max_iterations=answers, **SPENDING)
+                fields |= limits(max_iterations=("Answers", 0))
                 button = gradio.Button(
                     "Start", variant="primary", min_width=120, elem_classes="studio-start"
                 )
@@ -86,11 +86,8 @@ class ActTab:
                 f"The usual answers are {ITERATIONS}, and 1 of the model in the box (local)."
             )
 
-        def folded() -> Any:  # where there is something to look at
-            runs = self._studio.journal.runs()
-            return gradio.update(open=not any((each.kind, each.agent) in _RUNS for each in runs))
-
-        begins(button, self.start, fields, form, folded)
+        now = partial(folded, self._studio, lambda run: (run.kind, run.agent) in _RUNS)
+        begins(button, self.start, fields, form, now)
 
 
 def usable_models() -> list[str]:
