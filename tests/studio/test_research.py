@@ -203,4 +203,4 @@ def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) 
         stdout, _ = command.communicate(timeout=WAIT_S)
     assert command.returncode == 0
     assert "uses port 4711" in stdout
-    assert "studio" not in stdout
+    assert "civitas studio" not in stdout
