@@ -85,6 +85,6 @@ def test_a_limit_in_dollars_holds_for_all_its_models(order: Order, tmp_path: Pat
     assert reply.stop_reason == "budget"
     assert "US dollars" in reply.detail
     unknown = "https://models.example/v1#m"
-    for other in ({"model": unknown}, {"review": unknown}):
+    for other in (replace(order, model=unknown), replace(order, review=unknown)):
         with pytest.raises(UnknownPrice, match=f"'{unknown}' is not known.*limit its tokens"):
-            act_agent(replace(order, **other), key="k", own_key="k", approver=Permits())
+            act_agent(other, key="k", own_key="k", approver=Permits())

@@ -86,7 +86,7 @@ def test_a_file_is_written_once_it_is_permitted(
     start(page, folder / "nowhere", server)
     expect(page.get_by_text('nowhere" is not there')).to_be_visible()
     page.get_by_label("Folder that it works on").fill(str(folder))
-    page.get_by_label("Most US dollars").fill("0.5")
+    page.locator("#tab-act").get_by_label("US dollars").fill("0.5")
     choose(page, "Model", "https://models.example/v1#m")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_text("m' is not known, so a limit in US dollars")).to_be_visible()

@@ -38,7 +38,7 @@ def shown(studio: Studio, run: str) -> list[Any]:
             began[path, data["key"]] = each["sequence"]
         elif "model" in data.get("about", {}):
             start = studio.runs.entry(run, began[path, data["key"]])["data"]
-            found = start.get("args") or studio.runs.prompt(run, path, each["sequence"])
+            found: Any = start.get("args") or studio.runs.prompt(run, path, each["sequence"])
             schema = found.get("schema")
             given.append((chat_messages(found["messages"], ""), found.get("tools") or [], schema))
     return given

@@ -149,9 +149,9 @@ def test_a_run_of_another_process_is_shown(
     expect(page.get_by_text("No research yet.")).to_be_visible()
     out, html = folder.parent / "report.md", folder.parent / "report.html"
     order = ("Which port and key does alpha use?", "--folder", folder, "--iterations", "1")
-    order = (*order, "--out", out, "--html", html)
+    files = ("--out", out, "--html", html)
     journal = ("--journal", studio.journal.path)
-    program = [sys.executable, "-m", "civitas", "research", *order, *journal]
+    program = [sys.executable, "-m", "civitas", "research", *order, *files, *journal]
     subprocess.run([*map(str, program)], check=True, capture_output=True, timeout=WAIT_S)
     expect(state(page)).to_have_text("finished: the iterations were used up")
     first = out.read_text()
@@ -204,4 +204,4 @@ def test_the_command_shows_its_run_until_ctrl_c(folder: Path, browser: Browser) 
         stdout, _ = command.communicate(timeout=WAIT_S)
     assert command.returncode == 0
     assert "uses port 4711" in stdout
-    assert "studio" not in stdout
+    assert "civitas studio" not in stdout

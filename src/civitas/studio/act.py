@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.models import weights
 from civitas.orders.act import ITERATIONS
 from civitas.orders.order import Order
-from civitas.studio.page import begins, filled
+from civitas.studio.page import begins, filled, folded, limits
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -71,29 +72,22 @@ class ActTab:
                         fields["model"] = gradio.Dropdown(models, label="Model", **free)
                         who = [("nobody", ""), ("me", "me"), *models]
                         fields["review"] = gradio.Dropdown(who, value="", label="Reviewer", **free)
-            with gradio.Row(equal_height=True):
+            with gradio.Row():
                 fields["yes_read"] = gradio.Checkbox(
-                    True, label="May read without asking", min_width=200
+                    True, label="May read without asking", min_width=140
                 )
-                for name, what, digits in (
-                    ("max_iterations", "Most answers (0: as usual)", 0),
-                    ("max_tokens", "Most tokens (0: no limit)", 0),
-                    ("max_usd", "Most US dollars (0: no limit)", 4),
-                    ("max_seconds", "Most seconds (0: no limit)", 1),
-                ):
-                    fields[name] = gradio.Number(0, label=what, precision=digits, min_width=120)
-                button = gradio.Button("Start", variant="primary", scale=0, min_width=140)
+                fields |= limits(max_iterations=("Answers", 0))
+                button = gradio.Button(
+                    "Start", variant="primary", min_width=120, elem_classes="studio-start"
+                )
             gradio.Markdown(
                 "Writing, editing and commands are asked about one by one, in cards above. Keys "
                 "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "
                 f"The usual answers are {ITERATIONS}, and 1 of the model in the box (local)."
             )
 
-        def folded() -> Any:  # where there is something to look at
-            runs = self._studio.journal.runs()
-            return gradio.update(open=not any((each.kind, each.agent) in _RUNS for each in runs))
-
-        begins(button, self.start, fields, form, folded)
+        now = partial(folded, self._studio, lambda run: (run.kind, run.agent) in _RUNS)
+        begins(button, self.start, fields, form, now)
 
 
 def usable_models() -> list[str]:

@@ -42,10 +42,12 @@ def with_headers(send: Send, path: str) -> Send:
 
 async def refuse(scope: Scope, send: Send, status: int, why: str) -> None:
     """Answer a request, or the opening of a socket, by why it is refused."""
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008, "reason": why[:100]})
-        return
-    await answer(send, status, why + "\n", kind=b"text/plain; charset=utf-8")
+
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        before = "websocket." if scope["type"] == "websocket" else ""
+        await send({**message, "type": before + message["type"]})
+
+    await answer(sending, status, why + "\n", kind=b"text/plain; charset=utf-8")
 
 
 async def answer(

@@ -154,9 +154,10 @@ class Guard:
         for cookie in headers.get(b"cookie", "").split(";"):
             key, _, value = cookie.strip().partition("=")
             if key == self._cookie and secrets.compare_digest(value.encode(), self._pass.encode()):
-                sent = headers.get(KEY) or _field(scope["query_string"], "key") or ""
-                key_sent = sent.encode("utf-8", _KEEP)
-                return _is_shell(scope) or secrets.compare_digest(key_sent, self._key.encode())
+                found = headers.get(KEY) or _field(scope["query_string"], "key") or ""
+                has_key = secrets.compare_digest(found.encode("utf-8", _KEEP), self._key.encode())
+                if has_key or _is_shell(scope):
+                    return True
         scheme, _, given = headers.get(b"authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._is_secret(scope, given.encode("latin-1"))
 

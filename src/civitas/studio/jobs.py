@@ -9,7 +9,7 @@ import secrets
 import threading
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from civitas.agents.person import Person
 from civitas.approval import CallbackApprover
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from civitas.studio.hub import Hub
 
 logger = logging.getLogger("civitas.studio")
+_Order: TypeAlias = Order | ResearchOrder
 
 _ENDS_S = 20.0
 """How long `close` waits for a run to end what it does."""
@@ -43,7 +44,7 @@ class Jobs:
         self._jobs: dict[str, _Job] = {}
         self._told: dict[str, list[str]] = {}
 
-    def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str:
+    def start(self, order: _Order, *, run_id: str | None = None) -> str:
         """Begin a run, or go on with one; give its id once it is under way.
 
         A loop that runs in this thread waits for that. What it comes to is in the journal.
@@ -54,8 +55,7 @@ class Jobs:
         run_id = run_id or secrets.token_hex(8)
         if run_id in self._jobs:
             raise ConfigError(f"run {run_id!r} is under way already")
-        told = self._told.setdefault(run_id, [])
-        _Job(run_id, order, self._studio, self._jobs, told).begin()
+        _Job(run_id, order, self._studio, self._jobs, self._told.setdefault(run_id, [])).begin()
         return run_id
 
     def resume(self, run_id: str) -> str:
@@ -147,12 +147,7 @@ class _Job:
     """One run in the background."""
 
     def __init__(
-        self,
-        run_id: str,
-        order: Order | ResearchOrder,
-        studio: Hub,
-        jobs: dict[str, _Job],
-        told: list[str],
+        self, run_id: str, order: _Order, studio: Hub, jobs: dict[str, _Job], told: list[str]
     ) -> None:
         self.run_id, self.state = run_id, "running"
         self._told = told
@@ -244,7 +239,7 @@ class _Job:
             pass  # it has ended in this moment
 
 
-def _agent_for(order: Order | ResearchOrder, studio: Hub) -> Any:
+def _agent_for(order: _Order, studio: Hub) -> Any:
     journal, cards = studio.journal, studio.cards
     if not isinstance(order, Order):
         check(order)

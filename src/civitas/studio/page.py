@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import CivitasError, ConfigError
 
 if TYPE_CHECKING:
+    from civitas.journal.entry import Outline
     from civitas.studio.hub import Hub
 
 # Gradio's own calls carry the key of the page, too.
@@ -33,6 +34,17 @@ QUIET: Final[dict[str, Any]] = {"api_visibility": "private", "show_progress": "h
 """How a form calls this program: by no API, and without a sign over its fields."""
 _FONTS: Final = ("system-ui", "sans-serif")
 _MONO: Final = ("ui-monospace", "Menlo", "Consolas", "monospace")
+
+_DARK: Final = ("", "_dark")
+_COLOURS: Final = {  # light, and dark
+    "button_primary_background_fill": ("#0f766e", "#2dd4bf"),
+    "button_primary_background_fill_hover": ("#115e59", "#5eead4"),
+    "button_primary_text_color": ("#ffffff", "#042f2c"),
+    "block_label_text_color": ("#334155", "#cbd5e1"),
+    "block_title_text_color": ("#334155", "#cbd5e1"),
+    "body_text_color_subdued": ("#475569", "#cbd5e1"),
+    "input_placeholder_color": ("#64748b", "#94a3b8"),
+}
 
 
 def live(name: str) -> None:
@@ -64,6 +76,29 @@ def begins(
     gradio.on(None, now, None, shown, **QUIET)
 
 
+_LIMITS: Final = {
+    "max_usd": ("US dollars", None),
+    "max_tokens": ("Tokens", 0),
+    "max_seconds": ("Seconds", None),
+}
+
+
+def limits(**more: tuple[str, int | None]) -> dict[str, Any]:
+    """Fields for what a run may take: of each, and of `more`, its label and decimal places."""
+    import gradio
+
+    any: dict[str, Any] = {"minimum": 0, "min_width": 120, "info": "0: not set"}
+    of = {**more, **_LIMITS}
+    return {name: gradio.Number(0, label=of[name][0], precision=of[name][1], **any) for name in of}
+
+
+def folded(studio: Hub, has: Callable[[Outline], bool]) -> Any:
+    """A form's accordion: open where there is no run to look at that is so."""
+    import gradio
+
+    return gradio.update(open=not any(map(has, studio.journal.runs())))
+
+
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an order that a form says something of: not blank, and no limit of 0."""
     said: Any = {
@@ -89,20 +124,7 @@ def look() -> dict[str, Any]:
         font=_FONTS,
         font_mono=_MONO,
     ).set(
-        button_primary_background_fill="#0f766e",
-        button_primary_background_fill_hover="#115e59",
-        button_primary_background_fill_dark="#2dd4bf",
-        button_primary_background_fill_hover_dark="#5eead4",
-        button_primary_text_color="#ffffff",
-        button_primary_text_color_dark="#042f2c",
-        block_label_text_color="#334155",
-        block_label_text_color_dark="#cbd5e1",
-        block_title_text_color="#334155",
-        block_title_text_color_dark="#cbd5e1",
-        body_text_color_subdued="#475569",
-        body_text_color_subdued_dark="#cbd5e1",
-        input_placeholder_color="#64748b",
-        input_placeholder_color_dark="#94a3b8",
+        **{f"{name}{dark}": pair[bool(dark)] for name, pair in _COLOURS.items() for dark in _DARK}
     )
     return {"theme": theme, "head": _HEAD, "favicon_path": STATIC / "icon.svg"}
 

@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import CivitasError, ConfigError
@@ -15,7 +16,7 @@ from civitas.orders.order import ResearchOrder, order_of
 from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.act import usable_models
-from civitas.studio.page import begins, filled
+from civitas.studio.page import begins, filled, folded, limits
 from civitas.studio.research_view import research_view
 
 if TYPE_CHECKING:
@@ -159,12 +160,7 @@ class ResearchTab:
                     said = re.sub(rf"(?<!\S){option}(?![\w-])", f"“{label}”", said)
                 raise CivitasError(said) from error
 
-        def folded() -> Any:  # where there is something to look at
-            runs = self._studio.journal.runs()
-            return gradio.update(open=not any(each.kind == KIND for each in runs))
-
         line: dict[str, Any] = {"max_lines": 1, "min_width": 140}
-        limit: dict[str, Any] = {"minimum": 0, "min_width": 140, "info": "0: no limit"}
         with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
             with gradio.Row():
                 fields = {
@@ -202,14 +198,13 @@ class ResearchTab:
                     placeholder="http://localhost:8888",
                     **line,
                 )
-            with gradio.Row(elem_id="research-limits"):
+            with gradio.Row():
                 fields["iterations"] = gradio.Number(
                     3, label="Iterations", precision=0, minimum=1, min_width=140, info="at most"
                 )
-                fields["max_usd"] = gradio.Number(0, label="US dollars", **limit)
-                fields["max_tokens"] = gradio.Number(0, label="Tokens", precision=0, **limit)
-                fields["max_seconds"] = gradio.Number(0, label="Seconds", **limit)
+                fields |= limits()
                 button = gradio.Button(
-                    "Start", variant="primary", min_width=120, elem_id="research-start"
+                    "Start", variant="primary", min_width=120, elem_classes="studio-start"
                 )
-        begins(button, start, fields, form, folded)
+        now = partial(folded, self._studio, lambda run: run.kind == KIND)
+        begins(button, start, fields, form, now)

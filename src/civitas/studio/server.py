@@ -37,7 +37,13 @@ _READS_S: Final = 30.0
 
 
 class PageSocket(WebSocketsSansIOProtocol):  # type: ignore[misc]
-    """A page's socket; when the server ends, one that is ending already is no fault."""
+    """A page's socket; one that is refused, or ending when the server ends, is no fault."""
+
+    async def send(self, message: Any) -> None:
+        """Tell it something."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True
 
     def shutdown(self) -> None:
         """End it."""

@@ -122,7 +122,10 @@ class Studio:
         if not isinstance(host, str) or not host.isprintable():
             raise ConfigError(f"host must be a name or an address, got {host!r:.80}")
         if password is None and host not in ("127.0.0.1", "localhost", "::1"):
-            raise ConfigError(f"a studio at {host!r:.80}, which others reach, needs a password=")
+            raise ConfigError(
+                f"a studio at {host!r:.80}, which others reach, needs a password: set "
+                "CIVITAS_STUDIO_PASSWORD for the command, or pass password="
+            )
         if token is None:
             token = environ.get("CIVITAS_STUDIO_TOKEN") or secrets.token_urlsafe(24)
         named, given = ("token", token) if password is None else ("password", password)

@@ -69,7 +69,7 @@ export function mount(root) {
 
   // The next run that begins is the one that this page has started.
   document.addEventListener("click", (event) => {
-    if (!event.target.closest?.("#research-start")) return;
+    if (!event.target.closest?.("#research-new .studio-start")) return;
     isChosen = false;
     sessionStorage.removeItem(KEPT);
     for (const each of document.querySelectorAll(".toast-body.error .toast-close")) each.click(); // of the try before
