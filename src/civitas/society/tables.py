@@ -91,7 +91,8 @@ class Tables:
             self._from = begun if has_all else step if lives else None
             self.manifest(complete=bool(is_over))
             if not has_all:
-                messages.unlink(missing_ok=True)
+                for suffix in (".csv", ".parquet"):
+                    messages.with_suffix(suffix).unlink(missing_ok=True)
                 if lives:
                     self._append("messages", [_MESSAGES])
             elif messages.exists():
