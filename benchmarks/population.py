@@ -24,7 +24,16 @@ import numpy as np
 
 from benchmarks.measure import emit, installed
 from civitas import Society
-from civitas.society import Engine, LocalEngine, Population, RayEngine
+from civitas.society import (
+    City,
+    Engine,
+    Feed,
+    LocalEngine,
+    Population,
+    RayEngine,
+    all_blocks,
+    make_economy,
+)
 from civitas.society.classic import epidemic, opinions, schelling, wealth
 
 MODELS: dict[str, Callable[[int], Population]] = {
@@ -135,10 +144,31 @@ def threads(count: int) -> None:
         emit("ray", "2 workers over 1", second / first, "x", target=1.25, rate=second)
 
 
+async def workers(count: int, steps: int) -> None:
+    """What two workers of Ray gain over one in the whole day, each step in turn."""
+    city = City.generate(seed=1, citizens=min(count, 1_000_000))
+
+    def town(number: int) -> Society:
+        services = [*make_economy(city, seed=1), Feed()]
+        population = Population(count, city, all_blocks(), 1)
+        engine = RayEngine(workers=number)
+        return Society(population, services=services, engine=engine, start="2026-01-05T07:00")
+
+    took = [0.0, 0.0]
+    async with town(1) as one, town(2) as two:
+        for society in (one, two):
+            await society.run(steps=2)
+        for _ in range(steps):
+            for number, society in enumerate((one, two)):
+                begin = time.perf_counter()
+                await society.step()
+                took[number] += time.perf_counter() - begin
+    ratio = took[0] / took[1]
+    emit("ray", f"day of {count} citizens, 2 workers over 1", ratio, "x", target=1.25)
+
+
 def day(count: int, engine: Engine) -> None:
     """The whole day of a city: all blocks, firms, a bank, a government and a feed."""
-    from civitas.society import City, Feed, all_blocks, make_economy
-
     begin = time.perf_counter()
     city = City.generate(seed=1, citizens=min(count, 1_000_000))
     population = Population(count, city, all_blocks(), 1)
@@ -182,6 +212,8 @@ def main() -> None:
     threads(counts[-1])
     for count in counts:
         day(count, engine)
+    for count in counts[1:] if installed("ray") else ():
+        asyncio.run(workers(count, 12))
 
 
 if __name__ == "__main__":

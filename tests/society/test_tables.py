@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import gc
+import json
 import resource
 import sys
 import tracemalloc
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from civitas import Journal
+from civitas import Agent, Journal
 from civitas.errors import FileError
 from civitas.society import Society, read_people
 from civitas.society.classic import wealth
@@ -65,6 +66,21 @@ def test_without_pyarrow_the_tables_are_csv(
             shown = list(csv.DictReader(lines))
         whole = rows(tmp_path / "parquet", name)
         assert shown == [{k: "" if v is None else str(v) for k, v in r.items()} for r in whole]
+
+
+def test_whatever_is_said_is_read_back(tmp_path: Path) -> None:
+    said = 'half a "word",\nand a line'
+
+    class Says(Agent):
+        async def forward(self) -> None:
+            self.send({"to": "b", "action": {"name": "say", "args": {"content": said}}})
+
+    with Society([Says("a\n7,x"), Agent("b")]) as society:
+        asyncio.run(society.run(steps=2, out=tmp_path))
+    found = [row for row in rows(tmp_path, "messages") if row["action"] == "say"]
+    assert [(row["step"], row["from"], json.loads(row["args"])) for row in found] == [
+        (step, "a\n7,x", {"content": said}) for step in (0, 1)
+    ]
 
 
 class Stop(Exception):

@@ -87,11 +87,13 @@ class Tables:
             follows = follows and path.read_bytes().startswith(text)
             is_over = complete and step == last
             has_all = follows or is_over
-            self._from = begun if has_all else step if step < last else None
+            lives = society.population is None and step < last  # rows' messages are counted alone
+            self._from = begun if has_all else step if lives else None
             self.manifest(complete=bool(is_over))
             if not has_all:
-                messages.unlink(missing_ok=True)
-                if society.population is None and step < last:
+                for suffix in (".csv", ".parquet"):
+                    messages.with_suffix(suffix).unlink(missing_ok=True)
+                if lives:
                     self._append("messages", [_MESSAGES])
             elif messages.exists():
                 os.truncate(messages, _size_before(messages, step))

@@ -108,7 +108,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                     lived = row["step"] + 1 - first
                     progress.show(_how_far(order, row, lived / (time.perf_counter() - began)))
                 if tables is not None and row["step"] + 1 == order.steps:
-                    say(f"writing tables and pictures in {order.out}")
+                    say(f"writing {order.out}")
 
             options = {"save_every": order.save_every, "progress": each, "out": tables}
             rows = await town.run(order.days, order.step, run_id=run_id, **options)

@@ -105,7 +105,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     places = dates.AutoDateLocator(minticks=5, maxticks=9)
     money.xaxis.set(major_locator=places, major_formatter=dates.ConciseDateFormatter(places))
     people.yaxis.set_major_formatter("{x:,.0f}")
-    money.ticklabel_format(axis="y", useOffset=False)
+    money.ticklabel_format(axis="y", useOffset=False, style="plain")
     for axes in (people, money):
         axes.grid(color="#e5e5e5")
     figure.savefig(path, dpi=DPI)
