@@ -140,7 +140,7 @@ def day(count: int, engine: Engine) -> None:
     from civitas.society import City, Feed, all_blocks, make_economy
 
     begin = time.perf_counter()
-    city = City.generate(seed=1, citizens=min(count, 1_000_000))
+    city = City.generate(seed=1, citizens=count)
     population = Population(count, city, all_blocks(), 1)
     made = time.perf_counter() - begin
     services = [*make_economy(city, seed=1), Feed()]
