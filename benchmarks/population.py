@@ -170,7 +170,7 @@ async def workers(count: int, steps: int) -> None:
 def day(count: int, engine: Engine) -> None:
     """The whole day of a city: all blocks, firms, a bank, a government and a feed."""
     begin = time.perf_counter()
-    city = City.generate(seed=1, citizens=min(count, 1_000_000))
+    city = City.generate(seed=1, citizens=count)
     population = Population(count, city, all_blocks(), 1)
     made = time.perf_counter() - begin
     services = [*make_economy(city, seed=1), Feed()]
