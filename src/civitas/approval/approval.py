@@ -26,23 +26,6 @@ from civitas.slash import format_slash
 from civitas.text import escaped, escaped_json, log_failure
 from civitas.threads import ask_in_thread
 
-__all__ = [
-    "ApprovalRequest",
-    "Approver",
-    "CallbackApprover",
-    "Question",
-    "RefuseAll",
-    "Refused",
-    "Rule",
-    "RuleApprover",
-    "TerminalApprover",
-    "answer",
-    "approve",
-    "check_approver",
-    "escaped",
-    "escaped_json",
-]
-
 logger = logging.getLogger("civitas.approval")
 
 
