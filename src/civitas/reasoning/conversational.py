@@ -240,6 +240,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
 
         Raises:
             TypeError, ValueError: an argument is not what it should be
+            DefinitionError: the schema is none
         """
         from civitas.reasoning.stream import ReplyStream
 
