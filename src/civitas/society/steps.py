@@ -7,6 +7,7 @@ import gc
 import logging
 from collections import deque
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.agent import Agent
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.society")
 
 _COLLECTED: Final = 100  # after so many steps all garbage is looked for
+_FROZEN: Final = 1000  # of more agents than this, what was there before is no garbage in a step
 _MANY: Final = 10_000
 """Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
 
@@ -102,7 +104,8 @@ class Steps(Space):
             early = router.collect(self._interceptors)  # what was sent since the last step
             heard = router.deliver(early) + hear(self, early, True)
             tables: dict[Any, Any] = {}
-            with only_new_garbage():
+            lives = len(self.mailboxes) + len(self.population or ())
+            with only_new_garbage() if lives > _FROZEN else nullcontext():
                 view = self._view_now()
                 if self.population is not None:
                     tables = await live_rows(self.population, view, self.books, self._engine)
