@@ -33,6 +33,7 @@ DEAR = {"fragile": "faults", "secure": "tls", "browser": "studio", "studio": "st
 """Fixtures that take seconds to start, and the group whose tests one worker runs, to start one."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have those come first that may take long, so that no worker is left with one at the end."""
     items.sort(key=longest, reverse=True)

@@ -73,6 +73,7 @@ class Steps(Space):
     _between: asyncio.Lock
     """Held by a step, and by what is done between two steps."""
     _in_step = False
+    _freezes: bool | None = None  # whether the program has frozen nothing, which must stay so
     _broken = ""
 
     def __init__(self, **options: Any) -> None:
@@ -105,7 +106,9 @@ class Steps(Space):
             heard = router.deliver(early) + hear(self, early, True)
             tables: dict[Any, Any] = {}
             lives = len(self.mailboxes) + len(self.population or ())
-            with only_new_garbage() if lives > _FROZEN else nullcontext():
+            if self._freezes is None:  # once, as it walks all that is frozen
+                self._freezes = gc.get_freeze_count() == 0
+            with only_new_garbage() if self._freezes and lives > _FROZEN else nullcontext():
                 view = self._view_now()
                 if self.population is not None:
                     tables = await live_rows(self.population, view, self.books, self._engine)

@@ -152,10 +152,19 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         print_line("done", summary)
     else:
         _print(order, summary)
-        seconds, most = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF)
-        memory = most.ru_maxrss / (1e9 if sys.platform == "darwin" else 1e6)
-        click.echo(f"  {'took':<12}  {seconds:,.0f} s, {memory:,.2f} GB of memory", err=True)
+        took = f"{time.perf_counter() - begun:,.0f} s, {_most_memory():,.2f} GB of memory"
+        click.echo(f"  {'took':<12}  {took}", err=True)
     return 0
+
+
+def _most_memory() -> float:
+    """The most memory that the process had, in GB; Linux counts the parent's in `ru_maxrss`."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1e6
+    except (OSError, IndexError, ValueError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most / (1e9 if sys.platform == "darwin" else 1e6)
 
 
 def _manifest(tables: Tables, about: dict[str, Any], same: list[str]) -> None:
