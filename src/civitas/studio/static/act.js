@@ -190,7 +190,11 @@ export function mount(root) {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), go_on: button("Go on", () => post("go_on"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
-  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async () => { await post("steer", { text: said.value }); said.value = ""; }) },
+  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async () => {
+    const line = said.value;
+    said.value = ""; // at once: what is written meanwhile is another message
+    try { await post("steer", { text: line }); } catch (error) { said.value ||= line; throw error; }
+  }) },
     said, h("button", { class: "s-button" }, "Steer"));
   const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
   const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons)), about, steer);
