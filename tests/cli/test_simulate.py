@@ -56,7 +56,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> None:
-    done = simulate(*TOWN, "--out", "a", cwd=tmp_path)
+    done = simulate(*TOWN, "--csv", "--out", "a", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     first, *lines = done.stdout.splitlines()
     assert first == "30 citizens, 4 steps of 6h, seed 3"
@@ -84,22 +84,27 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
     for name in names:
         assert manifest["sha256"][name] == hashlib.sha256(contents(found)[name]).hexdigest()
 
-    again = simulate(*TOWN, "--out", "b", cwd=tmp_path)
+    again = simulate(*TOWN, "--csv", "--out", "b", cwd=tmp_path)
     assert again.stdout == done.stdout.replace("in a ", "in b ")
     assert contents(tmp_path / "b") == contents(found)
 
 
 def test_a_town_in_columns_writes_places_and_words_and_no_messages(tmp_path: Path) -> None:
-    args = ("--citizens", "10010", "--step", "6h", "--out", str(tmp_path / "a"))
-    assert run(*args) == 0
-    names = {"metrics.csv", "citizens.csv", "map.png", "day.png", "manifest.json"}
-    assert set(contents(tmp_path / "a")) == names
-    citizens = table(tmp_path / "a" / "citizens.csv")
+    args = ("--citizens", "10010", "--step", "6h", "--journal", str(tmp_path / "runs.db"))
+    for name in ("csv", "parquet"):  # the second from the end of the first
+        assert run(*args, f"--{name}", "--run-id", "r", "--out", str(tmp_path / name)) == 0
+        names = {f"metrics.{name}", f"citizens.{name}", "map.png", "day.png", "manifest.json"}
+        assert set(contents(tmp_path / name)) == names
+    citizens = table(tmp_path / "csv" / "citizens.csv")
     assert len(citizens) == 10010
     assert {row["gender"] for row in citizens} == {"female", "male"}
     assert all(row["home"].startswith("home-") for row in citizens)
     assert "" in {row["work"] for row in citizens}
     assert all(row["work"] == "" or "-" in row["work"] for row in citizens)
+    rows = pyarrow.parquet.read_table(tmp_path / "parquet" / "citizens.parquet").to_pylist()
+    for name in ("id", "gender", "home", "work", "age"):
+        said = [row[name] or "" for row in citizens]
+        assert ["" if row[name] is None else str(row[name]) for row in rows] == said
 
 
 @pytest.mark.parametrize(
@@ -187,8 +192,8 @@ def test_as_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_tables_as_parquet(tmp_path: Path) -> None:
-    assert run(*TOWN, "--out", str(tmp_path / "csv")) == 0
-    assert run(*TOWN, "--out", str(tmp_path / "parquet"), "--parquet") == 0
+    assert run(*TOWN, "--out", str(tmp_path / "csv"), "--csv") == 0
+    assert run(*TOWN, "--out", str(tmp_path / "parquet")) == 0
     suffixes = {path.suffix for path in (tmp_path / "parquet").iterdir()}
     assert suffixes == {".parquet", ".json", ".png"}
     people = [
@@ -210,7 +215,8 @@ def test_tables_as_parquet(tmp_path: Path) -> None:
         (("--step", "soon"), "--step must be a length of time"),
         (("--citizens", "9"), "9 is not in the range"),
         (("--run-id", "a"), "give --journal too"),
-        (("--parquet",), "give --out DIR too"),
+        (("--parquet",), "--parquet is for the tables: give --out DIR too"),
+        (("--csv",), "--csv is for the tables: give --out DIR too"),
         (("--max-calls", "5"), "--max-calls is for a model: give --model too"),
         (("--max-usd", "nan"), "nan must be a number of US dollars"),
         (("--model", "nobody"), "there is no model 'nobody'"),
@@ -252,7 +258,7 @@ def test_two_runs_are_compared_by_their_manifests(
     seed, *results = compare(first, other)
     assert seed == "setting seed: 1 and 2"
     hashes = ["city_sha256", "people_sha256", "state_sha256"]
-    tables = [f"sha256 of {name}.csv" for name in ("metrics", "citizens")]  # nobody wrote
+    tables = [f"sha256 of {name}.parquet" for name in ("metrics", "citizens")]  # nobody wrote
     assert [line.split(":")[0] for line in results] == hashes + tables
     assert results[0] == f"city_sha256: {first['city_sha256']} and {other['city_sha256']}"
     same |= {"run_id": "r", "state_sha256": "0"}
@@ -274,8 +280,8 @@ def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_mis
     assert run(*recorded, "--out", str(tmp_path / "there")) == 0  # it has ended: nothing is lived
     assert run(*recorded, "--out", str(tmp_path / "late")) == 0
     assert (from_step("there"), from_step("late")) == (0, None)
-    assert (tmp_path / "there" / "messages.csv").exists()
-    assert not (tmp_path / "late" / "messages.csv").exists()
+    assert (tmp_path / "there" / "messages.parquet").exists()
+    assert not (tmp_path / "late" / "messages.parquet").exists()
 
 
 def test_messages_of_steps_that_are_lived_again_are_there_once(
@@ -290,7 +296,8 @@ def test_messages_of_steps_that_are_lived_again_are_there_once(
             return len(line)
 
     monkeypatch.setattr(sys, "stdout", Lines())
-    order = (*TOWN, "--json", "--run-id", "town", "--out", str(tmp_path / "a"), "--journal")
+    told = ("--json", "--run-id", "town", "--csv", "--out", str(tmp_path / "a"))
+    order = (*TOWN, *told, "--journal")
     assert run(*order, str(journal)) == 0
     messages = table(tmp_path / "a" / "messages.csv")
     assert messages[-1]["step"] == "3"

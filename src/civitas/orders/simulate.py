@@ -35,7 +35,7 @@ class SimulateOrder:
         max_usd: what it may cost, or None
         max_calls: how often the model may be asked, or None
         out: the folder of the tables, or None
-        parquet: whether tables are Parquet instead of CSV
+        parquet: whether tables are Parquet or CSV; None for Parquet where pyarrow is installed
         threads: how many threads run citizens in columns
     """
 
@@ -53,7 +53,7 @@ class SimulateOrder:
     max_usd: float | None = None
     max_calls: int | None = None
     out: str | None = None
-    parquet: bool = False
+    parquet: bool | None = None
     threads: int = 1
 
     @property
@@ -102,8 +102,9 @@ def check(order: SimulateOrder) -> None:
     steps = order.days * DAY_S / seconds
     if steps != int(steps):
         raise ConfigError(f"--days {order.days:g} is not a whole number of steps of {order.step}")
-    if order.parquet and order.out is None:
-        raise ConfigError("--parquet is for the tables: give --out DIR too")
+    if order.parquet is not None and order.out is None:
+        which = "--parquet" if order.parquet else "--csv"
+        raise ConfigError(f"{which} is for the tables: give --out DIR too")
     if order.model is None and (order.max_usd or order.max_calls):
         which = "--max-usd" if order.max_usd else "--max-calls"
         raise ConfigError(f"{which} is for a model: give --model too")

@@ -246,7 +246,7 @@ class Society(Experiments):
             is_kept = out is not None or self._journal is not None
             program = self._program(clock, count, made) if is_kept else {}
             if not isinstance(out, Tables | None):
-                out = Tables.of(out, fingerprint(**program))
+                out = Tables(out, fingerprint(**program))
             if self._journal is None:
                 self.clock = clock
                 await self._go_on(NULL_RECORD, state, count, every, progress, out)

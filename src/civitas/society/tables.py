@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -40,26 +40,25 @@ class Tables:
     """Writes the tables of one run, told from others by its `settings`, into a folder."""
 
     def __init__(
-        self, folder: str | PathLike[str], settings: Mapping[str, Any], *, parquet: bool
+        self, folder: str | PathLike[str], settings: Mapping[str, Any], parquet: bool | None = None
     ) -> None:
+        """Have tables as Parquet, or as CSV; as Parquet where pyarrow is installed if None."""
         self.folder = Path(folder)
         self.names: list[str] = []
         self._settings = dict(settings)
         self._arrow: Any = None
-        if parquet:
-            self._arrow, self._parquet = arrow()
+        with suppress(*(() if parquet else (MissingExtra,))):
+            if parquet is not False:
+                self._arrow, self._parquet = arrow()
         self._from: int | None = None
         self._said: list[tuple[Any, ...]] = []
         with told(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    @classmethod
-    def of(cls, folder: str | PathLike[str], settings: Mapping[str, Any]) -> Tables:
-        """Tables as Parquet, or as CSV without pyarrow."""
-        try:
-            return cls(folder, settings, parquet=True)
-        except MissingExtra:
-            return cls(folder, settings, parquet=False)
+    @property
+    def are_text(self) -> bool:
+        """Whether they are CSV, whose bytes depend on no version of pyarrow."""
+        return self._arrow is None
 
     def manifest(self, **more: Any) -> None:
         """Write what the run is, and how far its tables are."""
@@ -187,20 +186,22 @@ class Tables:
         """Write the citizens as they are; gives the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
         population = society.population
-        rows = _of_agents(society) if population is None else _of_rows(population)
 
         def write(to: str) -> None:
             if self._arrow is None:
+                rows = _of_agents(society) if population is None else _of_rows(population)
                 with Path(to).open("w", encoding="utf-8", newline="") as file:
                     csv.writer(file, lineterminator="\n").writerows(rows)
             elif population is None:
-                header, *made = rows
+                header, *made = _of_agents(society)
                 table = {name: [row[at] for row in made] for at, name in enumerate(header)}
                 self._parquet.write_table(self._arrow.table(table), to)
             else:
-                table = population.to_arrow()
-                single = [name for name, values in population.arrays.items() if values.ndim == 1]
-                self._parquet.write_table(table.select(["id", *single]), to)
+                columns = {"id": population.ids}
+                for name, (values, said) in _columns(population).items():
+                    every = None if said is None else self._arrow.array(said)
+                    columns[name] = values if every is None else every.take(values % len(every))
+                self._parquet.write_table(self._arrow.table(columns), to)
 
         write_whole(path, write)
         return path.name
@@ -244,16 +245,23 @@ def _of_agents(society: Steps) -> Iterator[list[Any]]:
         yield row
 
 
+def _columns(population: Population) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
+    """The columns of one value of a population, and what their numbers stand for."""
+    return {
+        name: (population.columns[name], population.declared[name].texts(population.places))
+        for name, values in population.arrays.items()
+        if values.ndim == 1
+    }
+
+
 def _of_rows(population: Population) -> Iterator[list[Any]]:
-    """The columns of one value of a population, which come first; places and words as texts."""
-    arrays = population.arrays.items()
-    columns = {n: population.columns[n] for n, values in arrays if values.ndim == 1}
-    texts = [population.declared[name].texts(population.places) for name in columns]
+    """The columns' names and then the rows of a population, with places and words as texts."""
+    columns = _columns(population)
     yield ["id", *columns]
     for at in range(0, len(population), _ROWS):
-        part = [each[at : at + _ROWS].tolist() for each in columns.values()]
-        for index, said in enumerate(texts):
-            if said is not None:
-                part[index] = [said[number] for number in part[index]]
+        part = []
+        for values, said in columns.values():
+            numbers = values[at : at + _ROWS].tolist()
+            part.append(numbers if said is None else [said[number] for number in numbers])
         ids = population.ids[at : at + _ROWS].tolist()
         yield from map(list, zip(ids, *part, strict=True))

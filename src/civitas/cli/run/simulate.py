@@ -77,7 +77,11 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     show_default=True,
     help="How many threads run citizens in columns.",
 )
-@click.option("--parquet", is_flag=True, help="Tables as Parquet instead of CSV, by pyarrow.")
+@click.option(
+    "--parquet/--csv",
+    default=None,
+    help="What the tables are.  [default: Parquet where pyarrow is installed]",
+)
 @click.option(
     "--sweep",
     metavar="NAME=V,V",
@@ -143,8 +147,8 @@ def command(
     More than 10,000 citizens live by rules in columns (docs/population.md): a million live a day in
     minutes. Their messages are counted, and not written.
 
-    --out DIR holds metrics.csv (a row for each step), citizens.csv (who they are at the end, as
-    `read_people` reads it), messages.csv, manifest.json (settings, versions, hashes), and by
+    --out DIR holds the tables metrics (a row for each step), citizens (who they are at the end, as
+    `read_people` reads it) and messages, manifest.json (settings, versions, hashes), and by
     matplotlib the pictures map.png and day.png.
 
     Exit codes: 0 done, 1 failed,

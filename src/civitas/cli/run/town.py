@@ -96,7 +96,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
 
                 settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
                 settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
-                tables = Tables(order.out, settings, parquet=order.parquet)
+                tables = Tables(order.out, settings, order.parquet)
             began, first = time.perf_counter(), -1
 
             def each(row: dict[str, Any]) -> None:
@@ -117,7 +117,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
             if tables is not None:
                 same = ["city_sha256", "people_sha256"]
                 if order.model is None:  # which may answer otherwise the next time
-                    same += ["state_sha256", *(() if order.parquet else tables.names)]
+                    same += ["state_sha256", *(tables.names if tables.are_text else ())]
                 _manifest(tables, about, same)
                 rows = tables.rows()
                 names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
