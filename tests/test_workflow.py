@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -320,6 +321,19 @@ def test_a_model_chooses_among_the_names_or_none(
     shown = model.received[0][1]["content"]
     assert "moves through the town" in shown
     assert '"situation": "What now?"' in shown
+
+
+def test_a_reason_has_an_end_so_that_a_small_model_answers_in_whole() -> None:
+    class Rambling:
+        async def complete(self, messages: Any, actions: Any = (), schema: Any = None) -> ModelReply:
+            longest = schema["properties"]["reason"].get("maxLength", 10_000)
+            text = json.dumps({"block": "legs", "reason": ("and so on " * 1000)[:longest]})
+            return ModelReply(text=text[:2000])  # what its max_tokens leave
+
+    agent = Agent("a", toolbox=AgentToolbox(Rambling()), blocks=[Legs()])
+    chosen = asyncio.run(agent.dispatcher.dispatch("What now?"))
+    assert chosen is not None
+    assert chosen.name == "legs"
 
 
 def test_an_agent_has_what_it_was_given_and_defaults_else() -> None:

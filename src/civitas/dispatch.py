@@ -24,6 +24,8 @@ whose abilities fit the situation, or none. Answer with JSON alone:
 
 _KEPT: Final = 1000
 """So many decisions are kept."""
+_REASON: Final = {"type": "string", "maxLength": 200}
+"""A small model that need not end its reason repeats it until its answer is cut off."""
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
@@ -159,7 +161,7 @@ class BlockDispatcher:
         ]
         schema = {
             "type": "object",
-            "properties": {"block": {"enum": [*names, None]}, "reason": {"type": "string"}},
+            "properties": {"block": {"enum": [*names, None]}, "reason": _REASON},
             "required": ["block", "reason"],
             "additionalProperties": False,
         }
