@@ -126,6 +126,25 @@ def test_a_person_at_the_page_reviews(
     expect(steps(page)).to_contain_text("accepted")
 
 
+def test_a_run_at_its_limit_goes_on_with_more(
+    folder: Path, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """The new limit is of all its calls together; Resume, which would end again, is not offered."""
+    with OpenAIServer(scripted(LIST, "One file.")) as server:
+        page = open_page("Act and review")
+        page.locator("#tab-act").get_by_label("Tokens").fill("100")
+        start(page, folder, server)
+        expect(steps(page)).to_contain_text("at its limit")
+        expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+        assert not server.requests
+        page.get_by_label("Tokens in all").fill("100000")
+        page.get_by_role("button", name="Go on").click()
+        expect(steps(page)).to_contain_text("One file.")
+        expect(steps(page)).to_contain_text("finished")
+    (run,) = studio.journal.runs()
+    assert run.state == "done"
+
+
 @pytest.mark.long
 def test_it_goes_on_after_the_studio_was_closed(
     folder: Path, tmp_path: Path, studio: Studio, open_page: Callable[..., Page]

@@ -100,6 +100,11 @@ def test_a_town_steps_plays_and_is_held(
     before = state(page).inner_text()
     press(other, "Step")
     expect(state(page)).not_to_have_text(before)
+    town = studio.journal.runs()[-1].id
+    press(page, "Branch")
+    expect(page.get_by_text("The town before is kept under Recorded towns.")).to_be_visible()
+    expect(state(other)).to_contain_text("· paused")
+    assert studio.journal.runs()[-1].forked_from == town
 
 
 def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) -> None:

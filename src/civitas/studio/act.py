@@ -36,13 +36,18 @@ class ActTab:
 
         jobs = self._studio.jobs
 
-        def answer(change: Callable[[str], str | None]) -> None:
+        def answer(change: Callable[[str], None]) -> None:
             @router.post(f"/{change.__name__}")
             def changed(run: str = Body(embed=True)) -> dict[str, str]:
-                return {"run": change(run) or run}
+                change(run)
+                return {"run": run}
 
-        for change in (jobs.stop, jobs.pause, jobs.go_on, jobs.resume):
+        for change in (jobs.stop, jobs.pause, jobs.go_on):
             answer(change)
+
+        @router.post("/resume")
+        def resume(run: str = Body(), more: dict[str, float] | None = Body(None)) -> dict[str, str]:  # noqa: B008
+            return {"run": jobs.resume(run, more or {})}
 
         @router.post("/steer")
         def steer(run: str = Body(), text: str = Body()) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Background(Protocol):
 
     def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str: ...
 
-    def resume(self, run_id: str) -> str: ...
+    def resume(self, run_id: str, more: Mapping[str, float] = ...) -> str: ...
 
     def stop(self, run_id: str) -> None: ...
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from civitas.agents.person import Person
 from civitas.approval import CallbackApprover
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
 from civitas.orders.act import act_agent, apart, is_small, keys
-from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
+from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of, record, without_keys
 from civitas.orders.research import check, researcher, write
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.read_record import check as check_program
@@ -28,6 +31,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.studio")
 _Order: TypeAlias = Order | ResearchOrder
 
+NO_MORE: Final[Mapping[str, float]] = {}
+_MORE: Final[dict[str, Callable[[float], float]]] = {
+    "iterations": int,
+    "max_usd": float,
+    "max_tokens": int,
+    "max_seconds": float,
+}
+"""The limits that a run may go on with other ones of."""
 _ENDS_S = 20.0
 """How long `close` waits for a run to end what it does."""
 
@@ -58,8 +69,12 @@ class Jobs:
         _Job(run_id, order, self._studio, self._jobs, self._told.setdefault(run_id, [])).begin()
         return run_id
 
-    def resume(self, run_id: str) -> str:
-        """Go on with a run that has stopped, as its order says; give its id, or that of a copy."""
+    def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE) -> str:
+        """Go on with a run that has stopped, as its order says; give its id, or that of a copy.
+
+        `more` has new limits, such as `max_usd`; with more iterations a research that has used up
+        those that it had goes on too.
+        """
         journal = self._studio.journal
         outline = journal.run(run_id)
         order = order_of(journal.entries(run_id))
@@ -68,10 +83,12 @@ class Jobs:
                 f"run {run_id!r} was begun by a program of yours, which goes on with it by "
                 f"run_id={run_id!r}; or `civitas resume {run_id} --agent MODULE:AGENT`"
             )
+        if more:
+            order = _with_more(order, more)
         if isinstance(order, SimulateOrder):
             self._studio.society.load(run_id)
             return run_id
-        if outline.state in ENDED:
+        if outline.state in ENDED and "iterations" not in more:
             raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
         copies = [each.id for each in journal.runs() if each.forked_from == run_id]
         if copies:
@@ -257,6 +274,17 @@ def _agent_for(order: _Order, studio: Hub) -> Any:
     agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
     agent.watch(desk.saw)
     return agent
+
+
+def _with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
+    """An order with other limits; ConfigError for what is none."""
+    if not more.keys() <= _MORE.keys() & {*order.may_change}:
+        raise ConfigError(f"a run of civitas {order.command} has no such limits: {', '.join(more)}")
+    wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
+    if wrong is not None:
+        raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
+    given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
+    return replace(order, **given)
 
 
 class _Held:

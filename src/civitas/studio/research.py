@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import CivitasError, ConfigError
 from civitas.journal.entry import Entry
-from civitas.orders.order import ResearchOrder, order_of
+from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.act import usable_models
@@ -26,12 +23,6 @@ if TYPE_CHECKING:
     from civitas.research.report import Report
     from civitas.studio.hub import Hub
 
-_MORE: Final[dict[str, Callable[[float], float]]] = {
-    "iterations": int,
-    "max_usd": float,
-    "max_tokens": int,
-    "max_seconds": float,
-}
 _FIELDS: Final = {
     "--folder DIR": "Folder to search",
     "--search-web": "Search the web",
@@ -69,17 +60,6 @@ class ResearchTab:
         here = self._studio.jobs.state(run)
         return {**research_view(outline, self._entries(run)), "here": here}
 
-    def resume(self, run: str, more: dict[str, float]) -> None:
-        """Go on with a run: by name, such as `max_usd`, what it may take in all."""
-        order = order_of(self._entries(run))
-        if not isinstance(order, ResearchOrder) or not more.keys() <= _MORE.keys():
-            raise ConfigError("more iterations and limits are for a run of civitas research")
-        wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
-        if wrong is not None:
-            raise ConfigError(f"{wrong} must be a number above 0, got {more[wrong]}")
-        given: dict[str, Any] = {name: _MORE[name](value) for name, value in more.items()}
-        self._studio.jobs.start(replace(order, **given), run_id=run)
-
     def report(self, run: str) -> Report:
         """The report of a run, as far as it is."""
         from civitas.research.so_far import report_so_far
@@ -100,7 +80,7 @@ class ResearchTab:
 
     def routes(self, router: APIRouter) -> None:
         """What pages call. Those without `async` run in a thread each: they read files."""
-        from fastapi import Body, Response
+        from fastapi import Response
 
         from civitas.research.page import legible, page
 
@@ -119,11 +99,6 @@ class ResearchTab:
         @router.get("/report.html")
         def html(run: str) -> Response:
             return self._download(run, self.report(run).html(), "html", "html")
-
-        @router.post("/resume")
-        def resume(run: str = Body(), more: dict[str, float] = Body()) -> dict[str, str]:  # noqa: B008
-            self.resume(run, more)
-            return {"run": run}
 
     def _download(self, run: str, text: str, kind: str, ending: str) -> Response:
         from fastapi import Response

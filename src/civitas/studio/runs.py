@@ -148,13 +148,14 @@ class RunsTab:
         return shown(found, whole=True)
 
     def run(self, run: str) -> dict[str, Any]:
-        """The outline of a run, its totals, the calls in doubt, and whether it has an `order`."""
+        """The outline of a run, its totals, the calls in doubt, and its `order` or None."""
         outline, entries = self._journal.run(run), self._journal.entries(run)
         doubts = [] if outline.state == "running" else in_doubt(entries)
+        orders = [asdict(order) for each in entries if (order := order_in(each)) is not None]
         return {
             **asdict(outline),
             "totals": Totals(entries).to_json(),
-            "order": any(order_in(each) is not None for each in entries),
+            "order": orders[-1] if orders else None,
             "in_doubt": [{"number": each.number, "line": doubt_line(each)} for each in doubts],
         }
 

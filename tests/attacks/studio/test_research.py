@@ -77,6 +77,6 @@ def test_a_run_that_is_not_there_is_said(port: Port, run: str, path: str) -> Non
 @pytest.mark.parametrize("more", ({"folder": 1}, {"iterations": -1}, {"iterations": 1e400}))
 def test_a_run_goes_on_with_limits_alone(port: Port, run: str, more: dict[str, float]) -> None:
     """Not with another folder, nor with what is no limit."""
-    told = port.post("/studio/research/resume", {"run": RUN, "more": more})
+    told = port.post("/studio/act/resume", {"run": RUN, "more": more})
     assert told.status in (400, 422)
     assert port.studio.jobs.running() == []

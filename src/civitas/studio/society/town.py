@@ -237,6 +237,7 @@ class Town:
         society, order = self.society, self.order
         head: dict[str, Any] = {
             "town": self.number,
+            "run": self.run_id,
             "state": self.state,
             "fault": self.fault,
             "about": f"{order.task}, by {order.model or 'rules'}",

@@ -1,8 +1,9 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, stateBadge, update } from "./dom.js";
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, sent, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
+import { further, learn, listed, runs, stands } from "./journal.js";
 
 const ENDED = new Set(["done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable"]);
 const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
@@ -55,7 +56,8 @@ class Run {
   take(entry) {
     const { path, kind, data, at } = entry;
     this.last = Math.max(this.last, entry.sequence);
-    if (path === "act") { this.order = data.state || this.order; return; }
+    if (kind !== "over") for (const each of this.lanes.values()) if (each.path === path || !each.path) each.over = null; // it goes on
+    if (path === "act") return; // the order, which is in the outline
     const lane = this.lane(path), about = data.about || {};
     if (kind === "begun") lane.instruction = text(data.task);
     else if (kind === "state") this.state(lane, data);
@@ -63,7 +65,7 @@ class Run {
     else if (about.action || kind === "permitted") this.called(lane, entry, about);
     else if (about.model !== undefined) {
       const step = this.step(lane, data.key);
-      if (kind === "started") step.began = at;
+      if (kind === "started") Object.assign(step, { began: at, fault: "" });
       else if (kind === "failed") step.fault = data.cancelled ? "cancelled" : text(data.error);
       else if (kind === "ended") {
         Object.assign(step, { ended: at, said: data.result?.text || "", spent: entry.spent, sequence: entry.sequence, cut: entry.cut });
@@ -96,7 +98,7 @@ class Run {
       if (message.role === "user" && lane.told) lane.items.push({ kind: "told", said: text(message.content) });
       else if (message.role === "user") lane.told = true;
     const last = [...lane.steps.values()].pop();
-    if (state.faults && last) last.fault = state.faults;
+    if (state.faults && last) last.fault ||= state.faults; // one that was cancelled has none of its own
   }
 }
 
@@ -104,7 +106,6 @@ class Run {
 
 const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad" }; // of calls
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
-const stands = (run) => [run.job ? "running" : run.state, run.job === "running" ? null : run.job];
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, text(said))) : null);
 const seconds = (from, to) => (from && to ? `${(to - from).toFixed(1)} s` : null);
 
@@ -141,8 +142,8 @@ function showItem(view, item) {
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
 }
 
-const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers" };
-const showEnd = (over) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.detail].filter(Boolean).join(": "))))] : []);
+const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
+const showEnd = (over) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail].filter(Boolean).join(": "))))] : []);
 
 const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over))];
 
@@ -180,7 +181,8 @@ function showRound(view, number) {
 let draw = () => {};
 
 export function mount(root) {
-  const runs = new Map();
+  const here = new Set(); // those under way in this process
+  const newest = () => [...runs.values()].filter(isAct).reverse();
   let view = null, asked = false, atEnd = true;
   const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => attempt(() => show(pick.value))() });
   const about = h("div", { class: "s-about" });
@@ -190,14 +192,11 @@ export function mount(root) {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), go_on: button("Go on", () => post("go_on"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
-  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(async () => {
-    const line = said.value;
-    said.value = ""; // at once: what is written meanwhile is another message
-    try { await post("steer", { text: line }); } catch (error) { said.value ||= line; throw error; }
-  }) },
+  const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
     said, h("button", { class: "s-button" }, "Steer"));
   const body = h("div", { class: "s-scroll s-steps", role: "log", "aria-label": "Steps" });
-  const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons)), about, steer);
+  const more = h("span");
+  const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons), more), about, steer);
   const none = empty("No work yet. Say above what is to be done with the files of which folder, and press Start.");
   replace(root, none, head, body);
   fillWindow(root);
@@ -205,17 +204,18 @@ export function mount(root) {
   new ResizeObserver(() => { if (atEnd) body.scrollTop = body.scrollHeight; }).observe(body);
 
   function drawHead() {
-    const list = [...runs.values()].sort((a, b) => b.began - a.began);
+    const list = newest().filter((run, at) => at < RECENT || run.id === view?.outline.id);
     none.hidden = list.length > 0;
     head.hidden = body.hidden = !view;
     replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${runState(...stands(run)).word}   ${text(run.task.slice(0, 80))}`)));
     if (!view) return;
     pick.value = view.outline.id;
-    const { state, job, task, totals, fault, told = [] } = view.outline, order = view.order;
+    const { state, job, task, totals, fault, told = [], order } = view.outline;
     buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
     buttons.pause.hidden ||= job !== "running";
     buttons.go_on.hidden = job !== "paused";
-    buttons.resume.hidden = Boolean(job) || ENDED.has(state) || state === "running";
+    update(more, job || state === "running" ? null : further(view.outline.id, state, order));
+    buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
     replace(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
@@ -250,7 +250,7 @@ export function mount(root) {
   }
 
   async function show(id) {
-    if (!runs.has(id)) await list();
+    if (!runs.has(id)) await listed();
     view = new Run(runs.get(id));
     atEnd = true;
     replace(body);
@@ -259,25 +259,16 @@ export function mount(root) {
   }
 
   async function totals(id) {
-    tell({ ...(await call(`runs/run?run=${encodeURIComponent(id)}`)), id });
+    learn({ ...(await call(`runs/run?run=${encodeURIComponent(id)}`)), id });
+    tell();
   }
 
-  function tell(outline) {
-    const known = { ...runs.get(outline.id), ...outline };
-    runs.set(outline.id, known);
-    if (view?.outline.id === outline.id) view.be(known);
+  function tell() { // how the one that is shown stands, and the others
+    if (view) view.be(runs.get(view.outline.id));
     draw();
   }
 
-  async function list() {
-    const found = (await call("runs/list")).filter(isAct).slice(-RECENT).reverse();
-    runs.clear();
-    for (const each of found) runs.set(each.id, each);
-    draw();
-    return found;
-  }
-
-  on("run", (batch) => batch.filter(isAct).forEach(tell));
+  for (const topic of ["run", "card", "card_gone"]) on(topic, tell);
   on("entry", attempt(async (batch) => {
     for (const { run, entry } of batch) {
       if (run !== view?.outline.id || entry.sequence <= view.last) continue;
@@ -287,21 +278,23 @@ export function mount(root) {
     draw();
   }));
   on("job", attempt(async (batch) => {
-    for (const { run, command, state, reason, told, text: fault } of batch.filter((each) => each.command === "act")) {
-      if (!runs.get(run)?.job && state !== "ended") { // it begins, perhaps told of as a run before
-        await list();
-        await show(run);
-        continue;
-      }
-      if (!runs.has(run)) continue;
-      tell(state === "ended" ? { id: run, job: null, state: reason, told, fault: reason === "error" ? fault : "" } : { id: run, job: state, told, fault: "" });
-      if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
+    tell();
+    for (const { run, state } of batch.filter((each) => each.command === "act")) {
+      const begins = state !== "ended" && !here.has(run);
+      if (state === "ended") here.delete(run);
+      else here.add(run);
+      if (begins) await show(run);
+      else if (state === "ended" && view?.outline.id === run) { await load(); await totals(run); }
     }
   }));
   onReset(attempt(async () => {
-    const found = await list();
+    await listed();
+    const found = newest();
+    here.clear();
+    for (const each of found) if (each.job) here.add(each.id);
     const first = view?.outline.id || (found.find((each) => each.job) || found[0])?.id;
     if (first) await show(first);
+    draw();
   }));
 }
 

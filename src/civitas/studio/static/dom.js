@@ -81,6 +81,19 @@ export const attempt = (work) => async (event) => {
   }
 };
 
+// Send what is written in a line, which is empty at once: what is written meanwhile is another
+// message. What could not be sent comes back.
+export async function sent(line, send) {
+  const text = line.value;
+  line.value = "";
+  try {
+    return await send(text);
+  } catch (error) {
+    line.value ||= text;
+    throw error;
+  }
+}
+
 export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en", { hourCycle: "h23" });
 export const date = (at) => `${new Date(at * 1000).getDate()} ${new Date(at * 1000).toLocaleString("en", { month: "short" })}`;
 export const day = (at) => `${date(at)} ${clock(at)}`;

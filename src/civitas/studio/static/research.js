@@ -2,6 +2,7 @@
 
 import { attempt, button, call, count, day, empty, fillWindow, h, keyed, replace, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
+import { further, listed, runs } from "./journal.js";
 
 const STEPS = { plan: "Plan", research: "Research", update: "Update", narrate: "Narrate", evaluate: "Evaluate" };
 const DOES = {
@@ -12,9 +13,6 @@ const KEPT = "civitas-research"; // the run that a person has chosen, over a rel
 const isResearch = (each) => each.kind === "Researcher";
 const PAUSE = 250; // milliseconds between two looks at a run
 const GOES_ON = new Set(["cancelled", "error"]);
-// What a run needs more of that ended so, as its order names it.
-const NEEDS = { max_iterations: ["iterations"], budget: ["max_usd", "max_tokens"], deadline: ["max_seconds"] };
-const MORE = { iterations: "Iterations in all", max_usd: "US dollars in all", max_tokens: "Tokens in all", max_seconds: "Seconds in all" };
 const taskState = (state) => (["waiting", "not done"].includes(state) ? { word: state, kind: "" } : runState(state));
 
 export function mount(root) {
@@ -33,7 +31,7 @@ export function mount(root) {
   replace(root, head, body, nothing);
   fillWindow(body, 420);
 
-  let runs = [];
+  const newest = () => [...runs.values()].filter(isResearch).reverse();
   let run = null; // the id of the one that is shown
   let isChosen = false; // by a person: then a newer one does not take its place
   let drawn = {}; // the run, and the version of its report, that are shown
@@ -42,21 +40,21 @@ export function mount(root) {
 
   // -- which run -----------------------------------------------------------------------------------
 
-  async function list() {
-    runs = (await call("runs/list")).filter(isResearch).reverse();
-    const kept = sessionStorage.getItem(KEPT);
-    if (run === null && runs.some((each) => each.id === kept)) [run, isChosen] = [kept, true];
+  function list() {
+    const [first] = newest(), kept = sessionStorage.getItem(KEPT);
+    if (run === null && runs.has(kept)) [run, isChosen] = [kept, true];
     const form = document.querySelector("#research-new");
-    if (run === null && runs.length && !form?.contains(document.activeElement)) form?.querySelector(".label-wrap.open")?.click();
-    if (!isChosen && runs.length) run = runs[0].id;
+    if (run === null && first && !form?.contains(document.activeElement)) form?.querySelector(".label-wrap.open")?.click();
+    if (!isChosen && first) run = first.id;
     drawList();
-    await look();
+    return look();
   }
 
   function drawList() {
-    head.hidden = body.hidden = runs.length === 0;
-    nothing.hidden = runs.length > 0;
-    replace(choose, runs.map((each) => h("option", { value: each.id },
+    const all = newest();
+    head.hidden = body.hidden = all.length === 0;
+    nothing.hidden = all.length > 0;
+    replace(choose, all.map((each) => h("option", { value: each.id },
       `${each.state === "running" ? "▸ " : ""}${each.task.split("\n")[0].slice(0, 90)} (${day(each.began)})`)));
     if (run !== null) choose.value = run;
   }
@@ -102,11 +100,6 @@ export function mount(root) {
       drawn = { run };
       for (const each of [report, tools]) replace(each);
     }
-    const listed = runs.find((each) => each.id === run);
-    if (listed && listed.state !== state.run.state) {
-      Object.assign(listed, state.run);
-      drawList();
-    }
     const { word, kind } = runState(state.run.state, state.here);
     badge.className = `s-badge ${kind}`;
     badge.textContent = over && !isRunning ? `${word}: ${over.words}` : word;
@@ -117,26 +110,15 @@ export function mount(root) {
 
   function drawTools(state, isRunning) {
     const goesOn = !isRunning && (state.run.state === "stopped" || GOES_ON.has(state.over?.reason));
-    const needs = isRunning || !state.order ? [] : (NEEDS[state.over?.reason] || []).filter((name) => state.order[name]);
     const query = `?run=${encodeURIComponent(run)}`;
     update(tools,
       isRunning && state.here && state.here !== "stopping" ? button("Stop", () => call("act/stop", { run })) : null,
       isRunning && !state.here ? h("span", { class: "s-soft" }, "begun by a command or program, which alone can stop it") : null,
       goesOn ? button("Resume", () => call("act/resume", { run }), "primary") : null,
-      needs.length ? further(needs, state) : null,
+      isRunning ? null : further(run, state.over?.reason, state.order, state.done),
       state.run.state === "in_doubt" ? h("span", { class: "s-soft" }, "decide about the call in doubt in the tab Runs") : null,
       state.narrative ? [["md", "Markdown"], ["html", "HTML"]].map(([kind, title]) => 
         h("a", { class: "s-button", href: keyed(`/studio/research/report.${kind}${query}`), download: true, "aria-label": `Download ${title}` }, `↓ ${title}`)) : null);
-  }
-
-  function further(names, { order, done }) {
-    const fields = names.map((name) => h("input", {
-      class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": MORE[name], title: MORE[name],
-      value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
-    }));
-    const go = attempt(() => call("research/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
-    return h("form", { class: "s-row", onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
-      h("button", { class: "s-button primary" }, "Go on"));
   }
 
   function drawReport(state, isRunning) {
@@ -172,10 +154,12 @@ export function mount(root) {
   }));
   on("run", (batch) => {
     const ours = batch.filter(isResearch);
-    if (ours.some((each) => !runs.some((known) => known.id === each.id))) attempt(list)();
-    else if (ours.some((each) => each.id === run)) soon();
+    const isListed = (each) => [...choose.options].some((option) => option.value === each.id);
+    if (!ours.every(isListed)) return void attempt(list)();
+    if (ours.length) drawList();
+    if (ours.some((each) => each.id === run)) soon();
   });
-  onReset(attempt(list));
+  onReset(attempt(async () => { await listed(); await list(); }));
 }
 
 // -- the parts -------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 // The tab Runs: the runs of the journal, and the chosen one as a tree of parts and steps.
 
-import { button, call, clock, count, date, day, empty, fillWindow, h, json, replace, runState, stateBadge, toast } from "./dom.js";
+import { button, call, clock, count, date, day, empty, fillWindow, h, json, replace, runState, stateBadge, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
+import { further, listed, runs, stands } from "./journal.js";
 
 const LISTED = 200; // runs in the list at once
 const ROWS = 2000; // entries of a run at once
@@ -39,37 +40,33 @@ function walk(event) {
 }
 
 export function mount(root) {
-  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, kind, task or state", "aria-label": "Filter runs", oninput: () => { listed = LISTED; list(); } });
+  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, kind, task or state", "aria-label": "Filter runs", oninput: () => { most = LISTED; list(); } });
   const total = h("span", { class: "s-soft", role: "status" });
   const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
   replace(root, h("aside", { class: "s-side" }, h("div", { class: "s-row s-tools" }, filter, total), rows), view);
   fillWindow(root);
 
-  let runs = new Map();
-  let listed = LISTED;
+  let most = LISTED;
   let fault = "";
   let chosen = sessionStorage.getItem("civitas-run");
   let run = null; // the chosen one, as it is shown
   let due = 0;
-  let cards = new Map(); // the runs of what waits for a person
-  let jobs = new Map(); // how the runs stand that are under way in this process
-  const now = (id) => ([...cards.values()].includes(id) ? "waiting" : jobs.get(id));
 
   const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
-    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), stateBadge(each.state, now(each.id))),
+    h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), stateBadge(...stands(each))),
     h("span", { class: "s-one" }, each.forked_from && h("span", { class: "s-soft" }, `copy of ${each.forked_from}: `), each.task || "(no task)"),
     h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, `${each.kind} · ${entries(each.entries)}`), h("time", { title: day(made(each)) }, short(made(each))))));
 
   function list() {
     due = 0;
     const wanted = filter.value.trim().toLowerCase();
-    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${each.task} ${runState(each.state, now(each.id)).word}`.toLowerCase();
+    const words = (each) => `${each.id} ${each.kind} ${each.agent} ${each.task} ${runState(...stands(each)).word}`.toLowerCase();
     const found = [...runs.values()].reverse().filter((each) => words(each).includes(wanted));
     total.textContent = found.length === runs.size ? count(runs.size, "run") : `${number(found.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
-    replace(rows, found.slice(0, listed).map(item),
-      found.length > listed && h("li", {}, button(`Show ${number(Math.min(LISTED, found.length - listed))} more`, () => { listed += LISTED; list(); }, "quiet")),
+    replace(rows, found.slice(0, most).map(item),
+      found.length > most && h("li", {}, button(`Show ${number(Math.min(LISTED, found.length - most))} more`, () => { most += LISTED; list(); }, "quiet")),
       fault ? h("li", {}, h("p", { class: "s-fault", role: "alert" }, fault))
         : !runs.size ? h("li", {}, empty("No runs yet. Every run of an agent whose journal= is this studio's file appears here, also while it is under way."))
           : !found.length && h("li", {}, empty("No run passes the filter.")));
@@ -81,31 +78,21 @@ export function mount(root) {
     sessionStorage.setItem("civitas-run", id);
     for (const each of rows.querySelectorAll("[data-run]")) each.setAttribute("aria-current", String(each.dataset.run === id));
     view.scrollTop = 0;
-    run = shownRun(view, id, choose, now);
+    run = shownRun(view, id, choose);
     return run.load();
   }
 
   const mine = (batch, take) => batch.filter((each) => run && (each.run ?? each.id) === chosen).forEach(take);
   on("run", (batch) => {
-    for (const each of batch) runs.set(each.id, each);
     mine(batch, (each) => run.become(each));
     due ||= setTimeout(list, 100);
   });
   on("entry", (batch) => mine(batch, (each) => run.add(each.entry)));
-  const asked = (change) => (batch) => {
-    for (const each of batch) change(each);
-    list();
-    run?.top();
-  };
-  on("card", asked((card) => cards.set(card.number, card.run)));
-  on("card_gone", asked((card) => cards.delete(card.number)));
-  on("job", asked((job) => jobs.set(job.run, job.state === "ended" ? null : job.state)));
+  for (const topic of ["card", "card_gone", "job"]) on(topic, () => { list(); run?.top(); });
   on("run_fault", (batch) => mine(batch, (each) => run.fail(each.error)));
   onReset(async () => {
     try {
-      runs = new Map((await call("runs/list")).map((each) => [each.id, each]));
-      jobs = new Map([...runs.values()].map((each) => [each.id, each.job]));
-      cards = new Map((await call("cards")).map((each) => [each.number, each.run]));
+      await listed();
       fault = "";
     } catch (error) {
       fault = error.message;
@@ -117,17 +104,17 @@ export function mount(root) {
 }
 
 // One run, in its place of the page; it begins anew when another one is chosen.
-function shownRun(view, id, choose, now) {
+function shownRun(view, id, choose) {
   const at = `run=${encodeURIComponent(id)}`;
   const parts = new Map();
   let about = null;
   let last = 0; // the number of the last entry that is shown
   let most = ROWS;
   let loading = null;
-  const [head, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div", { class: "s-more" })];
+  const [head, goes, doubts, given, more] = [h("div", { class: "s-runs-head" }), h("div"), h("div"), h("div"), h("div", { class: "s-more" })];
   const fault = h("p", { class: "s-fault", role: "alert", hidden: true });
   const tree = h("div", { class: "s-tree", role: "group", "aria-label": "Steps", onkeydown: walk });
-  replace(view, head, fault, doubts, given, tree, more);
+  replace(view, head, goes, fault, doubts, given, tree, more);
 
   function fail(text) {
     fault.textContent = text;
@@ -190,9 +177,10 @@ function shownRun(view, id, choose, now) {
       ["cost", dollars(t.usd), t.unpriced ? `and ${number(t.unpriced)} tokens without a known price` : null],
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", number(t.errors)],
     ];
-    const goesOn = !is && !isOver(about.state);
+    update(goes, is ? null : further(id, about.state, about.order));
+    const goesOn = !is && !goes.firstChild && !isOver(about.state);
     replace(head,
-      h("div", { class: "s-row" }, stateBadge(about.state, now(id)),
+      h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
         h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Copy", fork), goesOn && about.order && button("Resume", resume, "primary")),
       h("h3", { class: "s-text" }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
@@ -314,7 +302,7 @@ function shownRun(view, id, choose, now) {
     const { kind, data } = entry;
     const line = entry.line.replace(/^(tool (call refused|call|result|error)|model (call|answer) \S+|task|set up): /, "").replaceAll("\\n", " ");
     if (kind === "started" && "model" in (data.about || {}) && data.key.includes("/")) return `${data.key}: ${line}`; // of a citizen
-    if (kind === "over") return line.replace(/^over, [a-z ]+/, runState(data.reason).word);
+    if (kind === "over") return line.replace(/^over, [a-z ]*[a-z]/, runState(data.reason).word);
     const name = kind === "ended" && `${data.about?.action}: `;
     return name && line.startsWith(name) ? line.slice(name.length) : line;
   }

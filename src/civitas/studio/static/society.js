@@ -1,7 +1,7 @@
 // The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
 // of it and changes in it.
 
-import { attempt, button, call, count, empty, fillWindow, h, json, replace, toast } from "./dom.js";
+import { attempt, button, call, count, empty, fillWindow, h, json, replace, sent, toast } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 
@@ -22,6 +22,12 @@ export function mount(root) {
 
   const play = button("Play", () => post("control", { do: head.state === "playing" ? "pause" : "play" }), "primary");
   const step = button("Step", () => post("control", { do: "step" }));
+  const branch = button("Branch", async () => {
+    const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}`, undefined, "POST");
+    await call("act/resume", { run: copy.id });
+    toast("A copy of this town goes on from its last checkpoint. The town before is kept under Recorded towns.", false);
+  });
+  branch.title = "Go on with a copy, from the last checkpoint";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
   const time = h("b", { class: "s-time" });
@@ -36,7 +42,7 @@ export function mount(root) {
 
   // -- beside the map ------------------------------------------------------------------------------
 
-  const number = h("input", { class: "s-input", type: "search", size: 12, maxlength: 200, placeholder: "number or name", "aria-label": "Citizen's number or name" });
+  const number = h("input", { class: "s-input", type: "search", size: 16, maxlength: 200, placeholder: "number or name", "aria-label": "Citizen's number or name" });
   const find = h("form", { class: "s-row", onsubmit: attempt(async () => {
     const sought = number.value.trim();
     const found = /^\d*$/.test(sought) ? [[sought]] : await call(`society/find?name=${encodeURIComponent(sought)}`);
@@ -49,12 +55,7 @@ export function mount(root) {
   const card = h("div", { class: "s-person" });
   const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it something", "aria-label": "Question to the citizen" });
   const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async () => {
-    const asked = question.value.trim();
-    if (!asked) return;
-    question.disabled = true;
-    await post("interview", { citizen, question: asked }).finally(() => (question.disabled = false));
-    question.value = "";
-    question.focus();
+    if (question.value.trim()) await sent(question, (asked) => post("interview", { citizen, question: asked.trim() }));
   }) }, question, h("button", { class: "s-button" }, "Interview"));
   const answers = h("div", { class: "s-answers" });
   const labelled = (label, input) => h("label", {}, h("span", {}, label), input);
@@ -82,9 +83,8 @@ export function mount(root) {
   fields();
   const changes = h("ul", { class: "s-list" });
   const intervene = h("form", { class: "s-fields", onsubmit: attempt(async () => {
-    const at = await post("intervene", { kind: change.value, text: text.value, name: name.value, amount: Number(amount.value) });
+    const at = await sent(text, (text) => post("intervene", { kind: change.value, text, name: name.value, amount: Number(amount.value) }));
     toast(`Will apply at ${began(at)} (step ${at}).`, false);
-    text.value = "";
   }) }, change, Object.values(parts), places, h("button", { class: "s-button" }, "Apply at the next step"));
 
   const asked = field({ required: true, maxlength: 2000, placeholder: "Are you content?" });
@@ -114,7 +114,7 @@ export function mount(root) {
   pane("Citizen");
 
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, time, bar, told),
+    h("div", { class: "s-row s-control" }, play, step, speed, branch, time, bar, told),
     h("div", { class: "s-middle" }, map.root, legend, curves), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
   replace(root, nothing, town);
   fillWindow(root, 560);
@@ -272,6 +272,7 @@ export function mount(root) {
     town.hidden = now.state === "none";
     const lives = citizens.byteLength > 0;
     play.textContent = now.state === "playing" ? "Pause" : "Play";
+    branch.disabled = !lives;
     play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
     time.textContent = lives ? when(now.time) : now.state === "failed" ? "It failed" : "Is being set up …";

@@ -1,6 +1,6 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
-import { attempt, call, clock, count, empty, fillWindow, h, json, replace, result, toast } from "./dom.js";
+import { attempt, call, clock, count, empty, fillWindow, h, json, replace, result, sent, toast } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const MOST = 10000; // messages that are kept here, as at the server
@@ -234,12 +234,10 @@ export function mount(root) {
     const text = line.value;
     if (!text.trim()) return;
     hide();
-    line.value = "";
     try {
-      const { stranger } = await call("space/line", { line: text });
+      const { stranger } = await sent(line, () => call("space/line", { line: text }));
       if (stranger) toast(`There is no agent ${stranger} here, so nobody gets this.`);
     } catch (error) {
-      if (!line.value) line.value = text; // unless another is being written already
       fault.hidden = false;
       fault.textContent = error.message;
       if (error.column) line.setSelectionRange(error.column - 1, error.column);

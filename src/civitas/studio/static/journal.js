@@ -1,0 +1,59 @@
+// The runs of the journal: one list for every tab, loaded once and kept up by the stream of events;
+// and the form by which one goes on that has reached a limit.
+
+import { attempt, call, h } from "./dom.js";
+import { on, onReset } from "./feed.js";
+
+export const runs = new Map(); // outlines by id, the oldest first; `job` is how one stands that runs here
+const cards = new Map(); // of what waits for a person the run, by the card's number
+let loading = null;
+
+async function fetched() {
+  const [found, waiting] = await Promise.all([call("runs/list"), call("cards")]);
+  runs.clear();
+  for (const each of found) runs.set(each.id, each);
+  cards.clear();
+  for (const each of waiting) cards.set(each.number, each.run);
+}
+
+// Have the list as it is now; those who ask meanwhile have it of the same request.
+export function listed() {
+  loading ??= fetched().finally(() => { loading = null; });
+  return loading;
+}
+
+// What is known of a run, and this.
+export function learn(outline) {
+  runs.set(outline.id, { ...runs.get(outline.id), ...outline });
+}
+
+// The state of a run, and how it stands: what `stateBadge` takes.
+export function stands({ id, state, job }) {
+  return [job ? "running" : state, [...cards.values()].includes(id) ? "waiting" : job];
+}
+
+on("run", (batch) => batch.forEach(learn));
+on("card", (batch) => { for (const { number, run } of batch) cards.set(number, run); });
+on("card_gone", (batch) => { for (const { number } of batch) cards.delete(number); });
+on("job", (batch) => {
+  for (const { run, state, reason, text, told } of batch)
+    if (runs.has(run)) learn({ id: run, told, fault: reason === "error" ? text : "", ...(state === "ended" ? { job: null, state: reason } : { job: state }) });
+});
+onReset(listed);
+
+// What a run needs more of that ended so, as its order names it.
+const NEEDS = { max_iterations: ["iterations"], budget: ["max_usd", "max_tokens"], deadline: ["max_seconds"] };
+const MORE = { iterations: "Iterations in all", max_usd: "US dollars in all", max_tokens: "Tokens in all", max_seconds: "Seconds from now on" };
+
+// A form by which a run goes on with more, by the reason of its end and its order; null where none of its limits was reached.
+export function further(run, reason, order, done = 0) {
+  const names = (NEEDS[reason] || []).filter((name) => order?.[name]);
+  if (!names.length) return null;
+  const fields = names.map((name) => h("input", {
+    class: "s-input s-few", type: "number", min: 0, step: "any", name, required: true, "aria-label": MORE[name],
+    value: name === "iterations" ? Math.max(order.iterations, done) + 1 : 2 * order[name],
+  }));
+  const go = attempt(() => call("act/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
+  return h("form", { class: "s-row", "data-run": run, onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
+    h("button", { class: "s-button primary" }, "Go on"));
+}
