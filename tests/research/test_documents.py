@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import codecs
+import io
 
+import pypdf
 import pytest
 
+from civitas.errors import UnreadableDocument
 from civitas.research.reading.documents import Document, kind_of, read_document
+from research.web_server import pdf
 
 
 def read(name: str, text: str | bytes) -> Document:
@@ -101,6 +105,19 @@ def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
 )
 def test_text_is_decoded_by_what_it_says_or_is(data: bytes, text: str) -> None:
     assert read("a.txt", data).text == text
+
+
+def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
+    for password, text in (("", "Hello"), ("x", None)):
+        writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf("Hello")))
+        writer.encrypt(password, algorithm="RC4-128")
+        written = io.BytesIO()
+        writer.write(written)
+        if text is not None:
+            assert read("a.pdf", written.getvalue()).text == text
+        else:
+            with pytest.raises(UnreadableDocument, match="encrypted: a password is needed"):
+                read("a.pdf", written.getvalue())
 
 
 def test_what_is_not_read() -> None:

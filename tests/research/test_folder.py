@@ -135,12 +135,44 @@ def test_a_pattern_chooses_files(docs: Path, tmp_path: Path) -> None:
 
     assert of("*.md") == {"cats.md"}
     assert of("birds/*") == {"a%20%231%3F.rst"}
+    assert of("a *") == {"a%20%231%3F.rst"}
 
 
 def test_a_heading_weighs_more_than_a_mention(docs: Path, index: Path) -> None:
     (docs / "one.md").write_text("# Misc\n\nA timeout is named here, once, beside other matters.")
     (docs / "two.md").write_text("# Timeout\n\nHow long a call may take is a number of seconds.")
     assert names(search_folder(docs, index=index), "What is the timeout?") == ["two.md", "one.md"]
+
+
+def test_words_side_by_side_as_in_the_question_weigh_more(docs: Path, index: Path) -> None:
+    (docs / "one.txt").write_text("A break of glass: tea is there for you.")
+    (docs / "two.txt").write_text("A tea break: glass is of there for you.")
+    search = search_folder(docs, index=index)
+    assert names(search, "When is the tea break?") == ["two.txt", "one.txt"]
+    assert names(search, "Which break? The glass?") == ["one.txt", "two.txt"]
+
+
+def test_words_that_say_nothing_find_nothing_beside_others(docs: Path, index: Path) -> None:
+    (docs / "all.txt").write_text("What is it that they do with which of them?")
+    search = search_folder(docs, index=index)
+    assert names(search, "What is it that the owls do with which of them?") == ["a%20%231%3F.rst"]
+
+
+def test_what_is_left_out_is_logged_once(
+    docs: Path, index: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (docs / "link.md").symlink_to(docs / "cats.md")
+    (docs / "binary.txt").write_bytes(b"a\0b")
+    search = search_folder(docs, index=index)
+    for _ in range(2):
+        found(search, "cats")
+    (logged,) = caplog.messages
+    assert "2 files are left out: " in logged
+    assert "1 × links, which are not followed" in logged
+    assert "1 × it is binary or minified" in logged
+    (docs / "link.md").unlink()
+    found(search, "cats")
+    assert "1 files are left out" in caplog.messages[1]
 
 
 def test_scripts_without_spaces_are_searched(docs: Path, index: Path) -> None:
@@ -197,3 +229,5 @@ def test_what_is_given_wrongly_is_said(docs: Path, index: Path, tmp_path: Path) 
     search_folder(docs, index=index)
     with pytest.raises(FolderIndexError, match=r"it is of the folder .*docs"):
         search_folder(docs / "birds", index=index)
+    with pytest.raises(FolderIndexError, match="with pattern=None: name another file"):
+        search_folder(docs, index=index, pattern="*.md")

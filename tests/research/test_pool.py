@@ -24,6 +24,13 @@ from civitas.research.pool import LONGEST, passages_of
         ("http://web.test/a b", "http://web.test/a%20b"),
         ("https://exämple.test/", "https://xn--exmple-cua.test"),
         ("file:///a/b.md", "file:///a/b.md#part"),
+        ("file:///a/b.md", "FILE:///a/./b.md"),
+        ("http://web.test/a/", "http://web.test/a/b/.."),
+        ("http://web.test/a/", "http://web.test/a/."),
+        ("http://web.test/a", "http://web.test/../../a"),
+        ("http://web.test/a%2fb", "http://web.test/a%2Fb"),
+        ("http://web.test/50%", "http://web.test/50%25"),
+        ("http://web.test./", "http://web.test/"),
     ),
 )
 def test_one_page_is_one_resource_however_its_url_is_spelled(one: str, other: str) -> None:
@@ -44,6 +51,8 @@ def test_one_page_is_one_resource_however_its_url_is_spelled(one: str, other: st
         ("http://web.test/a?x=1", "http://web.test/a?x=2"),
         ("http://web.test/a%2Fb", "http://web.test/a/b"),
         ("http://web.test:8080/", "http://web.test/"),
+        ("http://web.test/a/", "http://web.test/a"),
+        ("file:///a/b.md", "file:///a/c.md"),
     ),
 )
 def test_different_pages_stay_apart(one: str, other: str) -> None:
@@ -65,6 +74,25 @@ def test_what_was_visited_is_marked_and_keeps_what_is_known() -> None:
     pool.add("http://web.test/a", "about a, again")
     assert found.description == "A"
     assert pool.visit("http://web.test/new").visited
+    for day in ("2026-01-01", "2026-02-02"):
+        pool.add(Resource("http://web.test/a", visited=True, fetched_at=day))
+    assert found.fetched_at == "2026-01-01"  # its text is of that day
+
+
+def test_a_pool_finds_what_is_beyond_it_and_keeps_its_own_changes() -> None:
+    beyond = ResourcePool([Resource("http://web.test/a", "about a"), Resource("http://web.test/b")])
+    pool = ResourcePool(beyond=beyond)
+    found = pool.find("http://web.test/a#part")
+    assert found is not None
+    assert found.description == "about a"
+    pool.visit("http://web.test/a", "its text")
+    pool.add("http://web.test/c")
+    urls = [f"http://web.test/{each}" for each in "abc"]
+    assert [(each.url, each.visited) for each in pool.get_all()] == [
+        *((urls[0], True), (urls[1], False), (urls[2], False))
+    ]
+    assert [each.url for each in pool.changes()] == [urls[0], urls[2]]
+    assert [each.visited for each in beyond.get_all()] == [False, False]
 
 
 def test_parts_of_a_page_that_are_read_one_after_the_other_are_put_together() -> None:
@@ -104,6 +132,21 @@ def test_passages_are_the_text_word_for_word_and_none_is_too_long(text: str) -> 
         assert len(each.text) <= LONGEST
         assert each == Passage.of(each.url, each.text, "2026-01-01", "T")
     assert "".join("".join(each.text for each in made).split()) == "".join(text.split())
+
+
+def test_short_paragraphs_stand_together_and_long_ones_are_cut_after_a_sentence() -> None:
+    def lengths(*parts: str) -> list[int]:
+        made = passages_of(Resource("http://web.test/", "T", True, "\n\n".join(parts)))
+        return [len(each.text) for each in made]
+
+    assert lengths("a" * 300, "b" * 90, "c" * 90) == [300 + 2 + 90 + 2 + 90]
+    assert lengths("a" * 401, "b" * 90, "c" * 90) == [401, 90 + 2 + 90]
+    assert lengths("a" * 390, "b" * 609) == [390, 609]  # together they were 1,001
+    assert lengths("a" * 390, "b" * 608) == [1000]
+    sentence = f"{'word ' * 30}end. "  # 155 characters
+    assert lengths(sentence * 10) == [6 * 155 - 1, 4 * 155 - 1]
+    assert lengths("word " * 300) == [999, 499]
+    assert lengths("a" * 2100) == [1000, 1000, 100]
 
 
 def test_a_tool_of_research_works_for_any_agent() -> None:

@@ -21,7 +21,15 @@ from civitas import (
     action,
 )
 from civitas.block import Block
-from civitas.errors import BudgetExceeded, CivitasError, DefinitionError, ModelError, RunMismatch
+from civitas.errors import (
+    BudgetExceeded,
+    CivitasError,
+    DeadlineExceeded,
+    DefinitionError,
+    InDoubt,
+    ModelError,
+    RunMismatch,
+)
 from civitas.models.protocol import ModelReply, Usage
 from civitas.research import (
     Findings,
@@ -239,12 +247,93 @@ def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: s
     researcher, model = research([answer, *SCRIPT])
     assert researcher.report_sync().stop_reason == "done"
     assert fault in told(model, 1)
+    assert answer in told(model, 1)
 
     researcher, _ = research([answer, answer])
     report = researcher.report_sync()
     assert report.stop_reason == "unreadable"
     with pytest.raises(ModelError, match="unreadable"):
         report.raise_for_error()
+
+
+@pytest.mark.parametrize(
+    ("stop", "raised"),
+    (
+        ("budget", BudgetExceeded),
+        ("deadline", DeadlineExceeded),
+        ("in_doubt", InDoubt),
+        *((each, ModelError) for each in ("unreadable", "cancelled", "error")),
+        *((each, None) for each in ("done", "max_iterations", "no_progress")),
+    ),
+)
+def test_what_stopped_the_research_is_raised_by_its_kind(stop: Any, raised: Any) -> None:
+    report = Report("", [], stop, "so it was")
+    if raised is None:
+        report.raise_for_error()
+        return
+    with pytest.raises(CivitasError, match=f"no end \\({stop}\\): so it was") as caught:
+        report.raise_for_error()
+    assert type(caught.value) is raised
+
+
+def test_what_was_marked_and_comes_again_without_its_footnote_stays_marked() -> None:
+    narrative = "Alpha uses port 4711.[^1^] It was written in 1999. It never encrypts."
+    read = [plan(("read", {"url": url})) for url in (ALPHA, BETA)]
+    reached = evaluation({"alpha": 0.5})
+    script = [SCRIPT[0], reached, read[0], f"{narrative[:-19]}[^1^]", reached]
+    researcher, _ = research([*script, read[1], narrative, reached], iterations=3)
+    report = researcher.report_sync()
+    assert "It was written in 1999. [unsupported] It never encrypts." in report.markdown
+    assert [each[0] for each in report.unsupported] == ["It was written in 1999."]
+    assert report.uncited == 1
+
+
+def test_a_sentence_with_two_sources_is_one_sentence() -> None:
+    both = "Alpha was written in 1998, and beta replaced alpha in 2004."
+    read = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))
+    script = [SCRIPT[0], evaluation({"alpha": 0.1}), read, f"{both}[^1^][^2^]"]
+    report = research([*script, evaluation({"alpha": 0.95})])[0].report_sync()
+    assert f"{both}[^1^][^2^]" in report.markdown
+    assert "1 sentence with a source that bears it out, 0 marked" in report.markdown
+    assert [each.number for each in report.citations] == [1, 2]
+
+
+def test_objectives_are_each_there_once_and_smaller_ones_say_something_new() -> None:
+    script = [SCRIPT[0], evaluation({"alpha": 0.1}, ("alpha", " ", "its key"))]
+    researcher, _ = research(script, objectives=["alpha", Objective("alpha", 0.05)], iterations=1)
+    assert [each.expertise for each in researcher.objectives] == [0.05]
+    researcher.report_sync()
+    assert [each.topic for each in researcher.generated] == ["its key"]
+
+
+def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
+    @action(idempotent=True)
+    async def read(url: str) -> Resource:
+        """Read a page.
+
+        Args:
+            url: where it is
+        """
+        return Resource(url, None, True, f"Alpha {url[-1]} " + "says nothing else " * 50)
+
+    urls = [f"http://web.test/{number}" for number in range(6)]
+    script = [plan(*(("read", {"url": each}) for each in urls)), *["Alpha."] * 4]
+    researcher, model = research([*script, evaluation({"alpha": 1.0})], tools=[read])
+    model.context_tokens = 1000  # type: ignore[attr-defined]
+    assert researcher.report_sync().stop_reason == "done"
+    assert len(model.received) == 6
+    assert [told(model, at).count("Source [^") for at in range(6)] == [0, 1, 1, 1, 1, 0]
+
+
+def test_where_each_task_fails_after_something_was_read_that_is_told() -> None:
+    gone = plan(("read", {"url": "http://web.test/gone"}))
+    reached = evaluation({"alpha": 0.5})
+    read = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
+    script = [SCRIPT[0], reached, read, "Alpha uses port 4711.[^1^]", reached, gone, reached]
+    report = research(script)[0].report_sync()
+    assert report.stop_reason == "no_progress"
+    assert report.detail.startswith("each task of the last iteration failed: ")
+    assert "404 for http://web.test/gone" in report.detail
 
 
 @pytest.mark.parametrize("expertise", (1.5, -0.1, "high"))
@@ -335,6 +424,22 @@ def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
     assert [(c.sentence, c.passage.url) for c in report.citations] == [
         ("“Alpha uses port 9.”", "https://a.example/x")
     ]
+    found = ResearchResult("ask", {}, "", "Alpha uses port 9.", citation="my <own> notes")
+    report = Researcher(
+        "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
+    ).report_sync()
+    assert "– <my%20own%20notes>, read 20" in report.markdown
+
+
+def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
+    tasks = [ResearchTask("read", {"url": each}, "") for each in (ALPHA, ALPHA, BETA, "x")]
+    researcher = Researcher(
+        "r", None, "alpha", tools(), max_tasks=2, iterations=1, plan=Gives(tasks)
+    )
+    for url in PAGES:
+        researcher.resources.add(url)
+    researcher.report_sync()
+    assert [each.args["url"] for each in researcher.done] == [ALPHA, BETA]
 
 
 def test_what_an_action_gives_is_a_source_only_of_what_it_says() -> None:
@@ -536,6 +641,58 @@ def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
     assert seen[0] == "search alpha protocol port"[:20]
     assert "read alpha" in seen[1:]
+
+
+def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
+    texts = {
+        "http://web.test/a": "Bees dance to tell where flowers are. They dance an eight.",
+        "http://web.test/b.pdf": "A dance of bees was described by Karl von Frisch in 1923.",
+        "http://web.test/c": "Bees sleep at night.\n\nFlowers of clover are what bees dance for.",
+        "http://web.test/d": "Nothing is here.",
+        "http://web.test/e": "\n\n".join(f"Bees dance {n} times for flowers." for n in range(6)),
+    }
+
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource(each) for each in texts]
+
+    def read_page(url: str) -> Resource:
+        """Read a page."""
+        return Resource(url, f"Page {url[-1]}", True, texts[url])
+
+    def read_pdf(url: str) -> Resource:
+        """Read a document."""
+        return Resource(url, "On bees", True, texts[url])
+
+    researcher = Researcher(
+        *(
+            "r",
+            None,
+            ["Do bees dance for flowers in winter?", "eight"],
+            [search, read_page, read_pdf],
+        ),
+        max_tasks=5,
+    )
+    report = researcher.report_sync()
+    wanted = [(each.tool.removeprefix("read_"), *each.args.values()) for each in researcher.done]
+    queries = [query for tool, query in wanted if tool == "search"]
+    # One search a word less, two searches for each page, and documents by their own tool.
+    assert queries == [
+        *("Do bees dance for flowers in winter?", "eight"),
+        *("bees dance flowers", "bees dance winter", "bees flowers winter"),
+    ]
+    kinds = ["page", "pdf", "page", "page", "page"]
+    assert wanted[5:] == list(zip(kinds, texts, strict=True))
+    quoted = [
+        *("Bees dance 0 times for flowers.", texts["http://web.test/a"]),
+        *("Flowers of clover are what bees dance for.", texts["http://web.test/b.pdf"]),
+    ]
+    listed = "\n".join(f"- “{each}” [^{n}^]" for n, each in enumerate(quoted, 1))
+    assert listed in report.markdown
+    assert f"## eight\n\n- “{quoted[1]}” [^2^]\n\n## Sources" in report.markdown
+    assert [each.expertise for each in report.objectives] == [0.67, 0.8]
+    assert (report.iterations, report.detail) == (3, "no task is left that was not done")
+    assert "no source of “Do bees dance for flowers in winter?” has" in researcher.progress.remark
 
 
 def test_a_query_says_each_word_once() -> None:

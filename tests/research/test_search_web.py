@@ -137,6 +137,17 @@ def test_wrong_settings_are_said_at_once(wrong: dict[str, Any], why: str) -> Non
         search_web(**wrong)
 
 
+def test_a_query_is_cut_to_a_thousand_characters() -> None:
+    asked: list[str] = []
+
+    def answered(request: Request) -> Answer:
+        asked.extend(parse_qs(urlsplit(request.path).query)["q"])
+        return answer(FOUND)
+
+    search(answered, "x" * 1500)
+    assert asked == ["x" * 1000]
+
+
 def test_an_empty_query_is_refused() -> None:
     with pytest.raises(SearchError, match="the query is empty"):
         search(answer(FOUND), " \0\n")

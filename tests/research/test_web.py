@@ -73,6 +73,7 @@ def test_a_page_that_marks_no_main_part_keeps_its_headings() -> None:
     with Web({"/a": html(page)}) as web:
         found = web.visit("/a")
     assert [each.anchor for each in found.sections] == [f"n{n}" for n in range(20)]
+    assert [each.title for each in found.sections] == [f"Part {n}" for n in range(20)]
     assert (found.content or "").startswith("Part 0\n\nThis is what part 0 says.\n\nPart 1\n\n")
     assert "Menu" not in (found.content or "")
 
@@ -86,8 +87,9 @@ def test_the_links_of_a_page_become_resources_to_visit() -> None:
     assert found == [("/a/trees", "trees"), ("/menu", "Menu")]
 
 
-def test_a_page_may_forbid_following_its_links() -> None:
-    page = PAGE.replace("<head>", '<head><meta name="robots" content="noindex, NOFOLLOW">')
+@pytest.mark.parametrize("rule", ("noindex, NOFOLLOW", "None"))
+def test_a_page_may_forbid_following_its_links(rule: str) -> None:
+    page = PAGE.replace("<head>", f'<head><meta name="Robots" content="{rule}">')
     pool = ResourcePool()
     with Web({"/a": html(page)}) as web:
         web.visit("/a", pool)
@@ -101,11 +103,23 @@ def test_a_page_may_forbid_following_its_links() -> None:
         ("text/markdown", "# One\n\ntwo"),
         ("application/json; charset=utf-8", '{"one": "tẅo"}'),
         ("text/csv", "one,two\n1,2"),
+        ("application/feed+json", '{"one": 2}'),
     ),
 )
 def test_text_is_taken_as_it_is(kind: str, body: str) -> None:
     with Web({"/a": http(body.encode(), 200, {"Content-Type": kind})}) as web:
         assert web.visit("/a").content == body.replace("\r\n", "\n")
+
+
+def test_text_in_two_bytes_a_character_is_no_binary() -> None:
+    with Web({"/a": http("naïve €".encode("utf-16"), 200, TEXT)}) as web:
+        assert web.visit("/a").content == "naïve €"
+
+
+def test_latin_1_is_read_as_browsers_do() -> None:
+    latin = {"Content-Type": "text/plain; charset=ISO-8859-1"}
+    with Web({"/a": http("5 €".encode("cp1252"), 200, latin)}) as web:
+        assert web.visit("/a").content == "5 €"
 
 
 def test_a_document_without_a_type_is_known_by_its_beginning() -> None:
@@ -226,13 +240,20 @@ def test_a_redirect_does_not_lead_around_robots_txt() -> None:
         assert web.asked == ["/a"]
 
 
-def test_where_robots_txt_fails_nothing_is_read() -> None:
-    with Web({"/robots.txt": http(b"", 503), "/a": html(PAGE)}) as web:
+@pytest.mark.parametrize("status", ("500 (Internal Server Error)", "503 (Service Unavailable)"))
+def test_where_robots_txt_fails_nothing_is_read(status: str) -> None:
+    with Web({"/robots.txt": http(b"", int(status[:3])), "/a": html(PAGE)}) as web:
         assert refused(web, "/a") == (
-            "BASE/a is not read: BASE/robots.txt answered 503 (Service Unavailable); try again in "
-            "a minute"
+            f"BASE/a is not read: BASE/robots.txt answered {status}; try again in a minute"
         )
         assert web.asked == []
+
+
+def test_where_there_is_no_robots_txt_all_may_be_read_by_whoever_says_its_name() -> None:
+    missing = http(b"User-agent: *\nDisallow: /", 404)
+    with Web({"/robots.txt": missing, "/a": html(PAGE)}) as web:
+        assert web.visit("/a", user_agent="cat/1.0").visited
+        assert [each.headers["user-agent"] for each in web.requests] == ["cat/1.0"] * 2
 
 
 def test_a_host_is_asked_for_only_so_many_pages_at_once() -> None:

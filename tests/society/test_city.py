@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import weakref
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from civitas.errors import ConfigError
 from civitas.society import City, Mode, Place, Road
+from civitas.society.city.routes import Roads
 
 HOUR = 3600
 HOME = Place("home", "home", 0, 0, capacity=2)
@@ -131,6 +134,28 @@ def test_json_brings_the_same_city_back() -> None:
     )
     assert town(places=[ISLAND, BAR, OFFICE, HOME]).sha256 == town().sha256
     assert town(places=[HOME, OFFICE, BAR]).sha256 != town().sha256
+    walked, same = (
+        town(roads=[("home", "n1", 500), Road("n1", "n2", 600, modes)]).sha256
+        for modes in (("walk", "cycle"), ["cycle", "walk", "walk"])
+    )
+    assert walked == same
+
+
+def test_of_ways_that_are_equally_short_the_first_in_the_order_of_ids_is_taken() -> None:
+    ways = [("a", "b", 5), ("a", "c", 5), ("b", "d", 5), ("c", "d", 5)]
+    route = City([Place(id, "spot", 0, 0) for id in "dcba"], ways).route("a", "d")
+    assert route is not None
+    assert route.nodes == ("a", "b", "d")
+
+
+def test_of_tables_of_distances_those_are_kept_that_were_used_last() -> None:
+    edges = np.array([(0, 1, 5), (1, 2, 5)])
+    roads = Roads(3, edges, np.zeros(2, bool), cache_bytes=2 * 3 * 4)
+    first, second = roads.table(0), weakref.ref(roads.table(1))
+    assert roads.table(0) is first
+    roads.table(2)
+    assert roads.table(0) is first
+    assert second() is None
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,11 @@ def test_shares_leave_no_rest_and_are_fair_to_a_unit(total: int, weights: list[i
         assert abs(part - exact) <= 1
 
 
+def test_what_is_left_of_shares_goes_to_the_largest_rests_and_to_the_first_of_equal_ones() -> None:
+    assert shares(10, [5, 3, 3]) == [4, 3, 3]
+    assert shares(5, [1, 1, 1]) == [2, 2, 1]
+
+
 def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:
     assert adapted(1000, 200, 100, 50, 1000) == 1025
     assert adapted(1000, 100, 200, 50, 1000) == 975
@@ -154,6 +159,13 @@ def test_one_works_and_buys_only_where_one_is_and_while_it_is_open() -> None:
     assert "closed" in settled(made, ("c2", Buy(shop, "", 500)))[0].reason
 
 
+@pytest.mark.parametrize("skill", ("high", -5, True, None))
+def test_a_skill_that_is_none_is_the_common_one(skill: Any) -> None:
+    firm = Firm("firm-1", "work-1", 1000, wage=4000)
+    made = books(firm, c1={"work": "work-1", "profile": {"skill": skill}})
+    assert settled(made, ("c1", Work("work-1", 900)))[0].value == 1000
+
+
 def test_public_wages_come_from_the_government() -> None:
     school, state = Firm("firm-1", "school-1", public=True), Government(money=5000)
     made = books(school, state, c1={"work": "school-1"})
@@ -165,7 +177,8 @@ def test_public_wages_come_from_the_government() -> None:
 def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
     bank = Bank(money=30, interest=1000)
     made = books(bank, c1={"money": 50_000}, c2={"money": 50_000})
-    settled(made, ("c1", Save(20_000)), ("c2", Save(50_000)))
+    settled(made, ("c2", Save(50_000)))
+    settled(made, ("c1", Save(20_000)))
     bank.credit(made)
     assert bank.deposits == {"c1": 20_020, "c2": 50_000}  # 50 cents more than it has
     (answer,) = settled(made, ("c1", Save(-20_020)))
@@ -196,6 +209,34 @@ def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
     assert (shop.asked, works.paid, works.worked, state.taxed) == (0, 0, 0, {})
 
 
+def test_only_private_firms_make_goods_and_change_wages_and_a_seller_keeps_its_buffer() -> None:
+    shop = Firm("firm-1", "shop-1", 10_000, wage=4000, price=100, stock=50, sells=True)
+    school = Firm("firm-2", "school-1", wage=4000, public=True)
+    works = Firm("firm-3", "work-1", 100_000, wage=4000)
+    state = Government(money=50_000, most_price=1000, most_wage=1000, month=2)
+    citizens = {"c1": {"work": "shop-1"}, "c2": {"work": "school-1"}, "c3": {"work": "work-1"}}
+    made = books(shop, school, works, state, hour=23, **citizens)
+    wages = {id: Work(status["work"], 900) for id, status in citizens.items()}
+    settled(made, *wages.items(), ("c1", Buy("shop-1", "goods", 500)))
+    made.step = 95
+    made.clock = Clock().at(95)
+    made.end_step()
+    # 6 goods of each quarter of an hour's work at the shop and at the works.
+    assert shop.stock == 50 - 5 + 12
+    assert made.balances["firm-1"] == 10_000 - 1000 + 500
+    assert (shop.price, works.wage, state.days) == (100, 4000, 1)
+    assert (shop.month_asked, shop.month_sold) == (5, 5)
+    settled(made, ("c1", Buy("shop-1", "goods", 300)))
+    assert (shop.asked, shop.month_asked) == (3, 5)
+    made.step = 191
+    made.clock = Clock().at(191)
+    made.end_step()
+    assert shop.price < 100
+    assert works.wage < 4000
+    assert school.wage == 4000
+    assert (shop.month_asked, shop.month_sold, state.days) == (0, 0, 2)
+
+
 def test_services_go_on_from_their_state() -> None:
     shop, bank, state = Firm("firm-1", "s", 100, sells=True), Bank(), Government()
     made = books(shop, bank, state, c1={"work": "s", "money": 500})
@@ -215,6 +256,12 @@ def test_an_economy_is_made_for_a_city() -> None:
         *city.by_kind("restaurant"),
     }
     assert all(each.money == 0 for each in firms if each.public)
+    # The wages of ten days of eight hours of all who work there, at least one.
+    makers = [each for each in firms if not each.sells and not each.public]
+    assert {city.capacity(each.place) for each in makers} >= {1, 2}
+    assert all(each.money == city.capacity(each.place) * 8 * 10 * 2500 for each in makers)
+    assert {each.stock for each in firms if each.sells} == {4 * 8 * 10 * 25, 5 * 8 * 10 * 25}
+    assert {each.seed for each in make_economy(city, seed=7) if isinstance(each, Government)} == {7}
     with pytest.raises(ConfigError, match="make_economy needs"):
         make_economy(None)
     with pytest.raises(ConfigError, match="a place of kind"):

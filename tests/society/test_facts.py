@@ -53,6 +53,15 @@ def test_the_weather_of_a_day_is_the_same_whenever_it_is_asked_for() -> None:
     assert days != [Weather(4).day(clock.at(24 * day)) for day in range(201)]
 
 
+def test_the_weather_of_a_seed_is_that_of_every_platform() -> None:
+    weather, clock = Weather(3), Clock("2023-12-30", "1d")
+    days = [weather.day(clock.at(day)) for day in (0, 1, 2, 3, 366, 367, 368)]
+    assert [(day.rain, day.low, day.high) for day in days] == [
+        *((True, -12, 38), (False, -42, 48), (True, -12, 38), (False, -17, 73)),
+        *((False, -38, 52), (False, -6, 84), (False, -27, 63)),  # 2024 has 366 days
+    ]
+
+
 def test_the_temperature_goes_from_the_low_to_the_high() -> None:
     weather, clock = Weather(3), Clock(step="1h")
     day = weather.day(clock)

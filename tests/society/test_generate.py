@@ -58,6 +58,8 @@ def test_the_counts_are_as_stated(town: City) -> None:
         "park": 14,
         "hospital": 1,
     }
+    small = City.generate(seed=7, citizens=3000)
+    assert small.capacity(small.by_kind("hospital")[0]) == 26  # 8.6 beds for 1,000, rounded up
     sizes = collections.Counter(town.capacity(home) for home in town.by_kind("home"))
     assert set(sizes) == set(range(1, 8))
     for size, percent in enumerate((29, 35, 15, 12, 6, 2, 1), 1):

@@ -11,6 +11,7 @@ import pytest
 from civitas import ConfigError, Journal
 from civitas.errors import RunMismatch
 from civitas.society import City, Firm, Intervention, Place, Society, Work
+from journal.crash import crash
 from society.life import Bank, busy, living, state_of, town
 
 
@@ -52,6 +53,18 @@ async def test_each_change_holds_from_the_start_of_its_step() -> None:
         ({"tax": 2}, [], 30, "low", True),
         ({"tax": 2}, [], 30, "low", True),
     ]
+
+
+async def test_facts_add_up_and_what_stays_open_keeps_its_own_hours() -> None:
+    night = Place("bar", "restaurant", 5, 0, opens=18 * 3600, closes=2 * 3600)
+    citizen, seen = told(home="bar", money=0)
+    async with Society([citizen], City([*shops().places, night])) as society:
+        society.intervene(Intervention(0, facts={"tax": 2}, close=["shop-2", "shop-1"]))
+        society.intervene(Intervention(9, facts={"rain": True}))
+        await society.run(steps=10)
+        assert society.state_dict()["changed"]["closed"] == ["shop-1", "shop-2"]
+    assert [each[4] for each in seen] == [True] * 8 + [False] * 2  # until 2:00
+    assert seen[-1][0] == {"tax": 2, "rain": True}
 
 
 async def test_a_firm_at_a_closed_place_has_no_work() -> None:
@@ -200,6 +213,27 @@ async def test_those_of_a_run_under_way_are_recorded_in_it(tmp_path: Path, in_pl
             await society.run(steps=7, run_id="R", save_every=3)
             assert state_of(society) == whole
             assert society.interventions == (before, one, two)
+
+
+async def test_one_that_is_given_is_on_disk_before_the_step_in_which_it_is_made(
+    tmp_path: Path,
+) -> None:
+    path, then = tmp_path / "journal", tmp_path / "then"
+    one = Intervention(2, status={"mood": 1})
+
+    def live(row: Any) -> None:
+        if row["step"] == 1:
+            society.intervene(one)
+            crash(path, then)
+
+    with Journal(path) as journal:
+        async with Society(busy(6), town(), services=[Bank()], journal=journal) as society:
+            await society.run(steps=4, run_id="R", save_every=3, progress=live)
+            whole = state_of(society)
+    with Journal(then) as journal:
+        async with Society(busy(6), town(), services=[Bank()], journal=journal) as society:
+            await society.run(steps=4, run_id="R", save_every=3)
+            assert (society.interventions, state_of(society)) == ((one,), whole)
 
 
 async def test_one_is_given_before_its_step_begins() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from civitas.society import (
     Survey,
     SurveyAnswer,
 )
+from civitas.society.experiments.survey import in_words
+from civitas.society.perception import Perception, View
 from society.life import busy, state_of, town
 
 MOOD = Question("mood", "How do you feel?", "scale", by=lambda me: me.status["money"] % 5 + 1)
@@ -163,6 +166,11 @@ async def test_a_recorded_survey_is_not_asked_again(tmp_path: Path) -> None:
         async with Society(people(a={}), model=model, journal=journal) as society:
             with pytest.raises(RunMismatch):
                 await society.survey(SURVEY, run_id="S")
+        async with Society(people(a={}, b={}), model=model, journal=journal) as society:
+            await society.survey(SURVEY, ["a"], run_id="T")
+            for other, who in ((SURVEY, ["b"]), (Survey("feeling", [MOOD]), ["a"])):
+                with pytest.raises(RunMismatch):
+                    await society.survey(other, who, run_id="T")
 
 
 async def test_a_survey_that_was_broken_off_goes_on(tmp_path: Path) -> None:
@@ -212,6 +220,27 @@ async def test_an_interview_by_rule_says_how_a_citizen_is_and_what_it_plans() ->
     )
 
 
+async def test_who_is_on_the_way_says_so_and_remembers_what_it_was_told() -> None:
+    me = Respondent("7", "", {"moving": {"to": "b"}}, [{"content": "Hello."}], None)  # type: ignore[arg-type]
+    here = Perception(View(), "7", me.status)
+    said = in_words(replace(me, perceived=here))
+    assert said.endswith(" I am 7. I am on the way to b. I remember: Hello. My plan: none.")
+
+
+async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -> None:
+    model = Fixed({"mood": 5, "away": False})
+    status = {"money": 3, "plan": [{"do": "sleep", "from": 0, "until": 86_400}]}
+    citizen = CitizenAgent(1, memory=CitizenMemory(status, [[n, f"event {n}"] for n in range(12)]))
+    async with Society([citizen], model=model) as society:
+        answers = await society.survey(SURVEY)
+    assert [each.source for each in answers] == ["model", "model"]  # 5 is on the scale
+    (messages, _), *_ = model.asked
+    shown = json.loads(messages[1]["content"].rpartition("\n")[2])
+    assert shown["you remember"] == [[n, f"event {n}"] for n in range(2, 12)]
+    assert "plan" not in shown["you"]
+    assert shown["you"]["money"] == 3
+
+
 async def test_an_interview_by_a_model_says_what_the_model_says() -> None:
     model = Fixed({"answer": "Working, as ever."})
     async with Society(people(a={}), model=model) as society:
@@ -220,6 +249,8 @@ async def test_an_interview_by_a_model_says_what_the_model_says() -> None:
             await society.interview("z", "Who are you?")
         with pytest.raises(ConfigError, match="citizens must be a list, got '17'"):
             await society.survey(Survey("x", [MOOD]), "17")  # not citizens 1 and 7
+        model.answer = {"answer": " \n"}
+        assert (await society.interview("a", "And now?")).source == "rule"  # that says nothing
     assert (said, said.source) == ("Working, as ever.", "model")
 
 

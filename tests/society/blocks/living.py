@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -60,13 +61,14 @@ def live(
     city: City | None = None,
     place: str | None = "home-1",
     step: int | None = None,
+    step_s: int = 900,
     **perceived: Any,
 ) -> list[Any]:
     """One step at an hour of the first day, a Monday; gives what the citizen wants."""
-    index = int(hour * 4) if step is None else step
-    clock = Clock(step="15min").at(index)
+    index = int(hour * 3600) // step_s if step is None else step
+    clock = Clock(step=step_s).at(index)
     at = {place: ["1", *perceived.pop("others", ())]} if place else {}
-    view = View(index, clock, {}, city, 900, clock.time, (), at)
+    view = View(index, clock, {}, city, step_s, clock.time, (), at)
     agent.perceived = Perception(view, str(agent.id), agent.status, place, **perceived)
     before = len(getattr(agent, "wants", ()))
     asyncio.run(agent.run())
@@ -77,3 +79,9 @@ def said(sender: str, content: str = "hello", **args: Any) -> dict[str, Any]:
     """A message as a citizen perceives it."""
     action = {"name": "say", "args": {"content": content, **args}}
     return {"from": sender, "to": "1", "action": action}
+
+
+def shown(model: Any) -> dict[str, Any]:
+    """What a model was shown last beside the citizen's perception."""
+    data: dict[str, Any] = json.loads(model.received[-1][-1]["content"].rpartition("\n")[2])
+    return data

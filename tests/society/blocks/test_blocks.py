@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.society.blocks.living import HOUR, citizen, live, town
+from tests.society.blocks.living import HOUR, citizen, live, shown, town
 
 from civitas import ScriptedModel
 from civitas.dispatch import AgentToolbox
@@ -108,6 +108,19 @@ def test_a_model_may_be_left_out_of_a_block() -> None:
     assert block.fallbacks == 0
 
 
+def test_a_model_is_told_for_whom_it_decides_and_how_that_one_is() -> None:
+    model = ScriptedModel([json.dumps({"place": "shop-2"})] * 2)
+    for name, told in (("Ada", "You decide for Ada,"), (None, "You decide for citizen 1,")):
+        plan = [{"do": "shop", "where": "shop", "from": 0, "until": 24 * HOUR}]
+        agent = citizen([MobilityBlock(llm=model)], plan=plan, now=0)
+        agent.name = name
+        live(agent, 10, city=town())
+        assert told in model.received[-1][0]["content"]
+    said = shown(model)
+    assert said["you"] == {each: agent.status[each] for each in ("profile", "needs", "money")}
+    assert [each["place"] for each in said["places"]] == ["shop-1", "shop-2"]
+
+
 # -- a day of a town -------------------------------------------------------------------------------
 
 
@@ -127,6 +140,8 @@ class Day:
         self.status = [agent.status for agent in self.people]
         self.after = dict(self.society.books.balances)
         self.failures = list(self.society.failures)
+        posts = self.society.services["feed"].posts.values()
+        self.feed = (len(posts), sum(len(post.liked) for post in posts))
         self.society.close()
 
     def saw(self, row: dict[str, Any]) -> None:
@@ -186,6 +201,39 @@ def test_no_need_stays_unmet_all_day(day: Day) -> None:
         levels = [status["needs"][need] for status in day.status]
         assert sum(levels) / len(levels) > 300
     assert day.failures == []
+
+
+def test_the_day_of_a_seed_is_that_of_every_platform(day: Day) -> None:
+    """Who changes a rule changes these numbers, and tells users that results differ."""
+    spent = Counter(act for acts in day.acts for act in acts)
+    sums = {name: sum(s["needs"][name] for s in day.status) for name in day.status[0]["needs"]}
+    sums |= {name: sum(s.get(name, 0) for s in day.status) for name in ("money", "mended", "purse")}
+    for name in ("relations", "opinions"):
+        sums[name] = sum(sum(s.get(name, {}).values()) for s in day.status)
+    assert spent == {
+        "sleep": 2544,
+        "leisure": 1822,
+        "work": 1132,
+        "eat": 553,
+        "browse": 553,
+        "travel": 395,
+        "social": 336,
+        "study": 300,
+        "idle": 35,
+        "shop": 10,
+    }
+    assert sums == {
+        "hunger": 45_627,
+        "energy": 34_001,
+        "safety": 78_718,
+        "social": 63_397,
+        "money": 319_604_693,
+        "purse": 561_780,
+        "mended": 11,
+        "relations": 241_998,
+        "opinions": -23_125,
+    }
+    assert day.feed == (60, 300)
 
 
 def test_the_same_seed_is_the_same_day_and_another_is_not(day: Day) -> None:

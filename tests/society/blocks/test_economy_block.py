@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.society.blocks.living import HOUR, citizen, live, town
+from tests.society.blocks.living import HOUR, citizen, live, shown, town
 
 from civitas import ScriptedModel
 from civitas.society.blocks.economy import (
@@ -75,6 +75,11 @@ def test_a_model_says_how_much_it_spends() -> None:
     half = EconomyBlock(llm=ScriptedModel([json.dumps({"thousandths": 500})]))
     agent = citizen([half], plan=plan("shop", "shop-1"), income=10_000)
     assert live(agent, 10, city=town(), place="shop-1") == [Buy("shop-1", "goods", 4600)]
+    assert shown(half.llm)["could_spend_cents"] == 9200
+    poor = EconomyBlock(llm=ScriptedModel([]))
+    agent = citizen([poor], plan=plan("shop", "shop-1"), money=499)
+    assert live(agent, 10, city=town(), place="shop-1") == []  # it is not asked about so little
+    assert (poor.llm.received, poor.fallbacks) == ([], 0)
     wild = EconomyBlock(llm=ScriptedModel([json.dumps({"thousandths": 5000})]))
     agent = citizen([wild], plan=plan("shop", "shop-1"), income=10_000)
     assert live(agent, 10, city=town(), place="shop-1") == [Buy("shop-1", "goods", 9200)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.society.blocks.living import HOUR, citizen, live
+from tests.society.blocks.living import HOUR, citizen, live, shown
 
 from civitas import ScriptedModel
 from civitas.society.blocks.feed import FeedBlock, FeedBlockParams, likes
@@ -43,5 +43,13 @@ def test_a_model_reads_and_writes_and_its_nonsense_falls_back() -> None:
     block = FeedBlock(llm=ScriptedModel([json.dumps(answer), json.dumps({**answer, "like": [7]})]))
     agent = citizen([block], plan=BROWSE)
     assert live(agent, feed=POSTS) == [Like(2), Follow("3"), Post("What a match!", "sport")]
+    assert shown(block.llm)["posts"] == [str(each) for each in POSTS]
     live(agent, feed=POSTS)
     assert block.fallbacks == 1
+
+
+def test_a_model_that_is_shown_nothing_likes_and_follows_nobody() -> None:
+    answer = {"like": [0], "follow": [""], "post": "", "topic": "sport"}
+    block = FeedBlock(llm=ScriptedModel([json.dumps(answer)]))
+    assert live(citizen([block], plan=BROWSE)) == []
+    assert block.fallbacks == 0

@@ -49,6 +49,12 @@ def test_an_act_raises_one_need_while_others_fall(act: str, rises: str, falls: s
     assert agent.status["needs"][rises] > 500 > agent.status["needs"][falls]
 
 
+def test_what_was_done_before_the_first_step_changes_nothing() -> None:
+    agent = citizen([NeedsBlock()], act="eat")
+    live(agent, step=0)
+    assert agent.status["needs"]["hunger"] == 900
+
+
 def test_a_meal_that_was_refused_feeds_nobody() -> None:
     agent = citizen([NeedsBlock()], act="eat")
     refused = Answer(Buy("restaurant-1", "food", 500), False, "sold out")
@@ -66,6 +72,9 @@ def test_a_message_is_company() -> None:
     live(alone)
     live(told, messages=[said("2"), said("3")])
     assert told.status["needs"]["social"] == alone.status["needs"]["social"] + 120
+    crowd = citizen([NeedsBlock()], needs=dict(needs), act="leisure")
+    live(crowd, messages=[said(str(number)) for number in range(2, 9)])
+    assert crowd.status["needs"]["social"] == alone.status["needs"]["social"] + 240
 
 
 def test_who_lives_faster_hungers_faster() -> None:

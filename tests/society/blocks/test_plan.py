@@ -87,6 +87,7 @@ def test_an_item_that_is_put_in_cuts_what_was_planned() -> None:
     assert [each["do"] for each in made] == ["sleep", "work", "eat", "work", "leisure"]
     assert made[item_at(made, 12 * HOUR)]["do"] == "eat"
     assert made[3]["from"] == int(12.5 * HOUR)
+    assert with_item(plan, item("eat", None, 12, 12)) == plan
 
 
 def test_a_closed_place_breaks_the_plan_and_the_citizen_stays_at_home() -> None:
@@ -185,6 +186,8 @@ def test_a_model_plans_the_day_and_what_it_leaves_free_is_spent_at_home() -> Non
                 ]
             }
         ),
+        json.dumps({"plan": [{"do": "eat", "where": "home", "from": "08:00", "until": "08:00"}]}),
+        json.dumps({"plan": [{"do": "eat", "where": "home", "from": "23:00", "until": "24:30"}]}),
         ValueError("the model is out of order"),
     ),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
-from tests.society.blocks.living import HOUR, citizen, live, said
+from tests.society.blocks.living import HOUR, citizen, live, said, shown
 
 from civitas import ScriptedModel
 from civitas.society.blocks.social import (
@@ -35,6 +36,8 @@ def test_relations_grow_with_contact_and_less_the_closer_they_are() -> None:
         live(agent, step=step, messages=[said("2")])
         seen.append(agent.status["relations"]["2"])
     assert seen == sorted(set(seen))
+    live(agent, step=1000, step_s=60, messages=[said("5")])  # however short a step is
+    assert agent.status["relations"]["5"] == 1
 
 
 def test_a_relation_without_contact_fades_by_the_day() -> None:
@@ -69,6 +72,9 @@ def test_who_is_not_to_change_does_not() -> None:
     params = CitizenAgentParams(enable_cognition=False)
     agent = CitizenAgent(1, memory=memory, agent_params=params, blocks=[SocialBlock()])
     live(agent, messages=[said("2", topic="music", opinion=100)])
+    agent.status.update(plan=MEET, now=0)
+    live(agent, others=("2",))
+    assert "It said to 2" in agent.memory.stream[-1][1]
     assert agent.status["opinions"] == {"music": 0}
     assert agent.status["relations"] == {}
 
@@ -92,6 +98,9 @@ def test_what_is_said_tells_what_one_thinks() -> None:
     assert "enough of music" in message_text(0, "music", -900)
     assert "care about music" in message_text(1, "music", 900)
     assert message_text(0, "", 0) == "Good to see you."
+    # From 600, 300, -100 and -300 on.
+    views = [message_text(0, "art", each)[17:] for each in (600, 599, 300, 299, -100, -101, -301)]
+    assert views[0] != views[1] == views[2] != views[3] == views[4] != views[5] != views[6]
     agent = citizen([SocialBlock()], plan=MEET)
     live(agent, others=("2",))
     assert "something in music" in agent.memory.stream[-1][1]
@@ -103,6 +112,25 @@ def test_a_model_says_it_in_its_own_words() -> None:
     agent = citizen([block], plan=MEET)
     live(agent, others=("2", "3"))
     assert "It said to 2: Shall we dance?" in agent.memory.stream[-1][1]
+
+
+def test_a_model_chooses_among_those_who_are_closest_and_those_who_are_there() -> None:
+    model = ScriptedModel([json.dumps({"to": "99", "content": "Hello."})])
+    relations = {str(number): number for number in range(2, 22)}
+    agent = citizen([SocialBlock(llm=model)], plan=MEET, relations=relations)
+    live(agent, others=("3", "99"))
+    people = shown(model)["people"]
+    assert [each["id"] for each in people] == [*map(str, range(21, 11, -1)), "3", "99"]
+    assert [each["relation"] for each in people[:2]] == [21, 20]
+    assert [each["relation"] for each in people[-2:]] == [3, 0]
+    assert "99" in agent.status["relations"]
+
+
+def test_a_message_by_the_action_is_cut_to_its_length() -> None:
+    block = SocialBlock()
+    agent = citizen([block])
+    asyncio.run(block.write("2", "x" * 300))
+    assert agent.memory.stream[-1][1] == f"It said to 2: {'x' * 280}"
 
 
 @pytest.mark.parametrize(
@@ -126,5 +154,9 @@ def test_what_is_said_in_no_known_form_moves_nothing() -> None:
     agent = citizen([SocialBlock()])
     for args in ({"topic": ["music"], "opinion": 1}, {"topic": "music", "opinion": "high"}):
         live(agent, messages=[said("2", **args)])
-    live(agent, messages=[said("2", topic="music", opinion=10**9)])  # as far as an opinion goes
+    live(agent, messages=[said("2", topic="music", opinion=10**9)])
     assert agent.status["opinions"] == {"music": 500}
+    follows = SocialBlock(block_params=SocialBlockParams(bound=2000, pull=1000))
+    agent = citizen([follows])
+    live(agent, messages=[said("2", topic="music", opinion=1500)])  # as far as an opinion goes
+    assert agent.status["opinions"] == {"music": 1000}

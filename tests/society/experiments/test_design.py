@@ -51,7 +51,7 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
         parameters={"blocks.SocialBlock.bound": [1, 2], "params.enable_social": [True]},
         seeds=[3, 5],
         maps=True,
-        workflow=[{"run": "1h"}, {"intervene": {"facts": {"x": "$much"}}}],
+        workflow=[{"run": "1h"}, {"intervene": {"facts": {"x": "$much", "y": "!much"}}}],
     )
     cells = made.cells()
     assert {each.seed for each in cells if each.has_map} == {3}
@@ -70,7 +70,37 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
         "params": {"enable_social": True},
     }
     assert last.workflow[1].intervene is not None
-    assert last.workflow[1].intervene.facts == {"x": 2}
+    assert last.workflow[1].intervene.facts == {"x": 2, "y": "!much"}
+    assert made.cells()[0].workflow[1].intervene.facts["x"] == "$much"  # it is in no parameter
+
+
+def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more() -> None:
+    society = {"citizens": 10, "llm": "local/small"}
+    made = Experiment(name="e", society=society, workflow=[{"step": 5}], seeds=2)
+    assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 120}
+
+
+def test_a_function_of_ones_own_has_whatever_parameters_it_names() -> None:
+    def make(seed: int, budget: int = 1, journal: str = "") -> None:
+        pass
+
+    parameters = {"budget": [1, 2], "journal": ["a"]}
+    made = Experiment(name="e", society={"make": make}, parameters=parameters, **RUN)
+    assert [each.parameters for each in made.cells()] == made.grid()
+
+
+def test_a_survey_of_a_branch_can_be_measured() -> None:
+    questions = [{"id": "q", "text": "?", "by": "status.money"}]
+    branch = [{"survey": {"name": "mood", "questions": questions}}, {"step": 1}]
+    workflow = [{"save": "a"}, {"branch": {"of": "a", "name": "b", "workflow": branch}}]
+    assert Experiment(name="e", metrics=["mood.q"], workflow=workflow).cells()[0].steps == 1
+
+
+def test_all_that_is_wrong_is_told_up_to_five() -> None:
+    with pytest.raises(ConfigError) as raised:
+        Experiment(name="", every=0, maps="so", notes=1, source=2, question=3, workflow=[])
+    told = [line.partition(":")[0] for line in str(raised.value).splitlines()]
+    assert told == ["name", "question", "every", "workflow", "maps"]
 
 
 WRONG: tuple[tuple[str, str, str], ...] = (
@@ -136,6 +166,11 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "name: curfew",
         "name: e\nparameters: {feed: [true]}\nconditions: {a: {parameters: {feed: false}}}",
         ":3: conditions.a.parameters.feed: it is swept",
+    ),
+    (
+        "name: curfew",
+        "name: e\nconditions: {a: {parameters: {citizens.most: 3}}}",
+        ":2: conditions.a.parameters[\"citizens.most\"]: 'citizens' has no 'most'",
     ),
     (
         "name: curfew",

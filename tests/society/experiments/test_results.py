@@ -9,9 +9,12 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
+from civitas import ScriptedModel
 from civitas.errors import ConfigError
 from civitas.society import Experiment, Results, Society
 from civitas.society.experiments.curves import draw_metric
@@ -49,6 +52,7 @@ def experiment(**fields: Any) -> Experiment:
             },
             "published": [
                 {"quantity": "theirs", "published": EVIL, "metric": "chance", "scale": 100},
+                {"quantity": "at first", "published": "2", "metric": "chance", "step": 0},
                 {"quantity": "none", "published": "1", "metric": "chance", "condition": "no"},
             ],
             "seeds": 4,
@@ -70,7 +74,8 @@ def test_an_interval_is_students(tmp_path: Path) -> None:
     assert 5 in found
     assert 10 not in found
     assert str(found) == f"5.250 [{low:.3f}, {high:.3f}]"
-    assert str(Interval.of([1234567.0])) == "1,234,567"
+    for value, said in ((1234567.0, "1,234,567"), (7.0, "7"), (0.5, "0.5000"), (12e-6, "1.2e-05")):
+        assert str(Interval.of([value])) == said
     with pytest.raises(ConfigError, match="no value"):
         Interval.of([])
 
@@ -101,12 +106,41 @@ def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
     assert "default-src &#x27;none&#x27;" in page or "default-src 'none'" in page
     assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(?!data:)\w", page)
     assert page.count("data:image/png;base64,") == 2
+    # By seed 4, 5, 6 and 7 at the end, and 0, 1, 2 and 3 at first.
+    assert f"</td><td>{Interval.of([400, 500, 600, 700])}</td>" in page
+    assert f"<td>at first</td><td>2</td><td>{Interval.of([0, 1, 2, 3])}</td>" in page
     for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "the program that"):
         assert told in page, told
     for name in ("chance.png", "a-b.png"):
         png = (tmp_path / name).read_bytes()
         assert png.startswith(b"\x89PNG")
         assert min(struct.unpack(">II", png[16:24])) >= 500
+
+
+def test_the_report_tells_how_often_a_model_was_asked_and_shows_some_interviews(
+    tmp_path: Path,
+) -> None:
+    def asking(seed: int) -> Society:
+        return Society(2, seed=seed, model=ScriptedModel(["?"] * 100))
+
+    told = [{"step": 1}, {"interview": {"citizen": 1, "question": "How are you?"}}]
+    asked = experiment(
+        society={"make": asking, "step": "6h"}, workflow=told, conditions={"base": {}}, seeds=13
+    )
+    run(asked, out=tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert re.search(r"which was asked [1-9]\d* times; in [1-9]\d* of them it was of no use", page)
+    assert page.count("interview 1: How are you? (by rule)") == 12
+
+
+def test_seeds_that_only_one_condition_has_are_in_no_difference(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"condition": ["a", "a", "b", "b"], "seed": [0, 1, 1, 2]}
+    same = {"parameters": "{}", "metric": "m", "step": 3, "text": None}
+    columns |= {name: [each] * 4 for name, each in same.items()}
+    columns["value"] = [1.0, 2.0, 5.0, 6.0]
+    pq.write_table(pa.table(columns), tmp_path / "r.parquet")
+    above = Results(tmp_path / "r.parquet").difference("m", "b", "a")
+    assert (above.mean, above.n) == (3, 1)
 
 
 def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
@@ -135,6 +169,30 @@ conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
     assert f"<code>{said}</code>" in page
     assert "above 'as it was', seed by seed" in page
     assert page.index("<figcaption>all messages: mean and") < page.index("<figcaption>one: mean")
+
+
+@pytest.mark.parametrize(
+    ("instead", "options"),
+    (
+        ({}, ""),
+        ({"seeds": 2}, " --seeds 2"),
+        ({"parameters": {"more": [1], "size": [2, 3]}}, " --sweep size=2,3"),
+        ({"parameters": {"more": ["a,b"]}}, None),
+        ({"parameters": {"size": [2]}}, None),
+        ({"seeds": [1, 2]}, None),
+        ({"question": "Why?"}, None),
+    ),
+)
+def test_the_command_repeats_an_experiment_or_is_none(
+    tmp_path: Path, instead: dict[str, Any], options: str | None
+) -> None:
+    path = tmp_path / "e.yaml"
+    (tmp_path / "m.py").write_text("def made(seed, more=1, size=2):\n    pass\n")
+    path.write_text(
+        "name: e\nsociety: {make: m.py:made}\nparameters: {more: [1]}\nworkflow: [step: 1]\n"
+    )
+    command = Experiment.from_yaml(path, **instead).command
+    assert command == (None if options is None else f"civitas simulate {path}{options}")
 
 
 def drawn(experiment: Experiment, path: Path, metric: str = "chance") -> list[str]:

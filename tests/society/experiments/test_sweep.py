@@ -317,6 +317,38 @@ def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
         run(of(tmp_path), jobs=0, out=tmp_path / "out")
 
 
+def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
+    def closed(society: Any) -> int:
+        kinds = [society.city.kind(place) for place in sorted(society.changed.closed)]
+        return kinds.count("shop") * 100 + len(kinds)
+
+    changes = {"close": ["shop", "park-1"], "pay": [{"from": "bank", "to": "everyone", "cents": 7}]}
+    results = run(
+        Experiment(
+            name="e",
+            society={"citizens": 5, "step": "6h"},  # of the smallest town, of ten
+            metrics=[
+                {"name": "closed", "by": closed},
+                {"name": "bank", "by": lambda society: society.books.balances["bank"]},
+                {"name": "citizens", "by": lambda society: len(society.mailboxes)},
+            ],
+            workflow=[{"intervene": changes}, {"step": 1}],
+        ),
+        jobs=0,
+    )
+    assert results.values("closed") == {0: 102}
+    assert results.values("citizens") == {0: 5}
+    before, after = (results.values("bank", step=step)[0] for step in (0, 1))
+    assert before - after == 35
+
+
+@pytest.mark.parametrize("with_it", ({"llm": "local/small"}, {"params": {"enable_social": False}}))
+def test_columns_have_neither_a_model_nor_what_citizens_may_do(with_it: dict[str, Any]) -> None:
+    society = {"citizens": 10, "columns": True, **with_it}
+    with pytest.raises(ConfigError, match="columns: citizens must be a number, without a model"):
+        run(Experiment(name="e", society=society, workflow=[{"step": 1}]), jobs=0)
+
+
 def test_functions_of_a_program_are_lived_in_it_alone(tmp_path: Path) -> None:
     def owned(society: Any) -> int:
         return int(society.books.total)

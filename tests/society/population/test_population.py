@@ -14,7 +14,7 @@ import pytest
 from tests.society.population.lives import differing, lived, same
 
 from civitas import City, Society
-from civitas.errors import ConfigError, DefinitionError
+from civitas.errors import ConfigError, DefinitionError, StateError
 from civitas.society import (
     Column,
     Grid,
@@ -28,7 +28,9 @@ from civitas.society import (
     RowBlock,
     Rows,
     Survey,
+    Want,
 )
+from civitas.society.blocks.block import CitizenBlock
 from civitas.society.classic import WealthBlock, opinions
 
 
@@ -92,9 +94,10 @@ async def test_full_agents_live_among_the_rows() -> None:
 async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
     population = thrifty()
     population.promote(1)
-    for wrong in (lambda: population.promote(1), lambda: population.promote(99)):
+    # `007` is another id than 7, as it is among agents.
+    for wrong in (1, 99, "007"):
         with pytest.raises(ConfigError):
-            wrong()
+            population.promote(wrong)
     with pytest.raises(ConfigError, match="no full agent"):
         population.demote(2)
     async with Society(population):
@@ -117,6 +120,17 @@ def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
     assert population.to_arrow().to_pydict()["id"] == [3, 7]
 
 
+def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() -> None:
+    class Kept(RowBlock):
+        columns: ClassVar = {"two": Column("int8", width=2), "home": Column("place", None)}
+
+    homes = np.array(["1,0", None, "0,0"], object)
+    table = {"home": homes, "two": np.array([[1, 2], [3, 4], [5, 6]])}
+    made = Population(table, Grid(2, 1), [Kept()]).to_arrow().to_pydict()
+    assert made["home"] == ["1,0", None, "0,0"]
+    assert made["two"] == [[1, 2], [3, 4], [5, 6]]
+
+
 @pytest.mark.parametrize(
     ("table", "why"),
     (
@@ -127,6 +141,8 @@ def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
         ({"id": np.array([-1])}, "whole numbers from 0 up"),
         ({"name": np.array(["Ada"])}, "must be of numbers"),
         ({"hope": np.array([np.nan]), "money": np.array([1])}, "must be finite"),
+        ({"money": np.zeros((1, 2), int)}, r"must have the shape \(1,\), got \(1, 2\)"),
+        (2**31, "1 to 2,147,483,647 citizens"),
         (0, "1 to"),
         ("people.csv", "must be .parquet"),
         ([1, 2], "citizens must be how many"),
@@ -200,6 +216,14 @@ class Wrong(RowBlock):
         (lambda rows: rows.neighbour("p"), "needs a network"),
         (lambda rows: rows.neighbour_sum(np.zeros(8)), "sums integers"),
         (lambda rows: rows.neighbour_sum(rows["seen"]), "takes a column of all 8 citizens"),
+        (lambda rows: rows.want(Pay, np.array([-1]), to=0, cents=1), "rows of other people"),
+        (lambda rows: rows.want(Pay, np.ones(3, bool), to=0, cents=1), "must have 8 entries"),
+        (lambda rows: rows.want(Pay, to=0), "Pay needs cents="),
+        (lambda rows: rows.want(Pay, to=0, cents=0.5), "must be whole numbers"),
+        (lambda rows: rows.want(Want), "rows can want Move, Pay"),
+        (lambda rows: rows.want(Pay, to=0, cents=1, what="x"), '"x" must be declared in a block'),
+        (lambda rows: rows.say(np.full(8, 8), ""), "say names a row beyond 7"),
+        (lambda rows: rows.__setitem__("mine", np.ones(8, complex)), "'mine' is float64"),
     ),
 )
 async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], why: str) -> None:
@@ -216,17 +240,73 @@ def test_one_column_is_declared_in_one_way() -> None:
 
     with pytest.raises(ConfigError, match="declares the column 'mine' otherwise"):
         Population(3, None, [Wrong(), Other()])
+    with pytest.raises(ConfigError, match="blocks must be citizens' blocks, got 3"):
+        Population(3, None, [3])
+    for wrong in ({"width": 0}, {"dtype": "text"}):
+        with pytest.raises(ConfigError, match="a column's"):
+            Column(**wrong)
+
+
+async def test_a_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> None:
+    class Alone(CitizenBlock):
+        """Has a rule for one citizen."""
+
+        async def forward(self) -> None:
+            """Nothing."""
+
+    with pytest.raises(ConfigError, match="'Alone' has no `step_rows` of its own, and cannot"):
+        Society(Population(3, None, [Alone()]))
+    engine = LocalEngine(rows=False)
+    async with Society(Population(3, None, [Alone()]), engine=engine) as society:
+        assert (await society.step())["failures"] == 0
+
+
+async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None:
+    population = thrifty()
+    async with Society(population) as society:
+        agent = population.promote(3)
+        await society.step()
+        with pytest.raises(ConfigError, match="'given' with seen=True"):
+            agent.perceived.seen("given")
+        with pytest.raises(ConfigError, match="there is no network"):
+            agent.perceived.neighbours  # noqa: B018 - it is looked for then
+        for wrong in ("many", 2**70, [1, 2]):
+            agent.status["given"] = wrong
+            with pytest.raises(ConfigError, match="citizen 3: given does not fit its column"):
+                population.demote(3)
+
+
+async def test_a_state_of_another_population_is_refused() -> None:
+    async with Society(thrifty()) as society:
+        await society.step()
+        state = society.state_dict()
+        columns = {each[0]: each for each in state["columns"]}
+        columns["column.given"][1] = "|O"
+        with pytest.raises(StateError, match="the state of the population is damaged: its type"):
+            society.load_state_dict(state)
+        columns["column.given"][1] = "<i4"
+        society.load_state_dict(state)
+    fewer = Population({"money": np.arange(20) % 3}, None, [Thrift()], 11)
+    async with Society(fewer) as society:
+        with pytest.raises(StateError, match=r"of shape \(30,\), and the population's .* \(20,\)"):
+            society.load_state_dict(state)
+    async with Society(Population(30, None, [], 11)) as society:
+        with pytest.raises(StateError, match="and the population differ by the column 'given'"):
+            society.load_state_dict(state)
 
 
 async def test_interventions_and_surveys_reach_rows() -> None:
     population = opinions(50, seed=2)
     async with Society(population) as society:
         society.intervene(Intervention(1, status={"opinion": 0.25}, citizens=["4", "99"]))
-        society.intervene(Intervention(1, pay=[("1", "2", 1)]))
+        society.intervene(Intervention(1, pay=[("1", "2", 1), ("1", "99", 1)]))
+        society.intervene(Intervention(1, status={"mood": {"now": 1}}))
         await society.run(steps=2)
         assert [failure[2] for failure in society.failures] == [
             "status: there is no citizen '99'",
             "pay: 1 has 0 cents, not 1",
+            "pay: there is no 99 who could pay or be paid",
+            "status: the population has no column for mood.now",
         ]
         mean = Question(
             "hope", "How hopeful are you?", "number", by=lambda one: one.status["opinion"]
@@ -297,7 +377,9 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
     population = Population({"a": np.array([1, 1, 2]), "b": np.array([2, 3, 2])}, None, [Marked()])
     async with Society(population) as society:
         society.intervene(Intervention(0, status={"mark": 7}, citizens={"a": 1, "b": 2}))
+        agent, other = population.promote(1), population.promote(2)
         await society.run(steps=1)
+        assert (agent.status["mark"], other.status["mark"]) == (7, 0)
     assert population.columns["mark"].tolist() == [7, 0, 0]
 
 

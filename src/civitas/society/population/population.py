@@ -174,7 +174,7 @@ class Population:
             return None
         number = int(id)
         row = int(numpy().searchsorted(self.ids, numpy().uint64(number)))
-        return row if row < len(self.ids) and int(self.ids[row]) == number else None
+        return row if row < len(self.ids) and self.id_of(row) == id else None
 
     def id_of(self, row: int) -> str:
         """Return the id of a row."""

@@ -229,7 +229,6 @@ def close_day(books: Books, government: Government) -> None:
     has above its reserve. Every month sellers change their price, private firms their wage.
     """
     firms = [each for each in books.services.values() if isinstance(each, Firm)]
-    firms.sort(key=lambda each: id_order(each.id))
     sellers = [firm for firm in firms if firm.sells]
     makers = [firm for firm in firms if not firm.sells and not firm.public]
     paid = [firm.paid for firm in makers]

@@ -99,7 +99,7 @@ class Firm(Service):
         if books.balances[payer] < gross:
             return Answer(want, False, f"{payer} has {books.balances[payer]} cents, not {gross}")
         tax = government.due(sender, gross) if taxes else 0
-        if tax and payer != "government":
+        if tax:
             books.pay(payer, "government", tax)
         if gross > tax:
             books.pay(payer, sender, gross - tax)
