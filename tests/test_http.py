@@ -144,12 +144,15 @@ def test_a_redirect_is_handed_back_or_followed_as_often_as_is_said() -> None:
     (
         *((303, "POST", "GET", None), (302, "POST", "GET", None), (301, "POST", "GET", None)),
         *((307, "POST", "POST", {"a": 1}), (308, "POST", "POST", {"a": 1})),
+        *((302, "PUT", "PUT", {"a": 1}), (303, "PUT", "GET", None), (303, "HEAD", "HEAD", {"a": 1})),
     ),
 )
 def test_what_is_sent_after_a_redirect(code: int, method: str, again: str, body: Any) -> None:
-    with OpenAIServer(redirect("b", code), http(b"ok")) as server:
+    with OpenAIServer(http(b"", code, {"Location": "b"}), http(b"")) as server:
         run(Client("it").request(method, server.url, body=b'{"a": 1}', redirects=1))
-    assert (server.requests[1].method, server.requests[1].body) == (again, body)
+    assert [(each.path[-1], each.method, each.body) for each in server.requests[1:]] == [
+        ("b", again, body)
+    ]
 
 
 def test_keys_do_not_follow_a_redirect_to_another_server() -> None:
@@ -169,6 +172,17 @@ def test_offline_holds_for_where_a_redirect_leads() -> None:
         pytest.raises(RemoteForbidden, match=r"^it: CIVITAS_OFFLINE=1 forbids calls to elsewhere"),
     ):
         run(Client("it").request("GET", server.url, redirects=5))
+
+
+def test_cookies_are_not_kept() -> None:
+    async def twice(url: str) -> None:
+        client = Client("it")
+        for _ in range(2):
+            await client.request("GET", url)
+
+    with OpenAIServer(http(b"ok", 200, {"Set-Cookie": "who=me"})) as server:
+        run(twice(server.url.replace("127.0.0.1", "localhost")))
+    assert [request.headers.get("cookie") for request in server.requests] == [None, None]
 
 
 # -- bounds ----------------------------------------------------------------------------------------
@@ -205,7 +219,11 @@ def test_cancelled_it_closes_the_connection() -> None:
 # -- attempts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failure", (status(503, **SOON), CUT, RESET), ids=("503", "cut", "reset"))
+@pytest.mark.parametrize(
+    "failure",
+    (*(status(code, **SOON) for code in (408, 409, 429, 503)), CUT, RESET),
+    ids=("408", "409", "429", "503", "cut", "reset"),
+)
 def test_what_may_pass_is_tried_again(failure: Answer) -> None:
     assert get(failure, http(b"ok")).content == b"ok"
 

@@ -107,6 +107,20 @@ def test_the_list_may_be_changed_from_outside() -> None:
     assert memory.get_memories() == [said("dddddd"), user("eeeeee"), said("ffffff")]
 
 
+def test_of_a_list_that_was_changed_the_last_task_stays_longest() -> None:
+    memory = TokenBoundedMemory(40, length)
+    memory.items.extend([user("the old task"), user("the new task")])
+    memory.add_memory(said("x" * 15))
+    assert memory.get_memories() == [user("the new task"), said("x" * 15)]
+
+
+def test_what_is_no_text_takes_room_too() -> None:
+    picture = {"role": "user", "content": [{"type": "image", "data": "…"}]}
+    assert filled(3000, picture, picture).get_memories() == [picture]
+    table = {"role": "assistant", "content": {"cells": "x" * 50}}
+    assert filled(60, table, said("b")).get_memories() == [said("b")]
+
+
 @pytest.mark.parametrize("bound", (0, -1, 1.5, True, "8192", None))
 def test_the_bound_is_a_positive_integer(bound: Any) -> None:
     with pytest.raises(DefinitionError, match="max_tokens= must be a positive integer, got "):

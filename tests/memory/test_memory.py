@@ -68,6 +68,26 @@ def test_a_thousand_threads_are_kept_and_those_in_use() -> None:
     assert memory.thread("unused").items == []
 
 
+def test_it_knows_how_far_the_last_runs_were_told() -> None:
+    memory = Memory()
+    for number in range(10_000):
+        memory.add_once({"role": "user", "content": "a"}, "long", number)
+        memory.add_once({"role": "user", "content": "a"}, str(number), 0)
+    told = len(memory.items)
+    for run, sequence in (("long", 9_999), ("1", 0), ("9999", 0)):
+        memory.add_once({"role": "user", "content": "a"}, run, sequence)
+    assert len(memory.items) == told == 20_000
+    memory.add_once({"role": "user", "content": "a"}, "0", 0)
+    assert len(memory.items) == told + 1  # of the oldest it is known no more
+
+
+def test_what_a_thread_was_told_of_a_run_no_other_was() -> None:
+    memory = Memory()
+    memory.add_once({"role": "user", "content": "a"}, "run", 0)
+    memory.thread("ada").add_once({"role": "user", "content": "a"}, "run", 0)
+    assert memory.thread("ada").items == memory.items == items("a")
+
+
 @pytest.mark.parametrize("kind", (Memory, TokenBoundedMemory, SummarizingMemory))
 @pytest.mark.parametrize("method", ("add_memory", "get_memories"))
 def test_a_subclass_that_stores_otherwise_seems_to_have_no_threads(

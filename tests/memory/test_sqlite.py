@@ -183,6 +183,9 @@ def test_without_a_bound_it_gives_everything(path: Path) -> None:
             memory.add_memory(user(f"{number} " + "x" * 50))
         assert len(memory.get_memories()) == 1000
         assert contents(memory.get_memories(1)) == ["999 " + "x" * 50]
+        assert len(memory.get_memories(10**30)) == 1000
+        with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+            memory.get_memories(-1)
 
 
 def test_of_a_long_thread_only_the_end_is_read(path: Path) -> None:
@@ -453,6 +456,29 @@ def test_a_query_of_many_words_is_compared_the_same(path: Path) -> None:
             found = contents(memory.recall(query, 5))
             best = sorted(scores.values(), reverse=True)[: len(found)]
             assert [scores[text] for text in found] == pytest.approx(best, abs=1e-6)
+
+
+class FirstLetter:
+    """A dimension for each letter that a text may begin with."""
+
+    name = "first letter"
+
+    def __init__(self, dimensions: int = 26) -> None:
+        self.dimensions = dimensions
+
+    def embed(self, texts: list[str]) -> list[list[float]]:
+        letters = [ord(text.encode().decode()[:1] or " ") - ord("a") for text in texts]
+        return [[float(n == letter) for n in range(self.dimensions)] for letter in letters]
+
+
+def test_what_has_nothing_in_common_is_not_found(path: Path) -> None:
+    with SQLiteMemory(path, embedder=FirstLetter()) as memory:
+        for text in ("apple", "bread", "\N{PARTY POPPER}", "apricot"):
+            memory.add_memory(user(text))
+        assert contents(memory.recall("all")) == ["apricot", "apple"]
+        assert memory.recall("zest") == memory.recall("\ud800") == []
+    with SQLiteMemory(path, embedder=FirstLetter(4)) as memory:  # another, of the same name
+        assert contents(memory.recall("all")) == ["apricot", "apple"]
 
 
 class Wrong(HashEmbedder):

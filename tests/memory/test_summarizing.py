@@ -97,6 +97,19 @@ def test_adding_never_waits_and_messages_stay_until_the_summary_is_there() -> No
     assert memory.get_memories()[-1] == given[-1]
 
 
+def test_what_is_being_summarised_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
+    answers = {"asked": threading.Event(), "go": threading.Event(), "text": "notes"}
+    memory = SummarizingMemory(ScriptedModel([blocked(answers), *["notes"] * 9]), 400, 100)
+    for number in range(8):
+        memory.add_memory(user(f"{number} " + "x" * 76))
+    assert answers["asked"].wait(50)
+    while memory.items[0]["content"].startswith("0 "):  # until there is no room for it
+        memory.add_memory(user("x" * 76))
+    answers["go"].set()
+    settle(memory)
+    assert (memory.summary, caplog.text) == ("notes", "")
+
+
 def test_what_is_shown_keeps_to_the_bound_whatever_happens(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -154,6 +167,16 @@ def test_one_summary_takes_no_more_than_the_models_context() -> None:
         told = messages[1]["content"].partition("since then:\n")[2]
         assert estimate_tokens(told) <= 170
     assert any("[… left out …]" in messages[1]["content"] for messages in model.received)
+
+
+def test_a_call_is_summarised_with_its_results() -> None:
+    model = ScriptedModel(["notes"] * 99, context_tokens=160)
+    memory = SummarizingMemory(model, 400, 100)
+    talk(memory, user("the task"))
+    for number in range(20):
+        talk(memory, call(str(number)), result(str(number), "y" * 80))
+        assert memory.items[1]["role"] == "assistant"
+    assert len(model.received) > 3
 
 
 def test_what_was_said_does_not_pass_for_another_message() -> None:
@@ -279,8 +302,11 @@ def test_its_summary_goes_along_with_an_agents_state() -> None:
     assert agent.state_dict() == saved
 
 
-def test_a_summary_asked_for_before_a_state_was_loaded_is_dropped() -> None:
-    answers = {"asked": threading.Event(), "go": threading.Event(), "text": "of before"}
+@pytest.mark.parametrize("text", ("of before", ConnectionError("no network")), ids=str)
+def test_a_summary_asked_for_before_a_state_was_loaded_is_dropped(
+    text: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = {"asked": threading.Event(), "go": threading.Event(), "text": text}
     memory = SummarizingMemory(ScriptedModel([blocked(answers)]), 400, 100)
     state = memory.state_dict()
     for number in range(6):
@@ -290,7 +316,25 @@ def test_a_summary_asked_for_before_a_state_was_loaded_is_dropped() -> None:
     memory.add_memory(user("after"))
     answers["go"].set()
     settle(memory)
-    assert (memory.summary, texts(memory)) == ("", ["after"])
+    assert (memory.summary, texts(memory), caplog.text) == ("", ["after"], "")
+
+
+def test_of_a_state_nothing_is_shared() -> None:
+    memory = SummarizingMemory(ScriptedModel(), 1000)
+    memory.add_memory(call("1"))
+    state = memory.state_dict()
+    memory.load_state_dict(state)
+    state["items"][0]["tool_calls"].clear()
+    assert memory.get_memories() == [call("1")]
+    memory.state_dict()["items"][0]["tool_calls"].clear()
+    assert memory.get_memories() == [call("1")]
+
+
+def test_what_is_loaded_is_counted_anew() -> None:
+    memory = SummarizingMemory(ScriptedModel(), 1000)
+    memory.add_memory(user("short"))
+    memory.load_state_dict({"summary": "", "items": [user("x" * 100)]})
+    assert memory.tokens == estimate_tokens("x" * 100) + 4
 
 
 @pytest.mark.parametrize("state", (None, {}, {"items": []}, {"summary": "", "items": ["text"]}))
