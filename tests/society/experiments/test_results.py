@@ -49,7 +49,7 @@ def experiment(**fields: Any) -> Experiment:
             },
             "published": [
                 {"quantity": "theirs", "published": EVIL, "metric": "chance", "scale": 100},
-                {"quantity": "none", "published": "1", "metric": "chance", "condition": "no"},
+                {"quantity": "none", "published": "1", "metric": "chance", "step": 999},
             ],
             "seeds": 4,
             **fields,
@@ -111,7 +111,8 @@ def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
 
 def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     survey = {"name": "s", "questions": [{"id": "q", "text": "?", "by": lambda one: 2}]}
-    run(experiment(metrics=[], workflow=[{"step": 1}, {"survey": survey}]), out=tmp_path)
+    one = experiment(metrics=[], published=[], workflow=[{"step": 1}, {"survey": survey}])
+    run(one, out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
 
 
