@@ -389,6 +389,10 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
         (("e.yaml", "--citizens", "20"), "write society.citizens in e.yaml, or --sweep citizens=V"),
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
         (("classic.yaml", "--threads", "2"), "of classic.yaml has no parameter threads; leave it"),
+        (
+            ("e.yaml", "--sweep", "feed=true", "--sweep", "feed=false"),
+            "--sweep: feed is there twice: give all its values in one",
+        ),
         (("e.yaml", "--sweep", "tax"), "must be NAME=VALUE,VALUE, got 'tax'"),
         (("e.yaml", "--sweep", "tax="), "must be NAME=VALUE,VALUE, got 'tax='"),
         (("e.yaml", "--sweep", "tax=1"), "parameters.tax: the society has no such parameter"),

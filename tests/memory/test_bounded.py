@@ -55,6 +55,13 @@ def test_the_oldest_goes_first() -> None:
     assert memory.get_memories(2) == [user("cccccc"), said("dddddd")]
 
 
+def test_only_messages_are_added() -> None:
+    memory = filled(30)
+    with pytest.raises(TypeError, match=r"a memory is a chat message .*, not NoneType"):
+        memory.add_memory(None)  # type: ignore[arg-type]
+    assert memory.get_memories() == []
+
+
 def test_a_call_goes_with_all_its_results() -> None:
     pair = [call("1", "2"), result("1", "x" * 50), result("2", "y" * 50)]
     memory = filled(400, user("look"), *pair, user("and now?"))

@@ -77,6 +77,11 @@ class TokenBoundedMemory(Memory):
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message, and drop the oldest ones that no longer fit."""
+        if not isinstance(memory, dict):
+            raise TypeError(
+                'a memory is a chat message {"role": …, "content": …}, not '
+                f"{type(memory).__name__}"
+            )
         self._look_again()
         if memory.get("role") == "user":
             self._task = len(self.items)

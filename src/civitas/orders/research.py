@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from civitas.errors import ConfigError
+from civitas.errors import ConfigError, PageError
 from civitas.orders.models import budget_of, made_model
 
 if TYPE_CHECKING:
@@ -89,6 +89,13 @@ def check(order: ResearchOrder) -> None:
     if not on_web and (order.site or order.allow_hosts):
         which = "--site" if order.site else "--allow-host"
         raise ConfigError(f"{which} is for the web: give --search-web or --searxng URL too")
+    if order.searxng:
+        from civitas.research.web.fetching import checked
+
+        try:
+            checked(order.searxng)
+        except PageError as error:
+            raise ConfigError(f"--searxng: {error}") from None
     if order.site and ("/" in order.site or ":" in order.site):
         raise ConfigError(f"--site must be a host such as docs.python.org, got {order.site!r}")
     if order.model is None and (order.role or order.max_usd or order.max_tokens):

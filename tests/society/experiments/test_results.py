@@ -53,7 +53,7 @@ def experiment(**fields: Any) -> Experiment:
             "published": [
                 {"quantity": "theirs", "published": EVIL, "metric": "chance", "scale": 100},
                 {"quantity": "at first", "published": "2", "metric": "chance", "step": 0},
-                {"quantity": "none", "published": "1", "metric": "chance", "condition": "no"},
+                {"quantity": "none", "published": "1", "metric": "chance", "step": 999},
             ],
             "seeds": 4,
             **fields,
@@ -145,7 +145,8 @@ def test_seeds_that_only_one_condition_has_are_in_no_difference(tmp_path: Path) 
 
 def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     survey = {"name": "s", "questions": [{"id": "q", "text": "?", "by": lambda one: 2}]}
-    run(experiment(metrics=[], workflow=[{"step": 1}, {"survey": survey}]), out=tmp_path)
+    one = experiment(metrics=[], published=[], workflow=[{"step": 1}, {"survey": survey}])
+    run(one, out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -29,6 +29,7 @@ from civitas.society import (
     Rows,
     Survey,
     Want,
+    all_blocks,
 )
 from civitas.society.blocks.block import CitizenBlock
 from civitas.society.classic import WealthBlock, opinions
@@ -143,6 +144,8 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         ({"hope": np.array([np.nan]), "money": np.array([1])}, "must be finite"),
         ({"money": np.zeros((1, 2), int)}, r"must have the shape \(1,\), got \(1, 2\)"),
         (2**31, "1 to 2,147,483,647 citizens"),
+        ({"given": np.array([1 << 40])}, "column 'given' has values that are not of int32"),
+        ({"money": np.array([], int)}, "column 'money' must have an entry for each citizen"),
         (0, "1 to"),
         ("people.csv", "must be .parquet"),
         ([1, 2], "citizens must be how many"),
@@ -151,6 +154,55 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
 def test_a_wrong_table_is_refused(table: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Population(table, None, [Thrift()])
+
+
+@pytest.mark.parametrize("wrong", ("x", 1.5, None, 1 << 40, [1, 2]))
+async def test_a_value_that_does_not_fit_its_column_changes_nothing(wrong: Any) -> None:
+    population = thrifty()
+    ada, values = population.promote(1), {"given": wrong}
+    async with Society(population) as society:
+        before = population.columns["given"].tolist()
+        society.intervene(Intervention(0, status=values))
+        row = await society.step()
+        assert row["failures"] == 1
+        assert "given must fit its column of int32" in society.failures[0][2]
+        assert ada.status["given"] == before[0] == 0
+        if wrong is not None:  # which says nothing of it
+            ada.status["given"] = wrong
+            with pytest.raises(ConfigError, match="citizen 1: given must fit its column of int32"):
+                population.demote(1)
+
+
+async def test_a_want_that_names_nobody_and_nowhere_costs_its_answer_alone() -> None:
+    class Odd(WealthBlock):
+        """Wants what cannot be."""
+
+        async def forward(self) -> None:
+            for to in (["x"], {}):
+                self.want(Pay(to, 1))  # type: ignore[arg-type]
+                self.want(Move(to))  # type: ignore[arg-type]
+
+    city = City.generate(seed=1, citizens=10)
+    population = Population(3, city, [WealthBlock()])
+    ada = population.promote(2, blocks=[Odd()])
+    async with Society(population) as society:
+        rows = await society.run(steps=2)
+        assert [row["failures"] for row in rows] == [0, 0]
+        told = [answer.reason for answer in ada.perceived.answers]
+    assert sorted(told) == [
+        "there is no ['x'] to pay",
+        "there is no place ['x']",
+        "there is no place {}",
+        "there is no {} to pay",
+    ]
+
+
+@pytest.mark.parametrize("count", (1, 2))
+async def test_very_few_citizens_live_as_a_million_do(count: int) -> None:
+    city = City.generate(seed=1, citizens=10)
+    async with Society(Population(count, city, all_blocks(), seed=1)) as society:
+        rows = await society.run(steps=30)
+    assert rows[0]["home"] == count
 
 
 def test_a_network_has_as_many_nodes_as_citizens() -> None:

@@ -216,7 +216,12 @@ def _experiment(
     with usage():
         experiment = Experiment.from_yaml(path, **instead)
         if sweep:
-            swept = {**experiment.parameters, **dict(map(_swept, sweep))}
+            given = [_swept(each) for each in sweep]
+            if twice := next((n for n, _ in given if [m for m, _ in given].count(n) > 1), None):
+                raise click.BadParameter(
+                    f"{twice} is there twice: give all its values in one", param_hint="--sweep"
+                )
+            swept = {**experiment.parameters, **dict(given)}
             experiment = Experiment.from_yaml(path, **instead, parameters=swept)
         size = experiment.size()
     unbounded = any(

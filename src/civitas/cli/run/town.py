@@ -97,16 +97,17 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                 settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
                 settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
                 tables = Tables(order.out, settings, order.parquet)
-            began, first = time.perf_counter(), -1
+            began, first = 0.0, -1
 
             def each(row: dict[str, Any]) -> None:
-                nonlocal first
-                first = row["step"] if first < 0 else first
+                nonlocal began, first
+                if first < 0:  # which took longer than a step: people are drawn, ways are found
+                    began, first = time.perf_counter(), row["step"]
                 if as_json:
                     print_line("step", row)
                 elif progress.is_due(last=row["step"] + 1 == order.steps):
-                    lived = row["step"] + 1 - first
-                    progress.show(_how_far(order, row, lived / (time.perf_counter() - began)))
+                    lived = row["step"] - first
+                    progress.show(_how_far(order, row, lived, time.perf_counter() - began))
                 if tables is not None and row["step"] + 1 == order.steps:
                     say(f"writing {order.out}")
 
@@ -197,12 +198,16 @@ def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[s
     return ["map.png", "day.png"]
 
 
-def _how_far(order: SimulateOrder, row: dict[str, Any], rate: float) -> str:
-    """How far it is after a step, at so many steps a second."""
+def _how_far(order: SimulateOrder, row: dict[str, Any], lived: int, seconds: float) -> str:
+    """How far it is after a step, at the rate of so many steps in so many seconds."""
     done = row["step"] + 1
+    told = f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %"
+    if not lived:
+        return told
+    rate = lived / seconds
     return (
-        f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %  "
-        f"{rate * order.citizens:,.0f} agent-steps/s  {(order.steps - done) / rate:,.0f} s left"
+        f"{told}  {rate * order.citizens:,.0f} agent-steps/s  "
+        f"{(order.steps - done) / rate:,.0f} s left"
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    StrictInt,
     TypeAdapter,
     ValidationError,
     field_validator,
@@ -110,7 +111,7 @@ class Design(Part):
     every: int = Field(default=1, ge=1)
     workflow: list[dict[str, Any]] = Field(min_length=1)
     conditions: dict[str, Condition] = Field(default_factory=lambda: {"base": Condition()})
-    seeds: int | list[int] = 1
+    seeds: StrictInt | list[StrictInt] = 1
     parameters: dict[str, list[Any]] = Field(default_factory=dict)
     maps: bool = False
     published: list[Published] = Field(default_factory=list)
@@ -194,7 +195,8 @@ class Design(Part):
             into[path[-1] if path else root] = value
         if self.society.make is None:
             try:
-                parameters_of(self.society.model)(**parameters)
+                kind = parameters_of(self.society.model)
+                kind.model_validate(parameters, context=self.folder)
             except ValidationError as error:
                 raise FieldError(*_placed(faults_of(error), places)) from None
         return parameters, workflow
@@ -229,7 +231,8 @@ class Design(Part):
                 raise FieldError((("parameters", name), what))
         if count > _CELLS:
             raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
-        if len({each.name for each in self.metrics}) != len(self.metrics):
+        measured = {each.name for each in self.metrics}
+        if len(measured) != len(self.metrics):
             raise FieldError((("metrics",), "two metrics have the same name"))
         try:
             copy_json([self.society.parameters, self.parameters])
@@ -249,6 +252,14 @@ class Design(Part):
             elif "." in metric.name and metric.name.partition(".")[0] not in asked:
                 what = f"no survey {metric.name.partition('.')[0]!r} is in a workflow"
                 raise FieldError((("metrics", index, "name"), what))
+        for index, each in enumerate(self.published):
+            survey, dot, _ = each.metric.partition(".")
+            if each.metric not in measured and not (dot and survey in asked):
+                what = f"no metric {each.metric!r} is measured"
+                raise FieldError((("published", index, "metric"), what))
+            if each.condition.partition("/")[0] not in self.conditions:
+                what = f"there is no condition {each.condition!r}"
+                raise FieldError((("published", index, "condition"), what))
 
     def _function(self, where: Where, source: Source) -> Callable[..., Any]:
         try:

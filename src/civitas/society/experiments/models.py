@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
 from civitas.budget import Budget
+from civitas.clock import Clock
 from civitas.errors import ConfigError
 from civitas.journal import Journal
 from civitas.society import blocks as known
@@ -40,15 +41,28 @@ def parameters_of(source: str) -> type[BaseModel]:
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
 
+def _file(given: Any, info: ValidationInfo) -> Any:
+    if isinstance(given, str) and not (info.context / given).is_file():
+        raise ValueError(f"there is no file {given!r} in the folder of the experiment")
+    return given
+
+
+def _start(given: str) -> str:
+    Clock(start=given)
+    return given
+
+
 def town(
     seed: int,
     *,
-    citizens: Annotated[int, Field(ge=1)] | str = 100,
-    city: str | None = None,
+    citizens: Annotated[
+        Annotated[int, Field(ge=1, strict=True)] | str, AfterValidator(_file)
+    ] = 100,
+    city: Annotated[str | None, AfterValidator(_file)] = None,
     blocks: Mapping[str, Mapping[str, Any]] | None = None,
     params: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
-    start: str = "2026-01-05T00:00",
+    start: Annotated[str, AfterValidator(_start)] = "2026-01-05T00:00",
     economy: bool = True,
     feed: bool = True,
     llm: Any = None,

@@ -183,6 +183,7 @@ def steps_of(
 ) -> int:
     """How many steps it lives, branches too; FieldError where an item cannot be done there."""
     steps, saved = 0, set(before)
+    branches: set[str] = set()
     for index, item in enumerate(workflow):
         at = (*where, index)
         if item.run is not None:
@@ -199,6 +200,10 @@ def steps_of(
             if item.branch.of not in saved:
                 what = f"no state {item.branch.of!r} is saved before it"
                 raise FieldError(((*at, "branch", "of"), what))
+            if item.branch.name in branches or "/" in item.branch.name:
+                what = f"{item.branch.name!r} must have no /, and be of one branch alone"
+                raise FieldError(((*at, "branch", "name"), what))
+            branches.add(item.branch.name)
             steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
     if steps == 0:
         raise FieldError((where, "the workflow lives no step: it needs a run"))

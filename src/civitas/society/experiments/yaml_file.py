@@ -38,7 +38,10 @@ def read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
         if count > _PARTS:
             raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
         if isinstance(node, yaml.ScalarNode):
-            value = loader.construct_object(node)
+            try:
+                value = loader.construct_object(node)
+            except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
+                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
             return value.isoformat() if isinstance(value, date) else value
         if node.tag not in _PLAIN:
             raise wrong(node, f"no objects of {node.tag!r:.80} are made")

@@ -272,8 +272,8 @@ class RowBooks(PopulationBooks):
         if type(cents) is not int or cents < 1:
             return f"cents must be 1 or more, got {cents!r:.40}"
         for id in (sender, to):
-            if id not in balances:
-                return f"there is no {id} who could pay or be paid"
+            if not isinstance(id, str) or id not in balances:
+                return f"there is no {id!s:.80} who could pay or be paid"
         if balances[sender] < cents:
             return f"{sender} has {balances[sender]} cents, not {cents}"
         balances[sender] -= cents
@@ -310,15 +310,20 @@ class RowBooks(PopulationBooks):
         known = {
             column.key or (name,): (name, column) for name, column in population.declared.items()
         }
+        fits = True
         for name, value in _leaves(values):
             at = known.get(name)
             if at is None:
                 failed.append(f"status: the population has no column for {'.'.join(name)}")
                 continue
-            number = population.place_number(value) if at[1].dtype == "place" else value
-            population.arrays[at[0]][rows] = number
+            try:
+                number = population.place_number(value) if at[1].dtype == "place" else value
+                population.put(at[0], rows, number)
+            except ConfigError as error:
+                failed.append(f"status: {error}")
+                fits = False
         for row, agent in population.agents.items():
-            if row in set(rows):
+            if fits and row in set(rows):
                 agent.memory.status.update(copy_json(values))  # of its own
         return failed
 

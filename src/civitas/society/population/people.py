@@ -268,6 +268,8 @@ def _some_friends(
     friend = np.concatenate([other[ahead], one[back]]).astype(np.int64)
     link = np.concatenate([ahead, back])
     pair = who * len(population) + friend
+    if not len(pair):
+        return
     order = np.lexsort((link, pair))
     once = np.r_[True, pair[order][1:] != pair[order][:-1]]
     keep = order[once]

@@ -193,7 +193,7 @@ class Population:
         if what == WORD:
             if value is None:
                 return -1
-            found = self._word.get(value)
+            found = self._word.get(value) if isinstance(value, str) else None
             if found is None:
                 raise ConfigError(
                     f"the text {excerpt(value)} must be declared in a block's `words`, so that "
@@ -228,7 +228,7 @@ class Population:
         """
         if place is None:
             return -1
-        found = self._place.get(place)
+        found = self._place.get(place) if isinstance(place, str) else None
         if found is None:
             raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
         return found
@@ -350,14 +350,26 @@ class Population:
             if value is None:
                 continue
             try:
-                self.arrays[name][row] = value
-            except (TypeError, ValueError, OverflowError) as error:
-                raise ConfigError(
-                    f"citizen {self.id_of(row)}: {name} does not fit its column: {error}"
-                ) from None
+                self.put(name, row, value)
+            except ConfigError as error:
+                raise ConfigError(f"citizen {self.id_of(row)}: {error}") from None
         for block in self.blocks:
             if hasattr(block, "from_status") and (not names or writes(block, names)):
                 block.from_status(self, row, status)
+
+    def put(self, name: str, rows: Any, value: Any) -> None:
+        """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
+        np, own = numpy(), self.arrays[name]
+        try:
+            given = np.asarray(value)
+            with np.errstate(invalid="ignore"):
+                cast = given.astype(own.dtype)
+            if own.dtype.kind != "f" and (cast != given).any():
+                raise ValueError
+            own[rows] = cast
+        except (TypeError, ValueError, OverflowError):
+            what = f"{name} must fit its column of {own.dtype}, got {excerpt(value)}"
+            raise ConfigError(what) from None
 
     # -- its society -------------------------------------------------------------------------------
 

@@ -44,7 +44,9 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
     lengths = {name: len(values) if values.ndim else -1 for name, values in table.items()}
     count = next(iter(lengths.values()))
     for name, length in lengths.items():
-        if length != count or count < 1:
+        if count < 1:
+            raise ConfigError(f"column {name!r} must have an entry for each citizen, and has none")
+        if length != count:
             raise ConfigError(f"column {name!r} has {length} entries, another {count}")
     ids = table.pop("id", np.arange(1, count + 1))
     if ids.dtype.kind not in "iu" or int(ids.min()) < 0:
@@ -80,6 +82,8 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise ConfigError(f"column {name!r} must be finite numbers")
         own[...] = values
+        if own.dtype.kind != "f" and (own != values).any():
+            raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
     if (population.arrays["money"] < 0).any():
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 
