@@ -276,5 +276,5 @@ def _some_friends(
     slot = np.arange(len(keep)) - np.repeat(starts, np.diff(np.r_[starts, len(keep)]))
     fits = slot < arrays["friends"].shape[1]
     keep, slot = keep[fits], slot[fits]
-    arrays["friends"][who[keep], slot] = friend[keep] + 1
-    arrays["friendship"][who[keep], slot] = strength[link[keep]]
+    arrays["friends"].put(who[keep], slot, friend[keep] + 1)
+    arrays["friendship"].put(who[keep], slot, strength[link[keep]])
