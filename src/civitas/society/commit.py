@@ -131,7 +131,7 @@ class Books:
         self.moving: dict[str, tuple[str, int, str, int]] = {}
         self.travelled = 0
         self._status: dict[str, dict[str, Any]] = {}
-        self._by_place: dict[tuple[str, type[Want]], Service] = {}
+        self._by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self._by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
         kept = Service.deposits
@@ -145,7 +145,7 @@ class Books:
             for kind in service.takes:
                 self._by_kind.setdefault(kind, service)
                 if service.place is not None:
-                    self._by_place.setdefault((service.place, kind), service)
+                    self._by_place[kind].setdefault(service.place, service)
 
     # -- who is there ------------------------------------------------------------------------------
 
@@ -265,7 +265,7 @@ class Books:
             missing = f"{service.id} does not take {kind.__name__}"
             service = service if kind in service.takes else None
         elif place is not None:
-            service = self._by_place.get((str(place), kind))
+            service = self._by_place[kind].get(str(place))
             missing = f"no service at {place} takes {kind.__name__}"
         else:
             service = self._by_kind.get(kind)

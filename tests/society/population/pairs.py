@@ -92,7 +92,7 @@ async def lived(
         books = population.society.books
         for at, agent in population.agents.items():
             population.pull(at, agent.memory.status)
-        columns = {name: values.copy() for name, values in population.arrays.items()}
+        columns = {name: np.array(values) for name, values in population.arrays.items()}
         seen.append(columns | {"services": books.state_dict(), "messages": row["messages"]})
 
     engine = LocalEngine(rows=rows, threads=threads)

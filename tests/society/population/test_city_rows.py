@@ -102,7 +102,7 @@ def test_labels_give_the_shortest_ways() -> None:
 def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
     city = City.generate(seed=2, citizens=2400)
     population = Population(2400, city, all_blocks(), 4)
-    table = population.arrays
+    table = population.columns
     listed = make_people(city, 2400, seed=4)
     by_id = {person["id"]: person for person in listed}
     assert np.bincount(table["home"]).max() <= 7

@@ -70,6 +70,22 @@ def test_meeting_hearing_and_fading_are_the_same(
     asyncio.run(all_equal(social(people, params, seed), 30))
 
 
+def test_many_relations_are_the_same() -> None:
+    crowd = [
+        {
+            "relations": {str(1 + (row + 1 + each) % 22): 300 for each in range(row % 13)},
+            "opinions": {},
+            "profile": {"interests": {}},
+            "place": row % 3,
+        }
+        for row in range(22)
+    ]
+    few = SocialBlockParams(friends=18, contact=40)
+    friends = asyncio.run(all_equal(social(crowd, few), 100))[-1]["friends"]
+    assert friends[:, 8].all()
+    assert friends[:, 17].any()  # and then the weakest goes
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @given(people, params, st.integers(0, 5))

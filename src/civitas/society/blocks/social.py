@@ -137,10 +137,12 @@ class SocialBlock(TalkBlock):
                 f"citizen {population.id_of(row)} has {len(given)} relations, and `friends` of its "
                 f"SocialBlockParams is {self.params.friends}"
             )
-        codes[row], close[row] = 0, 0
+        friends = numpy().zeros(codes.shape[1], codes.dtype)
+        strengths = numpy().zeros(close.shape[1], close.dtype)
         for at, (id, strength) in enumerate(given.items()):
-            codes[row, at] = code_of(number_of(population, id))
-            close[row, at] = strength
+            friends[at] = code_of(number_of(population, id))
+            strengths[at] = strength
+        codes[row], close[row] = friends, strengths
 
     def before_rows(self, rows: Rows) -> None:
         """`before_forward` of rows."""

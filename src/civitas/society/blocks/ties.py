@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
-from civitas.society.population.column import Column
+from civitas.society.population.column import Column, Walk
 
 if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
-_LITTLE: Final = 64
-"""So few rows look at all their relations at once."""
+_BLOCK: Final = 8
+"""So many relations stand together; most have no more."""
 _HASHED: Final = 1 << 16
 """By so many last bits it is seen that two agents are not the same."""
 
@@ -26,8 +26,8 @@ def friend_columns(friends: int) -> dict[str, Column]:
     friendship: 0 … 1000
     """
     return {
-        "friends": Column("int32", width=friends, own=True, slots=True),
-        "friendship": Column("int16", width=friends, own=True, slots=True),
+        "friends": Column("int32", width=friends, own=True, slots=_BLOCK),
+        "friendship": Column("int16", width=friends, own=True, slots=_BLOCK),
     }
 
 
@@ -46,34 +46,37 @@ class Ties:
         self._friends, self._friendship = arrays["friends"], arrays["friendship"]
         self._index = rows.at if at is None else rows.at[at]
 
-    def _slots(self, index: Any) -> Iterator[tuple[int, Any, Any, Any]]:
-        """Walk the slots: the slot, positions of those who have it, their rows, with whom it is."""
+    def _slots(self, index: Any) -> Iterator[tuple[int, Any, Any, Walk]]:
+        """Walk the slots: the slot, positions of those who have it, with whom, and how close."""
         np = numpy()
         left = np.arange(len(index))
+        friends, close = Walk(self._friends, index), Walk(self._friendship, index)
         for slot in range(self._friends.shape[1]):
-            codes = self._friends[:, slot][index]
+            codes = friends.of(slot)
             some = codes.nonzero()[0]
             if len(some) < len(codes):
                 if not len(some):
                     return
-                left, index, codes = left[some], index[some], codes[some]
-            yield slot, left, index, codes
+                left, codes = left[some], codes[some]
+                friends.keep(some)
+                close.keep(some)
+            yield slot, left, codes, close
 
     def total(self) -> Any:
         """How close all friends of each are together; int64."""
         np = numpy()
         sums = np.zeros(len(self._index), np.int64)
-        for slot, left, index, _ in self._slots(self._index):
-            sums[left] += self._friendship[:, slot][index]
+        for slot, left, _, close in self._slots(self._index):
+            sums[left] += close.of(slot)
         return sums
 
     def choice(self, at: Any, share: Any) -> Any:
         """The friend of each at these positions up to whom all together are closer than a share."""
         np = numpy()
         rest, found = share.copy(), np.zeros(len(at), np.int32)
-        for slot, left, index, codes in self._slots(self._index[at]):
+        for slot, left, codes, close in self._slots(self._index[at]):
             before = rest[left]
-            after = before - self._friendship[:, slot][index]
+            after = before - close.of(slot)
             rest[left] = after
             now = ((before >= 0) & (after < 0)).nonzero()[0]
             found[left[now]] = codes[now]
@@ -85,11 +88,12 @@ class Ties:
         found = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
         maybe[codes & (_HASHED - 1)] = True
-        for slot, left, index, friends in self._slots(self._index):
+        for slot, left, friends, _ in self._slots(self._index):
             some = maybe[friends & (_HASHED - 1)].nonzero()[0]
             if len(some):
                 at, which = np.nonzero(codes[left[some]] == friends[some, None])
-                found[left[some[at]], which] = self._friendship[index[some[at]], slot]
+                mine = left[some[at]]
+                found[mine, which] = self._friendship.of(self._index[mine], slot)
         return found
 
     def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
@@ -107,35 +111,35 @@ class Ties:
         slot = self._found(index, codes)
         relation = np.zeros(len(index), np.int64)
         has = np.flatnonzero(slot < most)
-        relation[has] = self._friendship[index[has], slot[has]]
+        relation[has] = self._friendship.of(index[has], slot[has])
         full = index[slot == most]
         if len(full):
             weakest = self._friendship[full].argmin(1)
             kept = np.arange(most - 1) + (np.arange(most - 1) >= weakest[:, None])
             for column in (self._friends, self._friendship):
-                column[full, : most - 1] = np.take_along_axis(column[full], kept, 1)
+                values = column[full]
+                values[:, : most - 1] = np.take_along_axis(values, kept, 1)
+                column[full] = values
             slot = np.minimum(slot, most - 1)
-        self._friends[index, slot] = codes
-        self._friendship[index, slot] = change(relation)
+        self._friends.put(index, slot, codes)
+        self._friendship.put(index, slot, change(relation))
 
     def _found(self, index: Any, codes: Any) -> Any:
         """The slot of the relation of rows with somebody, else their first empty slot, if any."""
         np = numpy()
         most = self._friends.shape[1]
         slots, left = np.full(len(index), most), np.arange(len(index))
+        friends = Walk(self._friends, index)
         for slot in range(most):
-            if len(index) < _LITTLE:
-                here = self._friends[index]
-                ends = (here == codes[:, None]) | (here == 0)
-                slots[left] = np.where(ends.any(1), ends.argmax(1), most)
-                break
-            here = self._friends[:, slot][index]
+            here = friends.of(slot)
             goes_on = (here != codes) & (here != 0)
             slots[left] = slot
             some = goes_on.nonzero()[0]
-            left, index, codes = left[some], index[some], codes[some]
-        else:
-            slots[left] = most
+            left, codes = left[some], codes[some]
+            friends.keep(some)
+            if not len(left):
+                break
+        slots[left] = most
         return slots
 
     def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:
@@ -144,11 +148,11 @@ class Ties:
         kept = but._found(but._index, codes)
         has = np.flatnonzero(kept < self._friends.shape[1])
         kept_at = but._index[has], kept[has]
-        close = self._friendship[kept_at]
-        for slot, _, index, _ in self._slots(self._index):
-            column = self._friendship[:, slot]
-            column[index] = fade(column[index].astype(np.int64))
-        self._friendship[kept_at] = close
+        close = self._friendship.of(*kept_at)
+        for slot, left, _, strength in self._slots(self._index):
+            after = fade(strength.of(slot).astype(np.int64))
+            self._friendship.put(self._index[left], slot, after)
+        self._friendship.put(*kept_at, close)
 
 
 def code_of(number: Any) -> Any:

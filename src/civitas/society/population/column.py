@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -35,8 +37,9 @@ class Column:
         words: what its numbers stand for in a status, from 0 up; None is left out of a status, and
             what is not among them counts as the last
         own: whether the block's `to_status` and `from_status` bring it into a status and back
-        slots: whether each of its `width` values lies with those of the other citizens, so that
-            values that nobody has take no memory; its default must be 0
+        slots: whether values that nobody has take no memory: True where each of the `width` values
+            lies with those of the other citizens, a number for blocks of so many (`Slots`), of
+            which who has more values gets more; its default must be 0
     """
 
     dtype: str = "int64"
@@ -46,7 +49,7 @@ class Column:
     key: tuple[str, ...] = ()
     words: tuple[str | None, ...] = ()
     own: bool = False
-    slots: bool = False
+    slots: bool | int = False
 
     def __post_init__(self) -> None:
         if self.width is not None and (type(self.width) is not int or self.width < 1):
@@ -64,11 +67,23 @@ class Column:
 
     def made(self, count: int) -> Any:
         """Return its array for so many citizens, filled with the default."""
-        shape = count if self.width is None else (count, self.width)
+        shape: Any = count if self.width is None else (count, self.width)
         default = -1 if self.dtype == PLACE and not self.default else self.default
+        if self.slots:
+            if self.slots is True:
+                return untouched(shape, self.stored)
+            return Slots(shape, self.stored, self.slots)
         if default == 0:
-            return numpy().zeros(shape, self.stored, order="F" if self.slots else "C")
+            return numpy().zeros(shape, self.stored)
         return numpy().full(shape, default, dtype=self.stored)
+
+    def kept(self, values: Any) -> Any:
+        """Return the array of such values, which may be more of each than it declares."""
+        if self.slots is True or not self.slots:
+            return values.copy("F" if self.slots else "C")
+        made = self.made(len(values))
+        made[...] = values
+        return made
 
     def of_status(self, name: str, status: dict[str, Any], number: Callable[[Any], int]) -> Any:
         """Return its value in a citizen's status; None where the status does not say."""
@@ -178,3 +193,178 @@ class Register(Protocol):
     def place_number(self, place: str | None) -> int:
         """Return the number of a place."""
         ...
+
+
+# -- several values of each ------------------------------------------------------------------------
+
+
+def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return zeros in Fortran's order, of which a page takes memory once it is written.
+
+    numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
+    """
+    np = numpy()
+    count = int(np.prod(shape))
+    if not count or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+        return np.zeros(shape, dtype, order="F")
+    room = mmap.mmap(-1, count * np.dtype(dtype).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    room.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(room, dtype, count).reshape(shape, order="F")
+
+
+class Slots:
+    """A column of several values of each of many, in blocks: who has more gets one block more.
+
+    `slots[rows]` are all values of rows, as a copy, and `numpy.asarray(slots)` those of all; both
+    may be assigned to, where values that are left out are 0. Threads may write different rows at a
+    time.
+
+    Args:
+        shape: how many there are, and how many values each has at most; 0 for none
+        dtype: their type
+        block: how many values stand in a block
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: Any, block: int) -> None:
+        np = numpy()
+        self.shape, self.dtype, self.ndim = shape, np.dtype(dtype), 2
+        self._block = block
+        self._blocks = [np.zeros((shape[0], block), dtype, order="F")]
+        """By level. In the first each has one; in the others who needs it, as they came, and block
+        0 is nobody's and stays empty."""
+        self._nexts: list[Any] = []
+        """By level: the block of the next level that goes on with each; 0 for none."""
+        self._used = [shape[0]]
+        self._adding = threading.Lock()
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        whole = untouched(self.shape, self.dtype)
+        rows = numpy().arange(len(self))
+        for level in range(len(self._blocks)):
+            first = level * self._block
+            rows = rows[self._at(rows, level) > 0] if level else rows
+            for slot in range(first, min(first + self._block, self.shape[1])):
+                whole[rows, slot] = self.of(rows, slot)
+        return whole if dtype is None else whole.astype(dtype)
+
+    def __getitem__(self, rows: Any) -> Any:
+        np = numpy()
+        some = self._rows(rows)
+        found = np.zeros((len(some), self.shape[1]), self.dtype)
+        for slot in range(min(len(self._blocks) * self._block, self.shape[1])):
+            found[:, slot] = self.of(some, slot)
+        return found if np.ndim(rows) or isinstance(rows, slice) else found[0]
+
+    def __setitem__(self, rows: Any, values: Any) -> None:
+        some = self._rows(rows)
+        values = numpy().atleast_2d(values)
+        for slot in range(self.shape[1]):
+            each = values[:, slot] if slot < values.shape[1] else values.dtype.type(0)
+            self.put(some, slot, numpy().broadcast_to(each, len(some)))
+
+    def of(self, rows: Any, slot: Any) -> Any:
+        """Return the value of each row in a slot: one slot, or one of each."""
+        np = numpy()
+        if np.ndim(slot) == 0:
+            return Walk(self, rows).of(slot)
+        level, column = np.divmod(slot, self._block)
+        if not level.any():
+            return self._blocks[0][rows, column]
+        found = np.zeros(len(rows), self.dtype)
+        for each, blocks in enumerate(self._blocks):
+            some = np.flatnonzero(level == each)
+            found[some] = blocks[self._at(rows[some], each), column[some]]
+        return found
+
+    def put(self, rows: Any, slot: Any, values: Any) -> None:
+        """Write the value of each row, each there once, in a slot: one slot, or one of each."""
+        np = numpy()
+        level, column = np.divmod(slot, self._block)
+        deepest = int(level.max(initial=0))
+        if np.ndim(slot) == 0 or not deepest:
+            self._put(rows, deepest, column, values)
+            return
+        for each in range(deepest + 1):
+            some = np.flatnonzero(level == each)
+            self._put(rows[some], each, column[some], values[some])
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def _rows(self, rows: Any) -> Any:
+        np = numpy()
+        if rows is Ellipsis or isinstance(rows, slice):
+            return np.arange(len(self))[rows]
+        rows = np.atleast_1d(rows)
+        return np.flatnonzero(rows) if rows.dtype.kind == "b" else rows
+
+    def _put(self, rows: Any, level: int, column: Any, values: Any) -> None:
+        np = numpy()
+        if not level:
+            self._blocks[0][rows, column] = values
+            return
+        if level >= len(self._blocks):
+            if not values.any():
+                return
+            self._deepen(level)
+        at = self._at(rows, level)
+        new = np.flatnonzero((at == 0) & (values != 0))
+        if len(new):
+            at[new] = self._added(rows[new], level)
+        self._blocks[level][at, column] = values  # who has no block writes 0 to that of nobody
+
+    def _at(self, rows: Any, level: int) -> Any:
+        """The blocks of rows in a level; 0 for none."""
+        for nexts in self._nexts[:level]:
+            rows = nexts[rows]
+        return rows
+
+    def _added(self, at: Any, level: int) -> Any:
+        """The same, where those who have none get one."""
+        np = numpy()
+        for above in range(level):
+            nexts = self._nexts[above]
+            new = np.unique(at[nexts[at] == 0])
+            with self._adding:
+                first = self._used[above + 1]
+                self._used[above + 1] += len(new)
+            nexts[new] = np.arange(first, first + len(new))
+            at = nexts[at]
+        return at
+
+    def _deepen(self, level: int) -> None:
+        np = numpy()
+        with self._adding:
+            while level >= len(self._blocks):
+                self._nexts.append(np.zeros(len(self._blocks[-1]), np.int32))
+                self._used.append(1)
+                self._blocks.append(np.zeros((len(self) + 1, self._block), self.dtype))
+
+
+class Walk:
+    """Reads the values of rows slot after slot, rising.
+
+    Args:
+        slots: the column
+        rows: whose
+    """
+
+    def __init__(self, slots: Slots, rows: Any) -> None:
+        self._slots, self._at, self._level = slots, rows, 0
+
+    def of(self, slot: int) -> Any:
+        """Return the value of each row in a slot."""
+        slots = self._slots
+        level, column = divmod(slot, slots._block)
+        if level >= len(slots._blocks):
+            return numpy().zeros(len(self._at), slots.dtype)
+        while self._level < level:
+            self._at = slots._nexts[self._level][self._at]
+            self._level += 1
+        return slots._blocks[level][:, column][self._at]
+
+    def keep(self, some: Any) -> None:
+        """Go on with some of the rows."""
+        self._at = self._at[some]

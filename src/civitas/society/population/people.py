@@ -26,7 +26,7 @@ _REACH: Final = 20
 _CANDIDATES: Final = 10
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 1 << 12
-_SLICE: Final = 1 << 20
+_SLICE: Final = 1 << 18
 _NEAR: Final = ("home", "work", "school")
 
 
@@ -241,17 +241,16 @@ def _befriend(population: Register, rank: Any) -> None:
         one, other = order[:-apart], order[apart:]
         same = (home[one] == home[other]) & (home[one] >= 0)
         links.append((one[same], other[same], np.full(int(same.sum()), 800, np.int16)))
-    rows = np.arange(count)
     for step in (1, 2):
-        to = (rows + step) % count
-        new = np.flatnonzero(belows(10, seed, ids, 0, "people.rewired", step) == 0)
-        to[new] = belows(count, seed, ids[new], 0, "people.friend", step)
-        strength = 300 + belows(400, seed, ids, 0, "people.strength", step)
-        other = to != rows
-        links.append(
-            (rows[other].astype(np.int32), to[other].astype(np.int32),
-             strength[other].astype(np.int16))
-        )  # fmt: skip
+        for first in range(0, count, _SLICE):
+            rows = np.arange(first, min(first + _SLICE, count), dtype=np.int32)
+            own, to = ids[rows], ((rows + np.int64(step)) % count).astype(np.int32)
+            new = np.flatnonzero(belows(10, seed, own, 0, "people.rewired", step) == 0)
+            to[new] = belows(count, seed, own[new], 0, "people.friend", step)
+            strength = (300 + belows(400, seed, own, 0, "people.strength", step)).astype(np.int16)
+            other = to != rows
+            links.append((rows[other], to[other], strength[other]))
+    del order
     one, other, strength = (np.concatenate(each) for each in zip(*links, strict=True))
     for first in range(0, count, _SLICE):
         _some_friends(population, first, min(first + _SLICE, count), one, other, strength)
@@ -278,5 +277,5 @@ def _some_friends(
     slot = np.arange(len(keep)) - np.repeat(starts, np.diff(np.r_[starts, len(keep)]))
     fits = slot < arrays["friends"].shape[1]
     keep, slot = keep[fits], slot[fits]
-    arrays["friends"][who[keep], slot] = friend[keep] + 1
-    arrays["friendship"][who[keep], slot] = strength[link[keep]]
+    arrays["friends"].put(who[keep], slot, friend[keep] + 1)
+    arrays["friendship"].put(who[keep], slot, strength[link[keep]])

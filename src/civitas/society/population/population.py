@@ -135,7 +135,7 @@ class Population:
             self.source.pull([name])
         for row, agent in self.agents.items():
             self.pull(row, agent.memory.status, (name,))
-        return self.arrays[name]
+        return numpy().asarray(self.arrays[name])
 
     def written(self) -> None:
         """Say that the arrays are about to be written between two steps."""

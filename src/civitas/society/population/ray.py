@@ -276,10 +276,7 @@ class Worker:
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
         self._first, self._until = first, until
-        self._own = {
-            name: values.copy("F" if frame.declared[name].slots else "C")
-            for name, values in columns.items()
-        }
+        self._own = {name: frame.declared[name].kept(values) for name, values in columns.items()}
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; gives what they want."""
@@ -299,7 +296,7 @@ class Worker:
 
     def columns(self, names: list[str]) -> dict[str, Any]:
         """Columns of the rows."""
-        return {name: self._own[name] for name in names}
+        return {name: numpy().asarray(self._own[name]) for name in names}
 
     def pid(self) -> int:
         """The id of its process."""
@@ -307,7 +304,7 @@ class Worker:
 
     def save(self) -> dict[str, Any]:
         """All columns of the rows."""
-        return self._own
+        return self.columns(list(self._own))
 
 
 def _answers(address: str | None) -> None:

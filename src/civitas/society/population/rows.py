@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError
 from civitas.society import draw
 from civitas.society.arrays import numpy
+from civitas.society.population.column import Slots
 from civitas.society.population.company import Company
 from civitas.society.population.wants import checked_fields
 from civitas.society.wants import Want
@@ -165,8 +166,9 @@ class Rows(Company):
                     f"block {self._block} left a column {name!r} that is not finite, of citizen "
                     f"{int(self.population.ids[row])} in step {self.step}"
                 )
-            if self._chosen is not None:
-                self.population.arrays[name][self.at] = values
+            whole = self.population.arrays[name]
+            if self._chosen is not None or isinstance(whole, Slots):
+                whole[self.at] = values
         self._gathered = {}
 
     def of(self, block: Any, chosen: Any = None) -> Rows:

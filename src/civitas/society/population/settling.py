@@ -52,10 +52,10 @@ class Settlers:
         self.services: list[Service] = []
         self.of_place: Any = None
         if "place" in FIELDS[kind]:
-            self.of_place = np.full(len(population.places) + 1, -1)
-            for (place, takes), service in books._by_place.items():
+            self.of_place = np.full(len(population.places) + 1, -1, np.int32)
+            for place, service in books._by_place[kind].items():
                 number = population._place.get(place)
-                if takes is kind and number is not None:
+                if number is not None:
                     self.of_place[number] = len(self.services)
                     self.services.append(service)
         elif kind in books._by_kind:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import StateError
 from civitas.society.arrays import numpy
+from civitas.society.population.column import Slots
 from civitas.society.population.messages import PARTS, Messages
 from civitas.society.population.wants import FIELDS, Table
 
@@ -68,7 +69,7 @@ def put(population: Population, arrays: dict[str, Any]) -> None:
             )
     for name, given in saved.items():
         own = population.arrays[name]
-        if given.shape == own.shape:
+        if given.shape == own.shape or isinstance(own, Slots):
             own[...] = given
         elif population.declared[name].slots and given.shape[1] <= own.shape[1]:
             own[:, : given.shape[1]] = given

@@ -30,7 +30,9 @@ def begin(population: Register, given: Iterable[str] = ()) -> None:
 
     if population.city is not None and hasattr(population.city, "by_kind"):
         draw(population, given)
-    kept = {name: population.arrays[name].copy() for name in given if name in population.arrays}
+    kept = {
+        name: numpy().array(population.arrays[name]) for name in given if name in population.arrays
+    }
     whole = Rows(population, Moment(city=population.city), 0, len(population), {})
     for block in population.blocks:
         if hasattr(block, "begin_rows"):

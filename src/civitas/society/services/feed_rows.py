@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.society.arrays import numpy
 from civitas.society.population.wants import STRANGER, WHO, WORD, number_of
-from civitas.society.services.lists import NOTHING, Lists, turns
+from civitas.society.services.lists import NOTHING, Lists
 from civitas.society.services.posts import (
     AUTHORS,
     HOTTEST,
@@ -53,12 +53,11 @@ class RowFeed:
             0, np.int64
         )
         self.follows = Lists(len(population) + 16)
-        self._last = np.zeros((len(population) + 16, OF_AN_AUTHOR), np.int32)
         self._liked = np.zeros(0, np.int64)
         self._texts: dict[int, str] = {}
         self._lengths = np.array([len(word) for word in population.words])
         self._hot: Any = None
-        self._of_hot = np.full(len(self._last), -1, np.int8)
+        self._author: Any = None
 
     @property
     def next(self) -> int:
@@ -72,11 +71,9 @@ class RowFeed:
         np = numpy()
         place = np.where(who >= 0, who, len(self.population) + STRANGER - who)
         most = int(place.max(initial=0)) + 1
-        if most > len(self._last):
-            more = most + 16 - len(self._last)
-            self._last = np.concatenate([self._last, np.zeros((more, OF_AN_AUTHOR), np.int32)])
-            self._of_hot = np.concatenate([self._of_hot, np.full(more, -1, np.int8)])
-            self.follows = self.follows.larger(more)
+        if most > len(self.follows.count):
+            self.follows = self.follows.larger(most + 16 - len(self.follows.count))
+            self._hot = None
         return place
 
     def _one(self, id: str) -> Any:
@@ -118,12 +115,6 @@ class RowFeed:
             self._liked = self._liked[np.searchsorted(self._liked, self.first << 32) :]
             kept = {*self.text.tolist(), *self.topic.tolist()} if self._texts else ()
             self._texts = {number: t for number, t in self._texts.items() if number in kept}
-        place = self._place(author)
-        order = np.argsort(place, kind="stable")
-        for turn in turns(place[order]):
-            at = order[turn]
-            last = self._last[place[at]]
-            self._last[place[at]] = np.concatenate([last[:, 1:], numbers[at, None]], 1)
         self._hot = None
         return numbers
 
@@ -207,19 +198,40 @@ class RowFeed:
             if count > HOTTEST:
                 hot = np.argpartition(self.heat * count + hot, -HOTTEST)[-HOTTEST:]
                 hot.sort()
-            self._of_hot = np.full(len(self._last), -1, np.int8)
-            authors, which = np.unique(self._place(self.author[hot]), return_inverse=True)
-            self._of_hot[authors] = np.arange(len(authors))
-            liked = np.zeros(len(self._last), np.uint64)
             first, end = np.searchsorted(self._liked, (hot + self.first + [[0], [1]]) << 32)
             many = end - first
             at = np.arange(many.sum()) + np.repeat(first - (many.cumsum() - many), many)
-            bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
             likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
+            place = self._place(self.author)
+            authors, which = np.unique(place[hot], return_inverse=True)
+            self._author = self._authors(place, authors)
+            bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
+            liked = np.zeros(len(self.follows.count), np.uint64)
             np.add.at(liked, likers, np.repeat(bits, many))  # one likes a post once
             self._hot = hot, which.reshape(-1), liked
         found: tuple[Any, Any, Any] = self._hot
         return found
+
+    def _authors(self, place: Any, hot: Any) -> tuple[Any, Any, Any]:
+        """Of agents which author each is; of authors their last posts, and which hot one; −1: none.
+
+        Args:
+            place: of each post where its author stands
+            hot: where the authors of the hottest posts stand
+        """
+        np = numpy()
+        order = np.argsort(place, kind="stable")
+        own = place[order]
+        end = np.flatnonzero(np.r_[own[1:] != own[:-1], True][: len(own)])
+        authors = place[order[end]]
+        back = end[:, None] - np.arange(OF_AN_AUTHOR)[::-1]
+        post = order[np.maximum(back, 0)]
+        last = np.where((back >= 0) & (place[post] == authors[:, None]), post, -1)
+        of = np.full(len(self.follows.count), -1, np.int32)
+        of[authors] = np.arange(len(authors))
+        of_hot = np.full(len(authors) + 1, -1, np.int8)  # of no author, too
+        of_hot[of[hot]] = np.arange(len(hot))
+        return of, last, of_hot
 
     def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> tuple[Any, Any]:
         """Return the posts that rank highest for citizens, as `Feed.shown`.
@@ -282,18 +294,19 @@ class RowFeed:
         np = numpy()
         follow = np.zeros(len(who), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
-        count = self.follows.count[who]
+        count, (of, last, of_hot) = self.follows.count[who], self._author
         for which, numbers, position in self.follows.parts(who):
             at, column = np.nonzero(numbers != NOTHING)
             row, place = which[at], self._place(numbers[at, column].astype(np.int64))
-            hot = self._of_hot[place]
+            author = of[place]
+            hot = of_hot[author]
             some = np.flatnonzero(hot >= 0)  # one follows each author once, so bits add up
             np.add.at(follow, row[some], np.uint64(1) << hot[some].astype(np.uint64))
             recent = position[at, column] >= count[row] - AUTHORS
-            recent &= self._last[place, -1] >= self.first
-            pairs.append(np.stack([row[recent], place[recent]]))
+            recent &= author >= 0
+            pairs.append(np.stack([row[recent], author[recent]]))
         row, author = np.concatenate(pairs, 1)
-        post = (self._last[author].astype(np.int64) - self.first).reshape(-1)
+        post = last[author].reshape(-1)
         row = np.repeat(row, OF_AN_AUTHOR)
         is_hot = np.zeros(len(self.author), bool)
         is_hot[self.hottest()[0]] = True
@@ -325,9 +338,10 @@ class RowFeed:
         number = number_of(self.population, id)
         follows = self.follows.of(int(self._place(numpy().array([number]))[0]))
         found = set(self.hottest()[0].tolist())
+        by, last, _ = self._author
         for author in follows[-AUTHORS:]:
-            last = self._last[int(self._place(numpy().array([author]))[0])]
-            found |= {each - self.first for each in last.tolist() if each >= self.first}
+            at = by[int(self._place(numpy().array([author]))[0])]
+            found |= {each for each in last[at].tolist() if at >= 0 and each >= 0}
         of = set(follows)
         ranked = sorted(
             (

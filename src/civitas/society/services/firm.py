@@ -65,6 +65,7 @@ class Firm(Service):
         output: int = 25,
     ) -> None:
         super().__init__(id, place, money)
+        self.ledger, self.at = None, 0  # here, so that firms share the names of what each has
         for name, value in (("wage", wage), ("stock", stock), ("output", output)):
             check_integer(f"{id}: {name}", value, 0, None)
         check_integer(f"{id}: price", price, 1, None)

@@ -84,17 +84,17 @@ class Kept:
     """
 
     def __set_name__(self, owner: Any, name: str) -> None:
-        self._name = name
+        self._name, self._own = name, f"_{name}"
         owner.kept = (*getattr(owner, "kept", ()), name)
 
     def __get__(self, service: Any, owner: type) -> Any:
         if service.ledger is None:
-            return vars(service)[self._name]
+            return getattr(service, self._own)
         return int(service.ledger.arrays[self._name][service.at])
 
     def __set__(self, service: Any, value: int) -> None:
         if service.ledger is None:
-            vars(service)[self._name] = value
+            setattr(service, self._own, value)  # `vars` would give each a dict of its own
         else:
             service.ledger.arrays[self._name][service.at] = value
 

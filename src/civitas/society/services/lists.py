@@ -19,8 +19,8 @@ class Lists:
         np = numpy()
         self.count = np.zeros(count, np.int32)
         self._last = np.full(count, -1, np.int32)
-        self._blocks = np.full((16, _BLOCK), NOTHING, np.int32)
-        self._before = np.full(16, -1, np.int32)
+        self._blocks = np.empty((16, _BLOCK), np.int32)
+        self._before = np.empty(16, np.int32)
         self._used = 0
 
     def larger(self, more: int) -> Lists:
@@ -44,9 +44,13 @@ class Lists:
         end = self._used + len(new)
         if end > len(self._blocks):
             room = max(end, 2 * len(self._blocks)) - len(self._blocks)
-            more = np.full((room, _BLOCK), NOTHING, np.int32)
-            self._blocks = np.concatenate([self._blocks, more])
-            self._before = np.concatenate([self._before, np.full(room, -1, np.int32)])
+            # What is not used yet is not written, so that it takes no memory.
+            blocks = np.empty((len(self._blocks) + room, _BLOCK), np.int32)
+            before = np.empty(len(blocks), np.int32)
+            blocks[: self._used] = self._blocks[: self._used]
+            before[: self._used] = self._before[: self._used]
+            self._blocks, self._before = blocks, before
+        self._blocks[self._used : end] = NOTHING
         self._before[self._used : end] = self._last[new]
         self._last[new] = np.arange(self._used, end)
         self._used = end
