@@ -325,7 +325,9 @@ def test_a_model_chooses_among_the_names_or_none(
 
 def test_a_reason_has_an_end_so_that_a_small_model_answers_in_whole() -> None:
     class Rambling:
-        async def complete(self, messages: Any, actions: Any = (), schema: Any = None) -> ModelReply:
+        async def complete(
+            self, messages: Any, actions: Any = (), schema: Any = None
+        ) -> ModelReply:
             longest = schema["properties"]["reason"].get("maxLength", 10_000)
             text = json.dumps({"block": "legs", "reason": ("and so on " * 1000)[:longest]})
             return ModelReply(text=text[:2000])  # what its max_tokens leave
