@@ -324,7 +324,7 @@ async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None
             agent.perceived.neighbours  # noqa: B018 - it is looked for then
         for wrong in ("many", 2**70, [1, 2]):
             agent.status["given"] = wrong
-            with pytest.raises(ConfigError, match="citizen 3: given does not fit its column"):
+            with pytest.raises(ConfigError, match="citizen 3: given must fit its column"):
                 population.demote(3)
 
 
