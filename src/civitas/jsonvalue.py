@@ -289,7 +289,7 @@ def readable(text: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """A value as text: a string as it is, else its JSON, else what `str` makes of it."""
+    """A value as text: a string as it is, else its JSON, with what `str` makes of the rest."""
     kind = type(value)
     if kind is str:
         return readable(value)
@@ -301,45 +301,55 @@ def json_text(value: Any) -> str:
     try:
         return _JSON.encode(to_json(value))
     except NotJSON:
+        if isinstance(value, dict | list | tuple):
+            return _JSON.encode(deep_json(value))
         try:
             return readable(str(value))
         except Exception as error:
             return f"(a {kind.__name__} that cannot be shown: {type(error).__name__})"
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: Any, part: bool = False) -> Any:
     """A value as JSON data, or a text in its place: the one that a model is shown for it.
 
-    Of an object, only the items that have no JSON form are replaced.
+    Of an object that is no part of another, only the items without a JSON form are replaced.
     """
-    if not isinstance(value, dict):
-        return _json_or_text(value)
     try:
         return to_json(value)
     except NotJSON:
-        return {readable(str(key)): _json_or_text(item) for key, item in value.items()}
-
-
-def _json_or_text(value: Any) -> Any:
-    try:
-        return to_json(value)
-    except NotJSON:
-        return json_text(value)
+        if part or not isinstance(value, dict):
+            return json_text(value)
+        return {readable(str(key)): as_json(item, True) for key, item in value.items()}
 
 
 def deep_json(value: Any) -> Any:
     """A value as JSON data, with the text of each part, however deep, that has no JSON form."""
-    if isinstance(value, dict):
-        return {readable(str(key)): deep_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [deep_json(item) for item in value]
-    if isinstance(value, BaseException):
-        return readable(f"{type(value).__name__}: {value}")
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            each.name: deep_json(getattr(value, each.name)) for each in dataclasses.fields(value)
-        }
-    return as_json(value)
+    shown: set[int] = set()  # containers above, and those that lead back to one: once is enough
+    loops = 0
+
+    def made(value: Any, level: int) -> Any:
+        nonlocal loops
+        if isinstance(value, dict):
+            parts = value
+        elif isinstance(value, list | tuple):
+            parts = dict(enumerate(value))
+        elif isinstance(value, BaseException):
+            return readable(f"{type(value).__name__}: {value}")
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            parts = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        else:
+            return as_json(value)
+        if id(value) in shown or level > _DEEPEST_VALUE:
+            loops += 1
+            return f"(a {type(value).__name__} that contains itself or is nested too deep)"
+        shown.add(id(value))
+        before = loops
+        json = {readable(str(key)): made(part, level + 1) for key, part in parts.items()}
+        if loops == before:
+            shown.remove(id(value))
+        return [*json.values()] if isinstance(value, list | tuple) else json
+
+    return made(value, 0)
 
 
 # -- texts -----------------------------------------------------------------------------------------

@@ -490,3 +490,42 @@ async def test_an_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Pat
         broken = await agent(journal, call(1), call(2), call(3), call(4)).reply("go", run_id="R")
         assert broken.stop_reason == whole.stop_reason == "max_iterations"
         assert len(broken.steps) == len(whole.steps) == 2
+
+
+def _family() -> Any:
+    root: dict[str, Any] = {"name": "root", "children": []}
+    root["children"] = [{"name": "leaf", "parent": root}]
+    return root
+
+
+def _friends() -> Any:
+    everyone: list[dict[str, Any]] = [{"name": n, "friends": []} for n in range(4)]
+    for person in everyone:
+        person["friends"] = [other for other in everyone if other is not person]
+    return everyone
+
+
+def _deep() -> Any:
+    return json.loads("[" * 900 + "]" * 900)
+
+
+@pytest.mark.parametrize("made", (_family, _friends, _deep))
+def test_a_result_that_contains_itself_or_is_too_deep_is_recorded_as_text(
+    tmp_path: Path, made: Any
+) -> None:
+    """`reply` raised RecursionError, for a tree whose leaves know their parents or a page's JSON."""
+
+    def look() -> Any:
+        """Look."""
+        return {"found": made(), "pages": 3}
+
+    model = ScriptedModel([Call("c", "look", {}), "Seen."])
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent("a", model, actions=[look], journal=journal, memory=Memory())
+        reply = agent.reply_sync("go", run_id="R")
+        assert (reply.text, reply.stop_reason) == ("Seen.", "done")
+        shown = json.loads(model.received[1][-1]["content"])
+        assert shown["pages"] == 3
+        assert "contains itself or is nested too deep" in str(shown["found"])
+        for told in (reply, journal.replay("R")):
+            assert told.to_json()["steps"][0]["result"]["result"]["pages"] == 3

@@ -273,7 +273,7 @@ class Record(ReadRecord[S]):
         """Note an entry; of a value that has no JSON form, the text that a model is shown."""
         try:
             self._part.note(kind, data)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             self._part.note(kind, deep_json(data))
         self.count += 1
 
