@@ -24,7 +24,7 @@ _QUOTED: Final = 2  # so many sentences of a passage are quoted, if they stand s
 _LONGEST_QUOTE: Final = 400
 _SOURCES: Final = 3  # an objective that so many resources speak of is well covered
 _WITHOUT: Final = 3  # so many parts of a topic, each without a word, are looked for at first
-_ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。！？][」』”’）]*$")
+_ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _WORDS: Final = 5  # with fewer, or without a mark at its end, it is a heading or a line of code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 
@@ -155,7 +155,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         there = set(terms(said))
         worth = sum(weight for term, weight in wanted.items() if term in there)
         end = _ENDS.search(said[-20:])  # of words without spaces between them, none is counted
-        whole = end is not None and (end[0][0] in "。！？" or len(said.split()) >= _WORDS)
+        whole = end is not None and (end[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         return not whole, -worth, place
 
     for no_sentence, worth, first in sorted(map(rank, range(len(spans)))):
