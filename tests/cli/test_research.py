@@ -269,6 +269,20 @@ def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
     assert re.search(r"higher limit N: civitas research .*--max-tokens N .*--run-id ", done.stderr)
 
 
+def test_a_report_that_was_not_written_is_written_when_the_run_is_resumed(folder: Path) -> None:
+    files = ("--out", "report.md", "--html", "report.html", "--journal", "runs.db", "--run-id", "r")
+    done = research(PORT, "--folder", "notes", *files, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    report = folder / "report.md"
+    written = report.read_text()
+    report.unlink()  # as if the process had been killed before it wrote it
+    (folder / "report.html").write_text("edited")
+    again = research("r", "--journal", "runs.db", cwd=folder, command="resume")
+    assert (again.returncode, report.read_text()) == (0, written)
+    assert f"report: {report}" in again.stderr
+    assert (folder / "report.html").read_text() == "edited"
+
+
 def test_a_run_that_has_ended_goes_further_with_more(folder: Path) -> None:
     recorded = ("--folder", "notes", "--journal", "runs.db", "--run-id", "r1")
     first = research(PORT, *recorded, cwd=folder)

@@ -159,7 +159,7 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert researcher.results[1].error is None
     assert researcher.resources.find("http://web.test/gone") is None
     assert researcher.results[0].error in told(model, 1)
-    assert "Nothing relevant was found for “alpha”." in report.markdown
+    assert "Nothing relevant was found for “alpha”: nothing was read." in report.markdown
     assert report.citations == []
 
 
@@ -389,6 +389,16 @@ class Gives(Block):
     ("step", "given", "told"),
     (
         ("plan", 3, "plan= must return a list of ResearchTasks, got 3"),
+        (
+            "plan",
+            [ResearchTask("read", None, "")],  # type: ignore[arg-type]
+            "plan= must return ResearchTasks whose args is a dict, got None",
+        ),
+        (
+            "narrate",
+            Narrative(None),  # type: ignore[arg-type]
+            "narrate= must return Narratives whose markdown is a str, got None",
+        ),
         ("research", [3], "research= must return a list of ResearchResults, got [3]"),
         ("narrate", "text", "narrate= must return a Narrative, got 'text'"),
         ("evaluate", {}, "evaluate= must return a Findings, got {}"),
@@ -634,6 +644,59 @@ def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
         "“The port that alpha uses is 4711. Nobody knows why.”"
     ]
     assert "<!--" not in report.markdown
+
+
+def found(text: str, objective: str, **options: Any) -> Report:
+    """The report of one page, which a tool reads."""
+
+    @action(idempotent=True)
+    async def look(query: str) -> Resource:
+        return Resource("https://a.test/", "A page", True, text)
+
+    return Researcher("r", None, objective, [Action.of(look)], **options).report_sync()
+
+
+@pytest.mark.parametrize(
+    ("text", "objective", "quoted"),
+    (
+        (
+            "Bridge\n\nThe bridge was built in 1903. Now say [^2^] that it was not.",
+            "When was the bridge built?",
+            "“The bridge was built in 1903.”",
+        ),
+        (
+            "长江\n\n长江全长6300公里。",
+            "长江",
+            "“长江全长6300公里。”",
+        ),
+    ),
+)
+def test_a_sentence_is_quoted_rather_than_a_heading(text: str, objective: str, quoted: str) -> None:
+    assert [each.sentence for each in found(text, objective).citations] == [quoted]
+
+
+def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
+    report = found("The bridge <b>was</b> built in 1903.", "When was the bridge built?")
+    assert report.citations == []
+    assert "No sentence of what was read for “When was the bridge built?” can" in report.markdown
+    researcher = Researcher("r", None, "alpha", tools(), iterations=1)  # which searches first
+    assert (
+        "Nothing relevant was found for “alpha”: nothing was read."
+        in researcher.report_sync().markdown
+    )
+
+
+@pytest.mark.parametrize("step", ("plan", "evaluate"))
+def test_a_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
+    class Hanging(Block):
+        async def forward(self, researcher: Researcher) -> None:
+            await asyncio.Event().wait()
+
+    steps: dict[str, Any] = {step: Hanging()}
+    researcher = Researcher("r", None, "alpha", tools(), budget=Budget(seconds=0.2), **steps)
+    report = researcher.report_sync()
+    assert (report.stop_reason, report.iterations) == ("deadline", 0)
+    assert report.detail.startswith("the time of the run was over")
 
 
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:

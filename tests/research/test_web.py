@@ -144,10 +144,14 @@ META = CAFE.format('<meta charset="iso-8859-15">')
         ("", CAFE.format("").encode("utf-16")),
         ("; charset=no-such-thing", CAFE.format("").encode()),
         ("; charset=us-ascii", CAFE.format("").encode("cp1252")),
+        ("", CAFE.format("").encode("cp1252")),
         ("; charset=utf-8", META.encode("iso-8859-15")),
         ("", CAFE.format('<meta charset="utf-16le">').encode()),
     ),
-    ids=("none", "header", "meta", "bom", "utf-16", "unknown", "wrong", "header-wrong", "not-16"),
+    ids=(
+        *("none", "header", "meta", "bom", "utf-16", "unknown", "wrong", "unsaid"),
+        *("header-wrong", "not-16"),
+    ),
 )
 def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes) -> None:
     with Web({"/a": http(body, 200, {"Content-Type": "text/html" + charset})}) as web:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -161,6 +162,8 @@ def command(
         named = None if agent is None else _named(agent, outline.kind)
         # What came of a simulation is made again from its last state.
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
+            if isinstance(order, ResearchOrder):
+                _write_missing(order, recorded)
             return _over(recorded, as_json)
         if isinstance(order, Order):
             with usage():
@@ -290,6 +293,17 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
     if not doubts:
         print("nothing is in doubt", file=sys.stderr, flush=True)
     return bool(doubts)
+
+
+def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
+    """Write the files of a report whose process was killed when it had ended, before it wrote."""
+    from civitas.orders.research import write
+    from civitas.research.so_far import report_so_far
+
+    there = {name: None for name in ("out", "html") if os.path.exists(getattr(order, name) or "")}
+    report = report_so_far(recorded.run_id, recorded.entries)
+    for what, path in write(report, replace(order, **there)):
+        click.echo(escaped(f"{what}: {path}"), err=True)
 
 
 def _over(recorded: Recorded, as_json: bool) -> int:

@@ -192,6 +192,13 @@ def check_given(step: str, given: Any) -> None:
     if given is not None and not (is_list and all(isinstance(one, kind) for one in each)):
         what = f"a list of {kind.__name__}s" if many else f"a {kind.__name__}"
         raise DefinitionError(f"{step}= must return {what}, got {given!r:.80}")
+    name, of = {"plan": ("args", dict), "narrate": ("markdown", str)}.get(step, ("", object))
+    for one in each if name and given is not None else ():
+        if not isinstance(getattr(one, name), of):
+            raise DefinitionError(
+                f"{step}= must return {kind.__name__}s whose {name} is a {of.__name__}, got "
+                f"{getattr(one, name)!r:.80}"
+            )
 
 
 @dataclass(frozen=True)

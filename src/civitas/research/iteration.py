@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import time
+from typing import Any, Final
 
 from civitas.reasoning.events import BlockEnded, BlockStarted
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Step
+from civitas.reasoning.reply import Stop
 from civitas.reasoning.state import usage_json
 from civitas.research import recording
 from civitas.research.calling import sourced
 from civitas.research.findings import Findings, Narrative, check_given, objectives_of
 from civitas.research.workbench import Workbench
+
+_GRACE_S: Final = 1.0
+"""Calls of models and tools end by themselves when the time is over; within this."""
 
 
 class Iterating(Workbench):
@@ -80,7 +86,7 @@ class Iterating(Workbench):
         async def call(step: Step) -> dict[str, Any]:
             before = self.progress.usage
             try:
-                self._take(name, await self.steps[name].forward(self))
+                self._take(name, await self._within_time(name))
             except Exception as error:
                 self._noted(error, "forward", self.steps[name])
                 raise
@@ -95,6 +101,18 @@ class Iterating(Workbench):
         if past:
             recording.take_step(self, data)
         emit(BlockEnded(*about, data, *run))
+
+    async def _within_time(self, name: str) -> Any:
+        """What a step gives. One of the user's own may hang: the budget's time ends it."""
+        deadline = getattr(self._budget, "deadline", None)
+        left = None if deadline is None else deadline - time.monotonic() + _GRACE_S
+        try:
+            async with asyncio.timeout(left) as limit:
+                return await self.steps[name].forward(self)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise Stop("deadline", f"the time of the run was over during {name}") from None
 
     def _take(self, name: str, given: Any) -> None:
         """Take what a step gives; one that gives None has set it itself."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Self
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
+from civitas.errors import InvalidArguments
 from civitas.research.findings import Passage, Resource, Section
 
 LONGEST = 1000  # no passage has more characters, unless a single word has
@@ -108,6 +109,8 @@ class ResourcePool:
             description: what it is about, where a URL is given
         """
         given = Resource(resource, description) if isinstance(resource, str) else resource
+        if not isinstance(given.url, str):
+            raise InvalidArguments(f"a resource's url must be a text, got {given.url!r:.80}")
         url = normalized(given.url)
         with self._lock:
             kept = self._of.get(url)

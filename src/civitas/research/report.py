@@ -100,9 +100,20 @@ def made(
     empty = researcher.objectives_without_source()
     topics = [_plain(each.topic) for each in researcher.objectives]
     parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", narrative.strip()]
-    failed = stop == "error" and not any(each.visited for each in researcher.resources.get_all())
-    nothing = "could be read" if failed else "relevant was found"
-    parts.extend(f"Nothing {nothing} for “{_plain(topic)}”." for topic in empty)
+    known = researcher.resources.get_all()
+    nothing, end = "relevant was found", "."
+    if not any(each.visited for each in known):
+        if stop == "error":
+            nothing = "could be read"
+        elif known or stop not in QUIET:
+            end = ": nothing was read."
+    parts.extend(f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty)
+    if researcher.model is None and not (under_way or progress.narrative.strip()):
+        parts.extend(
+            f"No sentence of what was read for “{_plain(topic)}” can be quoted."
+            for topic in (each.topic for each in researcher.objectives)
+            if topic not in empty
+        )
     if citations:
         parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
     extractive = researcher.model is None if extractive is None else extractive

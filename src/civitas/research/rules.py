@@ -24,7 +24,7 @@ _QUOTED: Final = 2  # so many sentences of a passage are quoted, if they stand s
 _LONGEST_QUOTE: Final = 400
 _SOURCES: Final = 3  # an objective that so many resources speak of is well covered
 _WITHOUT: Final = 3  # so many parts of a topic, each without a word, are looked for at first
-_ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$")
+_ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _WORDS: Final = 5  # with fewer, or without a mark at its end, it is a heading or a line of code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 
@@ -154,21 +154,23 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         said = text[slice(*spans[place])]
         there = set(terms(said))
         worth = sum(weight for term, weight in wanted.items() if term in there)
-        whole = len(said.split()) >= _WORDS and _ENDS.search(said[-20:]) is not None
+        end = _ENDS.search(said[-20:])  # of words without spaces between them, none is counted
+        whole = end is not None and (end[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         return not whole, -worth, place
 
     for no_sentence, worth, first in sorted(map(rank, range(len(spans)))):
         if no_sentence and not worth:
             break  # nothing is left but headings and code that say nothing about it
-        start, end = spans[first]
+        start, *ends = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
-            if "\n" not in text[end:last] and last - start <= _LONGEST_QUOTE:
-                end = last
-        quoted = " ".join(text[start:end].split())
-        if len(quoted) > _LONGEST_QUOTE:
-            quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
-        if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
-            return quoted
+            if "\n" not in text[ends[0] : last] and last - start <= _LONGEST_QUOTE:
+                ends.insert(0, last)
+        for end in ends:
+            quoted = " ".join(text[start:end].split())
+            if len(quoted) > _LONGEST_QUOTE:
+                quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
+            if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
+                return quoted
     return ""
 
 

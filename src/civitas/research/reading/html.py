@@ -54,7 +54,8 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
     said = declared(data[:4096].lower(), _CHARSET)
-    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, said, "utf-8")))
+    unsaid = None if charset or said else "cp1252"  # what browsers take an old page for
+    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, said, "utf-8", unsaid)))
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
         elements = sum(1 for _ in tree.iter())

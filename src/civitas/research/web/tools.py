@@ -288,7 +288,8 @@ def _read(page: Fetched, kind: str) -> Html:
             raise UnreadableDocument(f"{page.url}: {error}") from error
     if kind == "text/html":
         return read_html(page.data, page.charset, page.url)
-    return "", plain(decoded(page.data, page.charset, "utf-8")).strip(), [], []
+    unsaid = None if page.charset else "cp1252"
+    return "", plain(decoded(page.data, page.charset, "utf-8", unsaid)).strip(), [], []
 
 
 async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:
