@@ -510,13 +510,16 @@ from civitas.approval import ApprovalRequest
 
 class Keyboard:
     def readline(self):
-        print("→ refund", {"order": "A1"})  # as what shows a stream does at this moment
+        self.stdout = sys.stdout  # as a handler of logs keeps it
+        # As what shows a stream does at this moment.
+        print("→ refund", {"order": "A1"}, sys.stdout.isatty())
         return sys.stdin.readline()
 
 print("I will look", end="")
 message = {"from": "desk", "to": "shop", "action": {"name": "refund", "args": {"order": "A1"}}}
-print(TerminalApprover(Keyboard()).approve(ApprovalRequest.of(message)))
-print("It is done.")
+keyboard = Keyboard()
+print(TerminalApprover(keyboard).approve(ApprovalRequest.of(message)))
+print("It is done.", file=keyboard.stdout)
 """
 
 
@@ -528,7 +531,7 @@ def test_a_question_stands_alone_where_the_program_prints_a_stream():
         )
         terminal.type("y\n")
         terminal.until("It is done.")
-        assert terminal.seen.startswith("y\r\n→ refund {'order': 'A1'}\r\nTrue\r\nIt is done.")
+        assert terminal.seen.startswith("y\r\n→ refund {'order': 'A1'} True\r\nTrue\r\nIt is done.")
 
 
 HOST = """
