@@ -283,11 +283,13 @@ def test_a_callback_is_given_the_request():
             False,
         ),  # brackets are a set of characters
         (Rule("Host", "delete", {"names": '*"a", "b"*'}), True),
+        (Rule("Host", "delete", {"at": '{"x": 1, "y": 2}'}), True),
         (Rule(permit=False), False),
     ),
 )
 def test_a_rule_permits_what_matches(rule, permitted):
-    request = proposed(path="/tmp/x", force=True, n=1, names=["a", "b"])
+    at = {"y": 2, "x": 1}
+    request = proposed(path="/tmp/x", force=True, n=1, names=["a", "b"], at=at)
     assert ask(RuleApprover([rule]), request) is permitted
 
 
@@ -389,10 +391,12 @@ def test_always_permits_exactly_this_call_from_now_on(typed):
     assert not ask(TerminalApprover(io.StringIO(), io.StringIO()))
 
 
-def test_a_closed_terminal_refuses():
-    stdin = io.StringIO("y\n")
+def test_a_closed_terminal_refuses(caplog):
+    stdin, out = io.StringIO("y\n"), io.StringIO()
     stdin.close()
-    assert ask(TerminalApprover(stdin, io.StringIO())) is False
+    assert ask(TerminalApprover(stdin, out)) is False
+    assert out.getvalue().endswith("\n(no answer: refused)\n")
+    assert caplog.text == ""
 
 
 def test_no_terminal_at_all_refuses(monkeypatch, caplog):
@@ -506,13 +510,16 @@ from civitas.approval import ApprovalRequest
 
 class Keyboard:
     def readline(self):
-        print("→ refund", {"order": "A1"})  # as what shows a stream does at this moment
+        self.stdout = sys.stdout  # as a handler of logs keeps it
+        # As what shows a stream does at this moment.
+        print("→ refund", {"order": "A1"}, sys.stdout.isatty())
         return sys.stdin.readline()
 
 print("I will look", end="")
 message = {"from": "desk", "to": "shop", "action": {"name": "refund", "args": {"order": "A1"}}}
-print(TerminalApprover(Keyboard()).approve(ApprovalRequest.of(message)))
-print("It is done.")
+keyboard = Keyboard()
+print(TerminalApprover(keyboard).approve(ApprovalRequest.of(message)))
+print("It is done.", file=keyboard.stdout)
 """
 
 
@@ -524,7 +531,7 @@ def test_a_question_stands_alone_where_the_program_prints_a_stream():
         )
         terminal.type("y\n")
         terminal.until("It is done.")
-        assert terminal.seen.startswith("y\r\n→ refund {'order': 'A1'}\r\nTrue\r\nIt is done.")
+        assert terminal.seen.startswith("y\r\n→ refund {'order': 'A1'} True\r\nTrue\r\nIt is done.")
 
 
 HOST = """

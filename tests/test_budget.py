@@ -206,6 +206,15 @@ def test_what_was_spent_elsewhere_counts_in_all_of_its_line() -> None:
         assert (spent.tokens, spent.usd, spent.model_calls, spent.actions) == (40, 0.5, 2, 1)
     assert child.left == Left(60, 0.5, 1, None, None)
     assert parent.over == Spent()
+    child.charge(tokens=60)  # all that is left is not too much
+    assert parent.left.tokens == 0
+
+
+def test_with_what_was_spent_elsewhere_the_seconds_begin(clock: SetClock) -> None:
+    budget = Budget(seconds=10, clock=clock)
+    budget.charge(tokens=1)
+    clock.time += 4
+    assert budget.spent.seconds == 4
 
 
 def test_more_than_a_limit_counts_all_the_same(clock: SetClock) -> None:
@@ -214,12 +223,13 @@ def test_more_than_a_limit_counts_all_the_same(clock: SetClock) -> None:
         budget.charge(tokens=130, actions=1)
     assert caught.value.limit == "tokens"
     assert (budget.spent.tokens, budget.spent.actions, budget.left.tokens) == (130, 1, 0)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded, match="1 tokens are needed and 0 of 100 are left"):
         budget.reserve(tokens=1)
+    budget.charge(actions=1)
     clock.time += 10
     with pytest.raises(DeadlineExceeded):
         budget.charge(actions=1)
-    assert budget.spent.actions == 2
+    assert budget.spent.actions == 3
 
 
 # -- children --------------------------------------------------------------------------------------
@@ -402,6 +412,8 @@ def test_money_below_a_picodollar_is_rounded_up_and_limits_down() -> None:
     assert budget.spent.usd == 1e-12
     budget.reserve(usd=Decimal("0.0000000000011")).settle()
     assert budget.spent.usd == 3e-12
+    budget.reserve(usd=1.1e-12).settle()
+    assert budget.spent.usd == 5e-12
     assert Budget(usd=Decimal("0.0000000000019")).left.usd == 1e-12
     assert Budget(usd=5e-324).left.usd == 0.0
 

@@ -56,7 +56,7 @@ def of_terminal(*lines: str) -> tuple[TerminalApprover, io.StringIO]:
 
 
 @pytest.mark.parametrize("name", ("choose", "choose_plainly"))
-@pytest.mark.parametrize("form", ("sync", "async"))
+@pytest.mark.parametrize("form", ("sync", "async", "sync that gives an awaitable"))
 def test_an_action_of_a_model_asks_the_person(name: str, form: str) -> None:
     questions: list[Question] = []
 
@@ -68,7 +68,8 @@ def test_an_action_of_a_model_asks_the_person(name: str, form: str) -> None:
         await asyncio.sleep(0)
         return plain(question)
 
-    approver = CallbackApprover(lambda _: False, answer=plain if form == "sync" else later)
+    made = {"sync": plain, "async": later}.get(form, lambda question: later(question))
+    approver = CallbackApprover(lambda _: False, answer=made)
     model = ScriptedModel([{"name": name}, "Done."])
     agent = ReActAgent("painter", model, actions=[choose, choose_plainly], approver=approver)
     reply = agent.reply_sync("Paint it.", run_id="r1")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from civitas import Budget, BudgetedModel, BudgetExceeded, DefinitionError, Price, Prices, Spent
 from civitas.action import Action
+from civitas.budget import Left
 from civitas.models import ModelReply, Usage
 
 NAN, INF = float("nan"), float("inf")
@@ -47,6 +48,13 @@ def test_what_is_no_count_is_no_limit_and_no_amount(limit: str, wrong: Any) -> N
             call(**{limit: wrong})
         assert len(str(caught.value)) < 200
     assert untouched(budget)
+
+
+def test_the_largest_count_is_one() -> None:
+    most = dict.fromkeys(COUNTS, 2**53)
+    budget = Budget(**most)  # type: ignore[arg-type]
+    budget.reserve(**most).settle(tokens=2**53)
+    assert budget.left == Left(0, None, 0, 0)
 
 
 @pytest.mark.parametrize("wrong", NO_MONEY, ids=lambda value: f"{value!r:.20}"[:20])

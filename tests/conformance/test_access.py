@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from civitas import ACCESS_DENIED, ACCESS_PERMITTED, ACCESS_REQUESTED, Agent, action
-from civitas.approval import CallbackApprover, RefuseAll, Rule, RuleApprover
+from civitas.approval import CallbackApprover, RefuseAll, Refused, Rule, RuleApprover
 from civitas.errors import InvalidArguments, NotPermitted, RequestCancelled, RequestTimeout
 from conformance.conftest import Kept, Listener, Recorder, message, settle
 from conformance.gate import LATE_S
@@ -317,6 +317,14 @@ def test_only_true_of_an_approver_permits(make_space, log, form, answer):
     assert list(host.done) == []
     if isinstance(answer, Exception):
         log.wait_for("RuntimeError: the approver fails")
+
+
+def test_a_reason_that_no_text_can_carry_is_told_all_the_same(make_space):
+    space = make_space(approver=CallbackApprover(lambda request: Refused("no \ud800 today")))
+    me = space.add(Recorder("me"))
+    space.add(Host())
+    with pytest.raises(NotPermitted, match=r"not permitted: no \\ud800 today$"):
+        me.ask("Host", "delete", path="x").result(timeout=10)
 
 
 def test_an_approver_that_blocks_holds_up_nobody_else(make_space, gate):
