@@ -217,6 +217,14 @@ def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
     assert "It uses port 4711." in again().citations[0].sentence
 
 
+def test_where_nothing_of_what_the_last_iteration_found_can_be_read_it_has_failed() -> None:
+    tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
+    script = [tasks, evaluation({"alpha": 0.0})]
+    report = research(script, tools=Flaky("read").tools(), iterations=1)[0].report_sync()
+    assert report.stop_reason == "error"
+    assert report.detail.startswith("nothing of what was found could be read: ")
+
+
 def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> None:
     async def search(query: str) -> list[Resource]:
         """Search.
