@@ -101,6 +101,8 @@ def test_a_host_is_allowed_by_its_name_and_port_alone() -> None:
     with Web({"/": html(PAGE)}) as web:
         for allowed in ("127.0.0.1", f"127.0.0.1:{web.port}", "127.0.0.1."):
             assert read(f"{web.base}/", allow_hosts=[allowed]).content
+        upper = f"http://LocalHost:{web.port}/"
+        assert read(upper, allow_hosts=["LOCALHOST."]).visited
         for other in ("localhost", f"127.0.0.1:{web.port - 1}", "127.1", "7.0.0.1"):
             with pytest.raises(AddressRefused, match=r"allow_hosts=\('127\.0\.0\.1',\)"):
                 read(f"{web.base}/", allow_hosts=[other])

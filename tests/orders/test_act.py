@@ -71,6 +71,16 @@ def test_a_person_of_the_program_reviews(order: Order) -> None:
         assert asyncio.run(agent.reply(order.task)).stop_reason == "terminated"
 
 
+def test_a_reviewers_model_gets_the_persons_own_key(order: Order) -> None:
+    accepts = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "so"})
+    with OpenAIServer(text("Done.")) as works, OpenAIServer(text(accepts)) as reviews:
+        order = replace(order, model=f"{works.url}#m", review=f"{reviews.url}#m")
+        agent = act_agent(order, key="k", own_key="own", approver=Permits())
+        assert asyncio.run(agent.reply(order.task)).stop_reason == "terminated"
+    told = [[each.headers["authorization"] for each in of.requests] for of in (works, reviews)]
+    assert told == [["Bearer k"], ["Bearer own"]]
+
+
 def test_a_person_who_reviews_must_be_given(order: Order) -> None:
     order = replace(order, model="http://127.0.0.1:1/v1#m", review="me")
     with pytest.raises(ConfigError, match="reviewer="):

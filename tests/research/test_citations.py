@@ -123,6 +123,42 @@ def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, w
     assert (fault(sentence, passage) or "").startswith(why)
 
 
+HILL = "The wooden store at the hill beside the river holds {} items."
+SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
+MORE, LESS = "has a negation that is not there", "lacks a negation that is there"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "passage", "why"),
+    (
+        # How far a negation reaches: five words, and not beyond a comma.
+        ("Doors are never blue.", "They never paint red wooden doors blue.", None),
+        ("Doors are never blue.", "They never paint red wooden kitchen doors blue.", MORE),
+        ("The page never opens.", "It never ends, and the page opens.", MORE),
+        ("The default None means that it always times out.", WAIT, LESS),
+        # Numbers in other words.
+        ("The store holds 10k items.", "The store holds 10,000 items.", None),
+        (HILL.format("twenty five"), HILL.format("25"), None),
+        (HILL.format("two hundred thousand"), HILL.format("200,000"), None),
+        (HILL.format("one hundred and five"), HILL.format("105"), None),
+        ("It came with version 3rc1.", "It came with version 3rc2.", "says 3rc1, which is not"),
+        # Three of five words.
+        ("rivers carry stones wood sand", "rivers carry stones downhill slowly", None),
+        ("rivers carry stones wood sand soil", "rivers carry stones downhill", "shares 3 of 6"),
+        # What is quoted: with another dash, from the middle of a sentence, and word for word.
+        ("It says “red – blue”.", "The rule: red -- blue, always.", None),
+        ("He wrote “[T]he store holds 10 items”.", "Then the store holds 10 items.", None),
+        ("It says “task the cancels”.", WAIT, "quotes “task the cancels”"),
+        (SUNDAYS, LYON, None),
+    ),
+)
+def test_where_a_sentence_begins_to_say_something_else(
+    sentence: str, passage: str, why: str | None
+) -> None:
+    found = fault(sentence, passage)
+    assert found is None if why is None else (found or "").startswith(why), found
+
+
 def test_a_name_may_stand_in_the_title_and_a_number_may_not() -> None:
     passage = "It returns the next item of the queue."
 

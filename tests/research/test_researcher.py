@@ -35,6 +35,7 @@ from civitas.research import (
     Findings,
     Narrative,
     Objective,
+    Passage,
     Plan,
     Report,
     Researcher,
@@ -42,7 +43,9 @@ from civitas.research import (
     ResearchTask,
     Resource,
     ResourcePool,
+    Section,
 )
+from civitas.research.relevance import Index
 from journal.crash import crash
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 
@@ -217,6 +220,14 @@ def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
     assert "It uses port 4711." in again().citations[0].sentence
 
 
+def test_where_nothing_of_what_the_last_iteration_found_can_be_read_it_has_failed() -> None:
+    tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
+    script = [tasks, evaluation({"alpha": 0.0})]
+    report = research(script, tools=Flaky("read").tools(), iterations=1)[0].report_sync()
+    assert report.stop_reason == "error"
+    assert report.detail.startswith("nothing of what was found could be read: ")
+
+
 def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> None:
     async def search(query: str) -> list[Resource]:
         """Search.
@@ -323,6 +334,24 @@ def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
     assert researcher.report_sync().stop_reason == "done"
     assert len(model.received) == 6
     assert [told(model, at).count("Source [^") for at in range(6)] == [0, 1, 1, 1, 1, 0]
+
+
+def test_an_iteration_that_reads_what_was_read_before_found_nothing_new() -> None:
+    @action(idempotent=True)
+    async def read_again(page: str) -> Resource:
+        """Read a page once more.
+
+        Args:
+            page: where it is
+        """
+        return Resource(page, None, True, PAGES[page][1])
+
+    texts = ["Alpha uses port 4711.[^1^]", evaluation({"alpha": 0.5})]
+    script = [SCRIPT[0], texts[1], plan(("read", {"url": ALPHA})), *texts]
+    script += [plan(("read_again", {"page": ALPHA})), *texts]
+    report = research(script, tools=[*tools(), read_again], iterations=9)[0].report_sync()
+    assert (report.stop_reason, report.iterations) == ("no_progress", 3)
+    assert report.detail == "the last iteration found nothing new"
 
 
 def test_where_each_task_fails_after_something_was_read_that_is_told() -> None:
@@ -756,6 +785,35 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     assert [each.expertise for each in report.objectives] == [0.67, 0.8]
     assert (report.iterations, report.detail) == (3, "no task is left that was not done")
     assert "no source of “Do bees dance for flowers in winter?” has" in researcher.progress.remark
+
+
+def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
+    parts = ["Alpha is very old indeed.", "The port of the alpha protocol is 4711 today."]
+
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        part = parts.pop(0) if parts else "Nothing more."
+        return [Resource("file:///a.md", "A", True, part, [Section(0, part[:5].strip())])]
+
+    topic = "the port of the alpha protocol"
+    report = Researcher("r", None, topic, [search], max_tasks=1).report_sync()
+    assert [each.passage.url for each in report.citations] == ["file:///a.md#The p"]
+
+
+def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
+    researcher = Researcher("r", None, "the port of alpha", tools())
+    for name, about in (("x", "noodles"), ("y", None), ("z", "alpha, and its port")):
+        researcher.resources.add(f"http://web.test/{name}", about)
+    assert [each.url[-1] for each in researcher.unread(2)] == ["z", "x"]
+    assert [each.url[-1] for each in researcher.unread(1, "noodles")] == ["x"]
+
+
+def test_a_word_of_a_title_counts_twice() -> None:
+    title, text = "port of call", "four other words here"
+    passages = [Passage.of("http://b", title, "", text), Passage.of("http://a", text, "", title)]
+    assert [each.passage.url for each in Index(passages).search("port call")] == [
+        *("http://a", "http://b")
+    ]
 
 
 def test_a_query_says_each_word_once() -> None:

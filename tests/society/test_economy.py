@@ -186,6 +186,15 @@ def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
     assert made.total == 100_030
 
 
+def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> None:
+    bank = Bank(money=30, interest=1000)
+    made = books(bank, **{"10": {"money": 20_000}, "2": {"money": 20_000}})
+    settled(made, ("10", Save(20_000)))
+    settled(made, ("2", Save(20_000)))
+    bank.credit(made)
+    assert bank.deposits == {"10": 20_000, "2": 20_020}
+
+
 def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:
     shop = Firm("firm-1", "shop-1", 10_000, price=100, stock=50, sells=True)
     works = Firm("firm-2", "work-1", 100_000, wage=4000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,23 @@ async def test_positions_say_where_citizens_are_and_what_they_do() -> None:
     assert [each.place[0] for each in seen] == ["a", *[None] * 9, *["b"] * 3]
     doing = [each.acts[each.act[0]] for each in seen]
     assert doing == ["idle", *["travel"] * 9, *["other"] * 3]
+
+
+async def test_a_map_says_what_is_where(tmp_path: Path) -> None:
+    def walks(me: Any) -> None:
+        me.want(Move("b"))
+
+    citizens = [
+        living(walks, home="a"),
+        *(living(lambda me: None, id=id, home="b") for id in (2, 3)),
+    ]
+    async with Society(citizens, road()) as society:
+        await society.run(steps=2, step="15min")
+        draw_map(society, tmp_path / "map.svg")
+    texts = set(re.findall("<!-- (.*?) -->", (tmp_path / "map.svg").read_text()))
+    assert {"home", "shop", "citizen on the way", "metres to the east"} <= texts
+    assert "citizens at a place, by area (at most 2)" in texts
+    assert any(each.startswith("3 citizens, ") for each in texts)
 
 
 async def test_a_citizen_is_looked_at_while_a_run_is_under_way() -> None:

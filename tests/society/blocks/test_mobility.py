@@ -37,7 +37,8 @@ def test_the_near_and_the_large_are_chosen_more_often() -> None:
 def test_one_explores_the_less_the_more_places_one_knows() -> None:
     assert explores(0) == 1000
     assert explores(1) == 600
-    assert explores(1) > explores(5) > explores(50) > 0
+    usual = MobilityBlockParams()
+    assert [explores(known, usual.rho, usual.gamma) for known in (2, 4, 8)] == [518, 448, 387]
     # Known ways: who never explores goes back where it was.
     never = MobilityBlockParams(rho=0)
     for number in range(1, 11):
@@ -106,3 +107,7 @@ def test_its_actions_need_a_city_and_say_so() -> None:
     live(agent, 8, city=town(park_1=(10, 20)))
     assert asyncio.run(block.go("park-1")) is False
     assert asyncio.run(block.places("shop")) == ["shop-1", "shop-2"]
+    shops = [Place(f"shop-{number:02}", "shop", 10 * number, 0) for number in range(12)]
+    ways = [("home-1", shop.id, shop.x + 1) for shop in shops]
+    live(agent, 8, city=City([Place("home-1", "home", 0, 0), *shops], ways))
+    assert asyncio.run(block.places("shop")) == [shop.id for shop in shops[:10]]

@@ -17,6 +17,8 @@ from civitas.society.blocks.mobility import MobilityBlock
 from civitas.society.blocks.needs import NeedsBlock
 from civitas.society.blocks.other import OtherBlock
 from civitas.society.blocks.plan import PlanBlock, PlanBlockParams, item_at, with_item
+from civitas.society.city.city import City
+from civitas.society.city.map import Place
 from civitas.society.wants import Answer, Move
 
 
@@ -118,6 +120,21 @@ def test_a_full_place_is_replaced_by_another_of_its_kind() -> None:
     refused = Answer(second, False, f"{second.to} is full")
     assert live(agent, 8.5, city=city, answers=[refused]) == []
     assert live(agent, 8.75, city=city) == []  # there is no third: it rests at home
+    assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
+
+
+def test_after_four_full_places_it_stays_at_home() -> None:
+    shops = [Place(f"shop-{number}", "shop", 10 * number, 0) for number in range(6)]
+    ways = [("home-1", shop.id, shop.x + 1) for shop in shops]
+    city = City([Place("home-1", "home", 0, 0), *shops], ways)
+    agent = citizen(blocks(), plan=[item("leisure", "shop", 0, 24)], day=0)
+    tried, answers = set(), []
+    for step in range(4):
+        (move,) = live(agent, 8 + step / 4, city=city, answers=answers)
+        tried.add(move.to)
+        answers = [Answer(move, False, f"{move.to} is full")]
+    assert len(tried) == 4
+    assert live(agent, 9, city=city, answers=answers) == []
     assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
 
 

@@ -43,6 +43,11 @@ def test_yaml_and_python_say_the_same(tmp_path: Path) -> None:
     assert said.size() == {"cells": 1, "agent_steps": 40, "model_calls": 0}
 
 
+def test_a_date_of_yaml_is_a_text(tmp_path: Path) -> None:
+    made = of_yaml(tmp_path, GOOD.replace("step: 6h", "step: 6h\n  start: 2026-03-01"))
+    assert made.cells()[0].parameters == {"citizens": 10, "start": "2026-03-01"}
+
+
 def test_cells_are_conditions_with_values_and_seeds() -> None:
     made = Experiment(
         name="e",

@@ -220,6 +220,13 @@ def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
     assert said in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_path: Path) -> None:
+    one = experiment(seeds=1, workflow=[{"run": {"days": 3}}], conditions={"base": {}})
+    texts = drawn(one, tmp_path / "a.svg")
+    assert {"simulated time (days)", "values of 1 seed, without an interval"} <= set(texts)
+    assert "(points)" in texts
+
+
 def test_the_band_of_a_share_stays_within_0_and_1(tmp_path: Path) -> None:
     def share(society: Any) -> float:
         return float(society.seed % 2)

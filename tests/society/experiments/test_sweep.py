@@ -16,8 +16,16 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
+from civitas import ScriptedModel
 from civitas.errors import ConfigError, FileError, StateError
-from civitas.society import Experiment, Results
+from civitas.society import (
+    CitizenAgent,
+    CitizenMemory,
+    Experiment,
+    LocalEngine,
+    Results,
+    Society,
+)
 
 CODE = '''\
 """Societies for tests: what they do is told by files."""
@@ -315,6 +323,52 @@ def test_a_folder_that_cannot_be_one_is_told(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
     with pytest.raises(FileError, match="out cannot be used"):
         run(of(tmp_path), jobs=0, out=tmp_path / "out")
+
+
+def of_functions(make: Any, *workflow: Any, **fields: Any) -> Experiment:
+    """An experiment of functions of this program."""
+    society = {"make": make, "step": "6h"}
+    return Experiment(**{"name": "e", "society": society, "workflow": [*workflow], **fields})
+
+
+def test_a_survey_is_taken_down_as_means_by_choice_and_by_what_answered() -> None:
+    def two(seed: int) -> Society:
+        model = ScriptedModel(['{"colour": "red", "pets": 3}', "I would rather not."])
+        citizens = [CitizenAgent(id, memory=CitizenMemory({"has": {"pets": id}})) for id in (1, 2)]
+        return Society(citizens, model=model, engine=LocalEngine(concurrency=1))
+
+    colour = {"id": "colour", "text": "?", "kind": "choice", "choices": ["red", "blue"]}
+    pets = {"id": "pets", "text": "?", "kind": "number", "by": "status.has.pets"}
+    survey = {"name": "s", "questions": [{**colour, "by": lambda one: "blue"}, pets]}
+    results = run(of_functions(two, {"step": 1}, {"survey": survey}), jobs=0)
+    means = {name: results.values(name)[0] for name in results.metrics}
+    assert means == {"s.colour=red": 0.5, "s.colour=blue": 0.5, "s.pets": 2.5, "s.by_model": 0.5}
+
+
+def test_failures_are_summed_over_cells_and_the_first_are_told(tmp_path: Path) -> None:
+    class Fails(CitizenAgent):
+        async def forward(self) -> None:
+            raise ValueError(f"in {self.id}")
+
+    def two(seed: int) -> Society:
+        return Society([Fails(1), Fails(2)])
+
+    run(of_functions(two, {"step": 1}, seeds=3), jobs=0, out=tmp_path)
+    totals = json.loads((tmp_path / "experiment.json").read_text())["totals"]
+    assert (totals["failures"], totals["model_calls"]) == (6, 0)
+    assert [each.partition(":")[0] for each in totals["first_failures"]] == [
+        *("step 0, 1", "step 0, 2", "step 0, 1")
+    ]
+
+
+def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
+    run(of(tmp_path), jobs=0, out=tmp_path / "out")
+    part = sorted((tmp_path / "out" / "parts").iterdir())[0]
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(ConfigError, match=rf"{part.name} is damaged .*: delete it"):
+        run(of(tmp_path), jobs=0, out=tmp_path / "out")
+    part.unlink()
+    assert set(run(of(tmp_path), jobs=0, out=tmp_path / "out").values("owned")) == {0, 1}
 
 
 def test_an_intervention_names_everyone_and_kinds_of_places() -> None:

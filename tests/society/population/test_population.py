@@ -473,6 +473,38 @@ async def test_who_finds_room_where_others_leave_is_the_same_in_rows(order: str)
     assert moved == {"front first": 50, "last first": 1}.get(order, moved)
 
 
+async def test_who_is_on_the_way_has_its_place_there_also_in_rows() -> None:
+    """The second sets out when the first, who has the only place, has not arrived."""
+    city = Grid(5, 1, cell_seconds=2000)
+    middle = city.ids().index("2,0")
+
+    class Late(RowBlock):
+        """Sets out in the step that has its number."""
+
+        columns: ClassVar = {"home": Column("place", None)}
+
+        async def forward(self) -> None:
+            """Set out."""
+            if self.perceived.step == int(self.agent.id):
+                self.want(Move("2,0"))
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            rows.want(Move, rows.ids == rows.step, to=middle)
+
+    def two() -> Population:
+        return Population({"home": np.array([0, 4], np.int32)}, city, [Late()])
+
+    await same(two, 9)
+    population = two()
+    async with Society(population) as society:
+        await society.run(steps=3)
+        moving = population.status_of(0)["moving"]
+        assert moving == {"to": "2,0", "arrives": 6, "mode": None, "from": "0,0", "left": 1}
+        await society.run(steps=6)
+    assert population.columns["place"].tolist() == [middle, 4]
+
+
 async def test_metrics_are_functions_of_the_columns() -> None:
     population = Population(
         {"money": np.array([1, 5])},

@@ -320,7 +320,7 @@ class PlanBlock(CitizenBlock):
     def _put(self, item: Item, why: str) -> None:
         status = self.status
         status["plan"] = with_item(status["plan"], item)
-        status["now"] = max(0, item_at(status["plan"], item["from"]))
+        status["now"] = item_at(status["plan"], item["from"])
         self._mended(why, item["do"])
 
     def _mended(self, why: str, how: str) -> None:

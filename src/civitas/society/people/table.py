@@ -70,11 +70,11 @@ def checked_people(
     """Return the citizens that rows of columns are; see `read_people`."""
     _check_columns(list(columns), source)
     found: list[dict[str, Any]] = []
-    at: dict[str, int] = {}
+    at: dict[int | str, int] = {}
     for number, row in enumerate(rows, 1):
         where = f"{source}, row {number}"
         person = _person(row, where, city)
-        before = at.setdefault(str(person["id"]), number)
+        before = at.setdefault(person["id"], number)
         if before != number:
             raise ConfigError(
                 f"{where}, column 'id': {person['id']!r} is the id of row {before} too"

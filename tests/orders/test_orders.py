@@ -1,0 +1,169 @@
+"""What orders may say, whose key a model is given, and what an order is made into."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from civitas import Journal, RefuseAll
+from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
+from civitas.errors import ConfigError, ModelError, RunMismatch
+from civitas.models.names import model
+from civitas.orders.act import act_agent, actions_of, apart, keys
+from civitas.orders.models import budget_of, chosen_model, made_model
+from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
+from civitas.orders.research import check, researcher, write
+from civitas.research import Report
+
+SERVED = "http://127.0.0.1:1/v1#m"
+
+
+def test_the_key_of_the_file_is_for_the_model_of_the_file_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CIVITAS_KEY", "own")
+    said = {"model": "openai:a", "key": "of-file"}
+    of_file = Order("x", model="openai:a", model_of_file=True)
+    assert keys(of_file, said) == ("of-file", "own")
+    assert keys(replace(of_file, model="openai:b"), said) == (None, "own")
+    assert keys(of_file, {"key": "of-file"}) == (None, "own")
+    assert keys(replace(of_file, model_of_file=False), said) == ("own", "own")
+    assert chosen_model(said, "openai:c", "k") == ("openai:c", "k")
+    assert chosen_model(said, None, "k") == ("openai:a", "of-file")
+    assert chosen_model({"key": "of-file"}, None, "k") == ("local", None)
+
+
+def test_a_model_is_made_with_its_key_or_it_is_said_what_is_wrong() -> None:
+    assert made_model(SERVED, "k").name == made_model(SERVED, None).name == model(SERVED).name
+    assert made_model("openai:gpt-4o-mini", "k").name == "openai:gpt-4o-mini"
+    for wrong in ("gpt-4o-mini", "ftp://x#m"):
+        with pytest.raises(ConfigError, match=f"there is no model '{wrong}'; names are local"):
+            made_model(wrong, "k")
+    with pytest.raises(ModelError):
+        made_model("http://127.0.0.1:1/v1", "k")  # of which model?
+    assert budget_of("act", None, usd=None, tokens=None) is None
+    budget = budget_of("act", None, usd=None, tokens=5)
+    assert budget is not None
+    assert budget.name == "civitas act"
+
+
+@pytest.mark.parametrize("yes_read", (True, False))
+@pytest.mark.parametrize("small", (True, False))
+def test_what_is_looked_at_is_asked_about_if_that_was_ordered(
+    tmp_path: Path, small: bool, yes_read: bool
+) -> None:
+    (tmp_path / "a.txt").write_text("")
+    (tmp_path / "below").mkdir()
+    order = Order("x", str(tmp_path), "local" if small else SERVED, yes_read=yes_read)
+    actions = {each.name: each for each in actions_of(order)}
+    looking = [actions.pop(name) for name in ("list_files", "read_file", "search_in_file")]
+    policy = ACCESS_PERMITTED if yes_read else ACCESS_REQUESTED
+    assert {each.access_policy for each in looking} == {policy}
+    assert {each.access_policy for each in actions.values()} == {ACCESS_REQUESTED}
+    assert {each.terminal for each in (*looking, *actions.values())} == {small}
+    assert bool(looking[0].parameters["properties"]) is not small
+    assert ("anyOf" in looking[1].parameters["properties"]["file_name"]) is small
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "answers"), ((SERVED, None, 10), (SERVED, 3, 3), ("local", None, 1))
+)
+def test_a_model_gives_as_many_answers_as_are_usual_or_ordered(
+    tmp_path: Path, weights: Path, name: str, given: int | None, answers: int
+) -> None:
+    order = Order("x", str(tmp_path), name, max_iterations=given)
+    assert act_agent(order, approver=RefuseAll()).max_iterations == answers
+
+
+def test_a_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    (tmp_path / "link").symlink_to(root)
+    order = Order("x", str(root))
+    for inside in (root / "runs.db", tmp_path / "link" / "runs.db", root / "a" / ".." / "b"):
+        with pytest.raises(ConfigError, match="is in the folder that the agent works on"):
+            apart(order, str(inside))
+    apart(order, str(tmp_path / "runs.db"))
+    apart(order, str(tmp_path / "work.db"))
+
+
+@pytest.mark.parametrize("field", ("model", "review"))
+@pytest.mark.parametrize("address", ("https://me:key@x.test/v1#m", "http://x.test/v1?key=1#m"))
+def test_what_may_be_a_key_is_not_recorded(field: str, address: str) -> None:
+    with pytest.raises(ConfigError, match=r"the address of x\.test has a user or a query"):
+        without_keys(Order("x", **{field: address}))
+    without_keys(Order("x", model="http://x.test/v1#a?b@c", review="gguf:/a?b@c"))
+
+
+def test_what_an_order_sets_up_is_said_in_a_line() -> None:
+    order = Order("x", "docs", "openai:a")
+    assert order.in_words == "openai:a in docs"
+    more = replace(order, review="me", network=True)
+    assert more.in_words == "openai:a in docs, reviewed by me, commands have the network"
+    found = ResearchOrder(["a", "b"], folder="docs", search_web=True)
+    assert (found.task, found.in_words) == ("a\nb", "no model, extractive; docs and the web")
+    found = replace(found, model="m", searxng="http://s", site="a.org")
+    assert found.in_words == "m; docs and the web by http://s, a.org alone"
+
+
+def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
+    async def mine(journal: Journal) -> None:
+        part = await journal.begin("R", "ReActAgent", "files", "x")
+        part.note("begun", {"kind": "ReActAgent", "agent": "files", "task": "x"})
+        await part.commit()
+        part.close()
+        agent = act_agent(Order("x", str(tmp_path), SERVED), approver=RefuseAll())
+        with pytest.raises(RunMismatch, match="it is no run of civitas act"):
+            await record(Order("x", "."), journal, "R", agent)
+        await record(Order("x", ".", SERVED), journal, "S", agent)
+        found = order_of(journal.entries("S"))
+        assert isinstance(found, Order)
+        assert found.root == str(Path.cwd())  # whichever folder it goes on from
+
+    with Journal(tmp_path / "runs.db") as journal:
+        asyncio.run(mine(journal))
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    (
+        ({}, "there is nothing to search: give --folder DIR, --search-web or --searxng URL"),
+        ({"objectives": ["a", " "], "folder": "."}, "an OBJECTIVE is empty"),
+        ({"folder": ".", "site": "a.org"}, "--site is for the web"),
+        ({"folder": ".", "allow_hosts": ["x"]}, "--allow-host is for the web"),
+        ({"search_web": True, "site": "a.org/b"}, "--site must be a host such as"),
+        ({"search_web": True, "site": "https:a"}, "--site must be a host such as"),
+        ({"folder": ".", "role": "poet"}, "--role is for a model: give --model too"),
+        ({"folder": ".", "max_usd": 1.0}, "--max-usd is for a model"),
+        ({"folder": ".", "max_tokens": 1}, "--max-tokens is for a model"),
+        ({"folder": ".", "out": "/none/a.md"}, "--out: nothing can be written in '/none'"),
+        ({"folder": ".", "html": "/none/a.html"}, "--html: nothing can be written in '/none'"),
+    ),
+)
+def test_an_order_of_research_that_cannot_be_carried_out_is_told(
+    order: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        check(ResearchOrder(**{"objectives": ["a"], **order}))
+
+
+def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("The port of alpha is 4711.\n")
+    out, page = tmp_path / "report.md", tmp_path / "report.html"
+    order = ResearchOrder(["the port of alpha"], folder=str(tmp_path), iterations=2)
+    order = replace(order, out=str(out), html=str(page), max_seconds=60.0)
+    check(order)
+    report = Report("The port of alpha is 9.\x1b[31m\n", [], "done")
+    assert write(report, order) == [("page", str(page)), ("report", str(out))]
+    assert out.read_text() == "The port of alpha is 9.\ufffd[31m\n"
+    made = researcher(order)
+    assert (made.iterations, list(made.tools)) == (2, ["search_folder"])
+    assert [each.passage.url for each in made.report_sync().citations] == [
+        (tmp_path / "notes.md").as_uri()
+    ]
+    web = researcher(replace(order, folder=None, searxng="http://127.0.0.1:1", search_web=False))
+    assert list(web.tools) == ["search_web", "visit_page", "read_pdf"]
