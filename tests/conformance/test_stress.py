@@ -23,7 +23,7 @@ from civitas.errors import (
 )
 from conformance.conftest import message
 
-LONG_S = 100
+LONG_S = 300
 
 SIZES = [
     pytest.param((1000, 6), id="quick"),

@@ -13,7 +13,7 @@ from typing import Any
 from civitas import Agent, AMQPSpace, RequestError, action
 from civitas.spaces.request import Request
 
-WAIT_S = 45
+WAIT_S = 150
 IN_DOUBT = "in doubt"
 TENTH = 10
 

@@ -20,7 +20,7 @@ from benchmarks.broker import Broker
 from faults import breaking
 from faults.trial import Counts, Trial, trial
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.timeout(400)]
 
 FEW, MANY = 1, 20
 AT_ONCE = 5

@@ -147,6 +147,7 @@ def test_ten_citizens_ask_the_bundled_model_once_and_are_recorded(
         parameters=asked,
         workflow=workflow,
         metrics=["model_calls", "fallbacks"],
+        published=[],
         every=1,
         conditions={"base": {}},
     )

@@ -19,6 +19,8 @@ from civitas.society.wants import Move
 
 _HOUR: Final = 3600
 _SLOT: Final = 900
+_MOST: Final = 16
+"""More items than this are longer than the 512 tokens that a local model may answer."""
 
 
 # -- the rules -------------------------------------------------------------------------------------
@@ -243,9 +245,10 @@ class PlanBlock(CitizenBlock):
         piece = answer_schema(
             do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
         )
-        pieces = {"type": "array", "minItems": 1, "maxItems": 48, "items": piece}
+        pieces = {"type": "array", "minItems": 1, "maxItems": _MOST, "items": piece}
         answer = await self.decide(
-            "Plan the day from 00:00 to 24:00: what, where, from and until when, in order.",
+            "Plan the day from 00:00 to 24:00: what, where, from and until when, in order, in "
+            f"{_MOST} items at most.",
             answer_schema(plan=pieces),
         )
         if answer is None:
