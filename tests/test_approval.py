@@ -114,7 +114,7 @@ def test_no_approver_refuses():
         (..., False),
     ),
 )
-def test_only_true_permits(form, answer, permitted):
+def test_only_true_permits(form, answer, permitted, caplog):
     class Async:
         async def approve(self, request):
             return answer
@@ -130,6 +130,7 @@ def test_only_true_permits(form, answer, permitted):
     made = {"async def": Async, "def": Plain}.get(form, Later)()
     assert isinstance(made, Approver)
     assert ask(made) is permitted
+    assert caplog.text == "" if isinstance(answer, bool) else f"got {answer!r}" in caplog.text
     assert ask(CallbackApprover(made.approve)) is permitted
 
 

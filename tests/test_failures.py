@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
@@ -21,6 +22,7 @@ from civitas import (
     ChattyAI,
     Conversation,
     DualActAgent,
+    MaxTurns,
     Memory,
     ModelError,
     NativeSpace,
@@ -28,6 +30,7 @@ from civitas import (
     OpenAIModel,
     ReActAgent,
     Refused,
+    Reply,
     Rule,
     RuleApprover,
     ScriptedModel,
@@ -124,6 +127,43 @@ def test_a_memory_that_fails_is_one_line_and_the_reason_of_the_reply(
     assert (reply.stop_reason, reply.detail) == ("error", "OSError: the disk is full")
     assert isinstance(reply.error, OSError)
     assert told(caplog) == ["the memory of agent 'a' failed: OSError: the disk is full"]
+
+
+class Gone(Full):
+    """A memory that cannot be read any more."""
+
+    def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+        raise OSError("the disk is gone")
+
+
+@pytest.mark.parametrize("memory", (Full(0), Gone(9)), ids=lambda memory: type(memory).__name__)
+@pytest.mark.parametrize("kind", ("alone", "dual act", "conversation"))
+def test_a_memory_that_fails_when_a_run_goes_on_is_the_reason_of_the_reply(
+    memory: Memory, kind: str, tmp_path: Path
+) -> None:
+    """`reply` raised it, and only then: the first process had given it as the reason."""
+
+    def go_on(memory: Memory, last: Any) -> Reply:
+        first, human = "One.", ScriptedModel([decision("CONTINUE"), *[last] * 3])
+        if kind == "alone":
+            first = {"name": "pay", "args": {"sum": 1}}
+        agent: Any = ReActAgent("a", ScriptedModel([first, *[last] * 3]), actions=[pay], memory=memory)
+        if kind == "conversation":
+            agent = Conversation([agent], until=MaxTurns(2))
+        if kind == "dual act":
+            agent = DualActAgent(human=ReActAgent("h", human), reactive=agent)
+        agent.journal = tmp_path / "runs.db"
+        return agent.reply_sync("Hello", run_id="r")
+
+    assert go_on(Memory(), OSError("no network")).stop_reason == "error"
+    failed = go_on(memory, decision("TERMINATE"))
+    assert failed.stop_reason == "error"
+    assert "OSError: the disk is" in failed.detail
+    assert go_on(Memory(), decision("TERMINATE")).stop_reason in ("done", "terminated")
+
+
+def decision(action: str) -> str:
+    return json.dumps({"action": action, "new_instruction": "Go on.", "reasoning": ""})
 
 
 def pay(sum: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import copy_json
-from civitas.signature import Signature, check_parameters
+from civitas.signature import Signature, check_parameters, check_returns
 from civitas.signature.schema import WrongSchema, check_schema, validator
 from civitas.text import printable, shorten
 
@@ -92,8 +92,7 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
         # Whether the first parameter is `self` shows only where it is used; the kinds of the
         # parameters show now, and so a bad definition fails on import rather than on first call.
         check_parameters(function, bound_to_self=False, where=where)
-        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-            raise DefinitionError(f"{where}: an action returns one value; it cannot yield")
+        check_returns(function, where)
         function.__civitas_action__ = told  # type: ignore[attr-defined]
         return function
 
@@ -170,6 +169,7 @@ class Action:
         _check_name(name, "Action")
         if not callable(function):
             raise DefinitionError(f"action {name!r}: function must be callable, not {function!r}")
+        check_returns(function, f"action {name!r}")
         if access_policy is not ACCESS_PERMITTED or timeout is not None or help is not None:
             options = ActionOptions(name, help, access_policy, timeout=timeout)
             _check_options(f"action {name!r}", options)

@@ -332,10 +332,9 @@ class Agent(Workflow):
         if mailbox is None:
             raise self._homeless("ask")
         if type(to) is str and type(action) is str and 0 < len(to) < 256 > len(action) > 0:
-            args = check_args(args)
             if to.isascii() and action.isascii():
                 envelope: Envelope = tuple.__new__(
-                    Envelope, (mailbox.id, to, action, args, None, None, None)
+                    Envelope, (mailbox.id, to, action, check_args(args), None, None, None)
                 )
                 return mailbox.request(envelope, 300)
         message = {"to": to, "action": {"name": action, "args": args}}

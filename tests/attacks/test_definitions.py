@@ -157,9 +157,10 @@ async def async_generator(n: int):
 
 
 @pytest.mark.parametrize("function", (generator, async_generator))
-def test_a_method_that_yields_is_no_action(space, function):
+@pytest.mark.parametrize("make", (action, Action.of, lambda f: Action(f.__name__, f, "Count.", {})))
+def test_a_function_that_yields_is_no_action(space, make, function):
     with pytest.raises(DefinitionError) as caught:
-        action(function)
+        make(function)
     refused(caught, function.__name__, "yield")
     works(space)
 

@@ -202,6 +202,24 @@ def test_the_value_comes_once_and_stays(space: Any, name: str) -> None:
     assert request.result(timeout=0) == 5
 
 
+@pytest.mark.parametrize("id", ("server", 7, "Käthe", "客服"))
+@pytest.mark.parametrize("name", ("give", "größer"))
+@pytest.mark.parametrize("data", (1, [1, {"a": ["ü"]}], "x" * 200_000), ids=("flat", "deep", "long"))
+def test_ask_takes_any_id_name_and_arguments(
+    space: Any, id: str | int, name: str, data: object
+) -> None:
+    """To an id or action that is not ASCII, `ask` refused arguments that are not flat."""
+
+    class Giver(Agent):
+        @action(name=name)
+        async def give(self, data: Any) -> Any:
+            return data
+
+    space.add(Giver(id))
+    me = space.add(Agent("me"))
+    assert me.ask(id, name, data=data).result(timeout=WAIT_S) == data
+
+
 def test_an_action_error_has_the_type_and_the_text(space: Any) -> None:
     space.add(Server("server"))
     me = space.add(Agent("me"))

@@ -15,11 +15,14 @@ import pytest
 
 from civitas.action import ACCESS_REQUESTED, action
 from civitas.agent import Agent
+from civitas.agents.person import Person
 from civitas.approval import Rule, RuleApprover
 from civitas.errors import ActionError, InvalidArguments, ModelError, RequestError
 from civitas.models.protocol import Call, ModelReply
 from civitas.models.wrappers.scripted import ScriptedModel
+from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.loop.discovery import discovered_actions
+from civitas.reasoning.conversation.termination import MaxTurns
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import Answers, both, say, use
@@ -463,6 +466,36 @@ def test_two_questions_of_one_asker_are_answered_one_after_the_other(space: Nati
     space.add(Boss("boss"))
     me = space.add(Agent("me"))
     assert me.ask("boss", "both").result(timeout=WAIT) == ["re:A", "re:B"]
+
+
+@pytest.mark.parametrize("kind", ("each in its thread", "shared", "conversation", "person"))
+def test_help_is_answered_while_a_reply_is_under_way(space: NativeSpace, kind: str) -> None:
+    """Whoever looked for actions, by `discover=` or `/*.help`, waited in vain for a conversation."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def answer(*_: Any) -> str:
+        begun.set()
+        await asyncio.to_thread(go_on.wait, WAIT)
+        return "Done."
+
+    class Desk:
+        ask = staticmethod(answer)
+
+    agent: Any = ReActAgent("a", ScriptedModel(answer), shared=kind == "shared")
+    if kind == "conversation":
+        agent = Conversation([agent], id="talk", until=MaxTurns(1))
+    if kind == "person":
+        agent = Person("Ann", desk=Desk())
+    space.add(agent)
+    me, you = space.add(Agent("me")), space.add(Agent("you"))
+    asked = me.ask(agent.id, "say", content="Go.")
+    assert begun.wait(WAIT)
+    second = you.ask(agent.id, "say", content="Go on.")
+    for each in (me, you):
+        assert "say" in each.ask(agent.id, "help").result(timeout=WAIT)
+    assert not asked.done()
+    go_on.set()
+    assert asked.result(timeout=WAIT) == second.result(timeout=WAIT) == "Done."
 
 
 def test_an_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:

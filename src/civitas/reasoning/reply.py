@@ -156,6 +156,11 @@ class Stop(Exception):
         return cls(reason, str(error) if detail is None else detail)
 
     @classmethod
+    def of(cls, error: BudgetExceeded | Stop) -> Stop:
+        """On what a run that goes on may fail at."""
+        return error if isinstance(error, Stop) else cls.at_limit(error)
+
+    @classmethod
     def on_hook(cls, agent: str | int, error: HookError) -> Stop:
         """On a hook of an agent that failed, which is logged."""
         log_failure(_LOGGER, f"a hook of agent {agent!r} failed", error)

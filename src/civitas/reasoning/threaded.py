@@ -95,8 +95,10 @@ class Threaded(Agent):
         # Who wants to know that all which it said before was handled asks for help in order.
         if name == "help" and (message.get("meta") or {}).get("in_order") is True:
             name = "say"
-        if self.shared or self._together or name not in ("say", "response", "error"):
+        if name not in ("say", "response", "error"):
             return None
+        if self.shared or self._together:
+            return ""  # one after the other, whoever they are from
         if thread is not None:
             return thread
         named = sent["args"].get("thread") if sent["name"] == "say" else None

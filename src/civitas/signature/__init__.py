@@ -1,5 +1,5 @@
 """What a function says to its callers: description, JSON schema, and the check of arguments."""
 
-from civitas.signature.signature import Signature, check_parameters
+from civitas.signature.signature import Signature, check_parameters, check_returns
 
-__all__ = ["Signature", "check_parameters"]
+__all__ = ["Signature", "check_parameters", "check_returns"]

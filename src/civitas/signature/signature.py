@@ -38,6 +38,12 @@ _NOTHING: Any = inspect.Parameter.empty
 _Defs = dict[str, Any]
 
 
+def check_returns(function: Callable[..., Any], where: str) -> None:
+    """Raise DefinitionError if a function yields: its caller would be given the generator."""
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise DefinitionError(f"{where}: an action returns one value; it cannot yield")
+
+
 def check_parameters(
     function: Callable[..., Any], bound_to_self: bool, where: str
 ) -> list[inspect.Parameter]:

@@ -60,10 +60,10 @@ async def resumed(
     assert record.state is not None
     try:
         await recall(setup, record, budget)
-    except BudgetExceeded as error:
+    except (BudgetExceeded, Stop) as error:
         if not ended(record):
-            stop = Stop.at_limit(error)
-            why = (stop.reason, stop.detail, None, asked.run_id)
+            stop = Stop.of(error)
+            why = (stop.reason, stop.detail, stop.error, asked.run_id)
             return Reply("", "", [], [], Usage(), *why)
     await emit_past(setup, record, asked)
     stand(record.state, record, setup)

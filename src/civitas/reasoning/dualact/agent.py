@@ -322,12 +322,12 @@ class DualActAgent(Group):
         over = ended(record)
         try:
             await self._recall_members(record, asked.budget)
-        except BudgetExceeded as error:
+        except (BudgetExceeded, Stop) as error:
             if not over:
                 progress = progress or Progress(asked.content, asked.thread, asked.run_id)
-                stop = Stop.at_limit(error)
+                stop = Stop.of(error)
                 progress.over(stop.reason, stop.detail)
-                return progress.reply()
+                return progress.reply(stop.error)
         if progress is None:
             return None
         if over:

@@ -14,7 +14,7 @@ from civitas.reasoning.charging import charge_spent, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.record import APPENDED, Record
-from civitas.reasoning.reply import Reply, Step
+from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.resume import Marks, begin, not_ended, overlap
 
@@ -101,7 +101,10 @@ def catch_up(
     agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
 ) -> None:
     """Have this process know what was recorded: its memory, its model, its budget."""
-    _catch_up_memory(memory, record)
+    try:
+        _catch_up_memory(memory, record)
+    except Exception as error:
+        raise Stop.on_memory(agent.id, error) from error
     catch_up_models(record, agent._model, agent.model, budget)
 
 

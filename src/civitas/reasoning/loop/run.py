@@ -74,16 +74,16 @@ class Run(Asking):
             self.thread.underway = self
         if record is NULL_RECORD:
             return await self._reply()
-        spent: BudgetExceeded | None = None
+        stop: Stop | None = None
         try:
             self._resume()
-        except BudgetExceeded as error:
-            spent = error
+        except (BudgetExceeded, Stop) as error:
+            stop = Stop.of(error)
         if ended(record):
             return as_it_ended(record, self.schema)
 
         async def run() -> Reply:
-            return await self._reply() if spent is None else self.end(Stop.at_limit(spent))
+            return await self._reply() if stop is None else self.end(stop)
 
         def broken_off(why: str) -> dict[str, Any]:
             return over(self.end(Stop("cancelled", why)))
