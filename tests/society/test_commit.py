@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -99,6 +100,53 @@ async def test_what_cannot_be_done_says_why(want: Want, told: Any) -> None:
     citizen = wanting(want, home="a", money=100)
     await after(2, citizen, wanting(id=2), city=town(), services=[Bank()])
     assert citizen.status["told"] == [told]
+
+
+@dataclass(frozen=True)
+class Borrow(Want):
+    """A want that civitas does not know."""
+
+    book: str
+
+
+class Library(Service):
+    """Lends a book."""
+
+    takes = (Borrow,)
+
+    def settle(self, books: Books, sender: str, want: Any) -> Answer:
+        """Lend it."""
+        return Answer(want, True, value=f"{want.book} to {sender}")
+
+
+async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
+    told: dict[Any, list[Any]] = {}
+
+    def borrow(me: CitizenAgent) -> None:
+        heard = [message["action"]["args"] for message in me.perceived.messages]
+        told[me.id] = [*me.perceived.answers, *heard]
+        if me.id == 1:
+            me.want(Borrow("Emma"))
+        else:
+            borrowed = {"name": "borrow", "args": {"book": "Emma"}}
+            me.send({"to": "library", "action": borrowed})
+
+    def made() -> Society:
+        people = [living(borrow, id=id) for id in (1, 2)]
+        return Society(people, services=[Library("library")])
+
+    async with made() as society, made() as branch:
+        await society.run(steps=2)
+        branch.load_state_dict(society.state_dict())
+        told.clear()
+        await branch.run(steps=1)
+    assert told[1] == [Answer(Borrow("Emma"), True, "", "Emma to 1")]
+    assert told[2][0]["data"]["value"] == "Emma to 2"
+
+
+async def test_what_is_no_want_costs_the_turn_and_is_told() -> None:
+    society = await after(1, wanting(5))  # type: ignore[arg-type]
+    assert society.failures[0][2].startswith("DefinitionError: want must be a Want such as Move")
 
 
 async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> None:

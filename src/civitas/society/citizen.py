@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, Field
 
@@ -18,10 +18,8 @@ from civitas.memory.memory import Memory, last
 from civitas.params import AgentParams
 from civitas.society.draw import Draws
 from civitas.society.perception import Perception, View
+from civitas.society.wants import Want
 from civitas.text import one_line
-
-if TYPE_CHECKING:
-    from civitas.society.wants import Want
 
 logger = logging.getLogger("civitas.society")
 
@@ -218,10 +216,13 @@ class CitizenAgent(Agent):
 
         Raises:
             NotInSpace: it is in no society
+            DefinitionError: it is no Want
         """
         mailbox: Any = self._mailbox
         if not hasattr(mailbox, "want"):
             raise self._homeless("want")
+        if not isinstance(want, Want):
+            raise DefinitionError(f"want must be a Want such as Move(…), got {want!r:.80}")
         mailbox.want(want)
 
     @property

@@ -140,8 +140,13 @@ class Answer:
 KINDS: Final[dict[str, type[Want]]] = {
     kind.__name__: kind for kind in (Move, Pay, Work, Buy, Save, Post, Follow, Like)
 }
-"""The wants by name."""
+"""civitas's wants by name."""
 _BY_NAME: Final = {name.lower(): kind for name, kind in KINDS.items()}
+
+
+def _own() -> dict[str, type[Want]]:
+    """The kinds of a user's own by name."""
+    return {kind.__name__: kind for kind in Want.__subclasses__()}
 
 
 def answer_json(answer: Answer) -> list[Any]:
@@ -155,7 +160,8 @@ def answer_of_json(given: Any) -> Answer:
     """The answer that JSON data is. Raises StateError."""
     try:
         name, values, done, reason, value = given
-        return Answer(KINDS[name](*values), done, reason, value)
+        kind = KINDS.get(name) or _own()[name]
+        return Answer(kind(*values), done, reason, value)
     except (TypeError, ValueError, KeyError) as error:
         raise StateError(f"an answer to a want is damaged: {given!r:.200}") from error
 
@@ -166,7 +172,7 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
     Raises:
         InvalidArguments: it is none
     """
-    kind = _BY_NAME.get(name)
+    kind = _BY_NAME.get(name) or {key.lower(): kind for key, kind in _own().items()}.get(name)
     if kind is None:
         known = ", ".join(_BY_NAME)
         raise InvalidArguments(f"action.name must be one of {known}, got {name!r:.80}")

@@ -125,7 +125,12 @@ class Question:
             good = type(value) is int if self.kind == "scale" else _is_number(value)
             good = good and (self.low is None or self.low <= value)
             good = good and (self.high is None or value <= self.high)
-        return "" if good else f"{self.id}: {one_line(repr(value), 80)} is no {self.kind} it allows"
+        if good:
+            return ""
+        low, high = self.low, self.high
+        bounds = "".join(f" {w} {at}" for w, at in (("from", low), ("to", high)) if at is not None)
+        what = f"one of {', '.join(self.choices)}" if self.choices else f"a {self.kind}{bounds}"
+        return f"{self.id}: must be {what}, got {one_line(repr(value), 80)}"
 
     def by_rule(self, respondent: Respondent) -> tuple[Any, str]:
         """What the rule answers, and why that cannot be used: one of them."""
