@@ -273,7 +273,7 @@ def test_events_are_read_as_their_format_is_written() -> None:
     lines = (
         "\ufeff: a comment\r\n\r\nid: 7\r\nretry: 10\r\nevent: message\r\n"
         f"data:{json.dumps(delta('a'))}\r\n\r\n"
-        f"data: {json.dumps(delta('b'))}\n\ndata:\n\nevent: alive\ndata: \n\n"
+        f"data: {json.dumps(delta('b'))}\n\ndata:\n\nevent: alive\ndata: \n\nevent: error\n\n"
         f"data: {json.dumps(delta('c'))}\r\r"
         f":\nunknown: field\ndata: {before}\r\ndata: {after}\r\n\r\n\n\n"
         f"data: {json.dumps(delta('d', 'stop'))}\n\ndata: [DONE]"
