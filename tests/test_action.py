@@ -227,6 +227,15 @@ WRONG_SCHEMAS = {
         {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#"}]}}},
         "leads back to itself",
     ),
+    **{
+        keyword: ({keyword: inner}, "leads back to itself")
+        for inner, keywords in (
+            ({"$ref": "#"}, ("not", "if", "then", "else")),
+            ([{"$ref": "#"}], ("allOf", "anyOf", "oneOf")),
+            ({"a": {"$ref": "#"}}, ("dependentSchemas",)),
+        )
+        for keyword in keywords
+    },
     "no address": ({"$id": "http://[/x", "properties": {"c": {"$id": "y", "$ref": "z"}}}, r"\$id"),
 }
 

@@ -21,6 +21,7 @@ from civitas import (
     Researcher,
     ScriptedModel,
     Society,
+    SQLiteMemory,
 )
 
 
@@ -63,8 +64,9 @@ def test_what_a_constructor_raises_of_itself_stays_as_it_is() -> None:
 
     with pytest.raises(TypeError, match="no red"):
         Own("a", colour="red")
-    with pytest.raises(TypeError, match="missing 1 required"):
-        Agent()  # type: ignore[call-arg]
+    for kind in (Agent, ReActAgent, SQLiteMemory):
+        with pytest.raises(TypeError, match=r"missing \d required"):
+            kind()
 
 
 def test_a_wrong_public_name_is_told_with_the_one_that_is_near() -> None:

@@ -213,6 +213,8 @@ def test_a_message_is_a_line(message: dict[str, Any], line: str) -> None:
         ({"to": "A", "action": {"name": "b", "args": {"c": float("nan")}}}, "action.args.c"),
         ({"to": "A", "action": {"name": "b"}, "x": 1}, "x"),
         ("/A.b", "message"),
+        ("from A: /A.b", "message"),
+        (5, "message"),
     ),
 )
 def test_what_is_no_message_has_no_line(message: Any, field: str) -> None:

@@ -288,10 +288,15 @@ def test_a_block_may_say_itself_how_well_it_fits() -> None:
         def fits(self, context: Any) -> float:
             return 0.5
 
+    class Undescribed(Block):
+        name = "undescribed"
+        description = None  # type: ignore[assignment]
+
     async def main() -> None:
         dispatcher = BlockDispatcher()
-        dispatcher.register_blocks([Legs(), Always()])
+        dispatcher.register_blocks([Legs(), Always(), Undescribed()])
         assert (await dispatcher.dispatch("nothing")).name == "always"
+        assert (await dispatcher.dispatch("undescribed")).name == "undescribed"
         assert (await dispatcher.dispatch("walk")).name == "legs"
 
     asyncio.run(main())

@@ -176,6 +176,24 @@ def test_a_file_cut_short_is_found_when_it_is_opened(kind: Kind, path: Path, par
     assert path.stat().st_size == size
 
 
+@pytest.mark.parametrize(
+    ("kind", "table", "column"), ((KINDS[0], "runs", "task"), (KINDS[1], "memories", "item")), ids=str
+)
+@pytest.mark.parametrize("statement", ("{0} RENAME COLUMN {1} TO other", "{0} RENAME TO other"))
+def test_a_table_or_a_column_that_is_missing_is_damage(
+    kind: Kind, path: Path, table: str, column: str, statement: str
+) -> None:
+    kind.fill(path)
+    changed(path, f"ALTER TABLE {statement.format(table, column)}")
+
+    def read() -> None:
+        with closing(kind.make(path)) as made:
+            kind.whole(made)
+
+    with pytest.raises(kind.error, match=r"it is damaged \(no such .*restore a copy"):
+        read()
+
+
 def test_an_empty_file_is_a_new_one(kind: Kind, path: Path) -> None:
     path.touch()
     kind.make(path).close()

@@ -1,11 +1,12 @@
 """A mailbox holds so many messages, and says so."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
-from civitas import Agent, action
+from civitas import ACCESS_REQUESTED, Agent, CallbackApprover, action
 from civitas.errors import DefinitionError, MailboxFull
 from conformance.conftest import WAIT_S, Recorder, message, settle
 from conformance.gate import Doer, Holder
@@ -77,6 +78,25 @@ def test_what_has_ended_while_waiting_takes_no_room(make_space: Any) -> None:
     holder.gate("one").open()
     assert again.result(timeout=WAIT_S) == "again"
     assert holder.begun == ["one", "0", "2", "again"]
+
+
+def test_what_awaits_approval_takes_room_too(make_space: Any) -> None:
+    answer = threading.Event()
+
+    class Careful(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def pay(self) -> str:
+            return "paid"
+
+    approver = CallbackApprover(lambda request: answer.wait(WAIT_S))
+    space = make_space(mailbox=2, approver=approver)
+    space.add(Careful("careful"))
+    me = space.add(Agent("me"))
+    waiting = [me.ask("careful", "pay") for _ in range(2)]
+    with pytest.raises(MailboxFull, match="2 messages wait"):
+        me.ask("careful", "pay").result(timeout=WAIT_S)
+    answer.set()
+    assert [request.result(timeout=WAIT_S) for request in waiting] == ["paid"] * 2
 
 
 def test_a_full_mailbox_within_an_action(make_space: Any) -> None:

@@ -91,8 +91,13 @@ _STREAM = (
 
 
 def events(*data: Any, **more: Any) -> Answer:
-    """Server-sent events, each in a piece of its own; text and bytes go out as they are."""
-    pieces = [_chunk(_event(each)) for each in data]
+    """Server-sent events, each in a piece of its own; text and bytes go out as they are.
+
+    What is a `threading.Event` is waited for.
+    """
+    pieces = [
+        each if isinstance(each, threading.Event) else _chunk(_event(each)) for each in data
+    ]
     if not (more.get("cut") or more.get("hang") or more.get("reset")):
         pieces.append(b"0\r\n\r\n")
     return Answer((_STREAM, *pieces), **more)

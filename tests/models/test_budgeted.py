@@ -257,6 +257,10 @@ def test_a_call_that_may_not_fit_is_not_begun() -> None:
     assert (budget.spent.tokens, budget.spent.model_calls) == (0, 0)
     run(BudgetedModel(model, Budget(tokens=needed)).complete(HI))
     assert model.asked == 1
+    poor = Budget(usd=Decimal("0.0001"), prices=Prices({"speaker": Price(1, 1)}))
+    with pytest.raises(BudgetExceeded, match="US dollars are needed .*give it one, a lower") as caught:
+        run(BudgetedModel(model, poor).complete(HI))
+    assert caught.value.limit == "usd"
 
 
 def test_usage_that_is_missing_counts_as_much_as_was_reserved() -> None:
@@ -821,6 +825,9 @@ def test_each_model_of_a_fallback_is_reserved_for_by_itself() -> None:
 def test_a_fallback_does_not_go_on_past_the_budget() -> None:
     cheap = Speaker(name="cheap")
     model = FallbackModel([Speaker(ModelError("busy")), cheap])
+    busy = FallbackModel([Speaker(ModelError("busy"))], name="either")
+    with pytest.raises(ModelError, match=r"^either: no model answered: 1\. busy"):
+        run(BudgetedModel(busy, Budget()).complete(HI))
     with pytest.raises(BudgetExceeded, match="cheap was not asked"):
         run(BudgetedModel(model, Budget(model_calls=1)).complete(HI))
     assert cheap.asked == 0

@@ -606,6 +606,7 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
     (
         {"name": ""},
         {"name": 5},
+        {"name": "a\nb"},
         {"base_url": ""},
         {"base_url": "host:80"},
         {"base_url": "ftp://host/v1"},

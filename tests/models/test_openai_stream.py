@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -273,7 +274,7 @@ def test_events_are_read_as_their_format_is_written() -> None:
     lines = (
         "\ufeff: a comment\r\n\r\nid: 7\r\nretry: 10\r\nevent: message\r\n"
         f"data:{json.dumps(delta('a'))}\r\n\r\n"
-        f"data: {json.dumps(delta('b'))}\n\ndata:\n\nevent: alive\ndata: \n\n"
+        f"data: {json.dumps(delta('b'))}\n\ndata:\n\nevent: alive\ndata: \n\nevent: error\n\n"
         f"data: {json.dumps(delta('c'))}\r\r"
         f":\nunknown: field\ndata: {before}\r\ndata: {after}\r\n\r\n\n\n"
         f"data: {json.dumps(delta('d', 'stop'))}\n\ndata: [DONE]"
@@ -282,6 +283,27 @@ def test_events_are_read_as_their_format_is_written() -> None:
         pieces = [lines[at : at + size] for at in range(0, len(lines), size)]
         parts = stream(events(*pieces))
         assert parts[-1].text == joined(parts) == "abcé!d"
+
+
+def test_the_two_characters_of_a_line_end_may_come_apart() -> None:
+    first = json.dumps(delta("a")).encode()
+    begins, ends = json.dumps(delta("b", "stop")).encode().split(b" ", 1)
+    go_on = threading.Event()
+    answers = events(
+        b"data: " + first + b"\r\n\r\ndata: " + begins + b"\r",
+        go_on,
+        b"\ndata: " + ends + b"\r\n\r\ndata: [DONE]\r\n\r\n",
+    )
+
+    async def read(url: str) -> list[Any]:
+        parts = []
+        async for part in OpenAIModel("m", url).stream(user("Hi")):
+            go_on.set()  # what came before is read
+            parts.append(part)
+        return parts
+
+    with OpenAIServer(answers) as server:
+        assert joined(run(read(server.url))) == "ab"
 
 
 def test_what_follows_the_end_is_not_read_and_the_connection_is_used_again() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.models import OpenAIModel, RateLimit
+from civitas.models import OpenAIModel, RateLimit, Usage
 from conformance.model import run, user
 from models.openai_server import HANG, OpenAIServer, status, text
 
@@ -118,6 +118,33 @@ def test_what_was_not_used_is_given_back_at_once(clock: SetClock) -> None:
         line.tasks[0].result().settle(10)
         await settled()
         assert line.begun == [0, 1]
+        await line.end()
+
+    run(scenario())
+
+
+def test_so_many_tokens_in_any_minute_and_no_more(clock: SetClock) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+        await line.come(90)
+        line.tasks[0].result().settle(40)
+        await line.come(60)  # all that is left
+        assert line.begun == [0, 1]
+        clock.advance(60)
+        await line.come(100, 1)  # no more than a minute has, whatever the one before gave back
+        assert line.begun == [0, 1, 2]
+        await line.end()
+
+    run(scenario())
+
+
+def test_where_a_provider_counted_nothing_the_estimate_stands(clock: SetClock) -> None:
+    async def scenario() -> None:
+        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+        await line.come(90)
+        line.tasks[0].result().settle_by(Usage())
+        await line.come(50)
+        assert line.begun == [0]
         await line.end()
 
     run(scenario())

@@ -216,6 +216,18 @@ def test_a_recording_is_of_one_model(path: Path) -> None:
         RecordedModel(ScriptedModel(name="small"), path)
 
 
+def test_a_recording_is_for_its_owner_and_its_folder_is_made(path: Path) -> None:
+    path = path.parent / "new" / "folder" / path.name
+    record(path, "one")
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_of_two_answers_to_a_request_the_first_is_given(path: Path) -> None:
+    for model in [RecordedModel(ScriptedModel([said]), path) for said in ("one", "two")]:
+        run(model.complete(user("Hi")))
+    assert run(RecordedModel(None, path).complete(user("Hi"))).text == "one"
+
+
 def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path) -> None:
     with pytest.raises(ModelError, match=f"there is no recording {path}"):
         RecordedModel(None, path)
@@ -229,6 +241,10 @@ def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path
         assert path.read_bytes() == content
     path.write_bytes(b'{"format": "civitas recorded model", "version": 2}\n')
     with pytest.raises(ModelError, match="is of version 2 of the format, and only version 1"):
+        RecordedModel(None, path)
+    head = '{"format": "civitas recorded model", "version": 1, "model": "a", "context_tokens": 0}'
+    path.write_text(head + "\n")
+    with pytest.raises(ModelError, match="line 1 is damaged"):
         RecordedModel(None, path)
     with pytest.raises(ModelError, match="cannot be opened"):
         RecordedModel(None, path.parent)
@@ -420,4 +436,5 @@ def test_it_says_how_long_answers_may_be_as_its_model_does(path: Path) -> None:
     record(path, "one", max_tokens=9)
     assert RecordedModel(None, path).max_tokens == 9
     assert RecordedModel(None, path, max_tokens=5).max_tokens == 5
+    assert RecordedModel(None, path, context_tokens=7).context_tokens == 7
     assert RecordedModel(ScriptedModel(max_tokens=7), path).max_tokens == 7

@@ -194,6 +194,11 @@ def test_what_fails_when_it_is_completed_fails_when_it_is_streamed(reply: Any) -
 def test_it_says_how_long_its_answers_may_be() -> None:
     assert ScriptedModel().max_tokens == 0
     assert ScriptedModel(max_tokens=9).max_tokens == 9
+    # As much as the longest takes, in bytes, or as it states.
+    assert ScriptedModel(["short", "longer", "é" * 4]).max_tokens == 8
+    assert ScriptedModel(["short", ModelReply("x", usage=Usage(9, 50))]).max_tokens == 50
+    assert 40 <= ScriptedModel([ModelReply("x" * 40)]).max_tokens <= 60  # type: ignore[operator]
+    assert ScriptedModel(["short", lambda *asked: "any"]).max_tokens == 1000
 
 
 def test_usages_add_up() -> None:

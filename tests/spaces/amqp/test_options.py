@@ -34,11 +34,11 @@ def test_the_defaults_are_rabbitmqs_own() -> None:
 @pytest.mark.parametrize(
     ("field", "values"),
     (
-        ("hostname", ("a", "10.0.0.1", "::1", "broker.example")),
+        ("hostname", ("a", "10.0.0.1", "::1", "broker.example", "a" * 255)),
         ("port", (1, 65535, None)),
         ("username", ("a", "jürgen", "with space")),
         ("password", ("x", "with : @ / #", "ü" * 300)),
-        ("virtual_host", ("/", "agents", "a/b c")),
+        ("virtual_host", ("/", "agents", "a/b c", "ü" * 127 + "a")),
         ("use_ssl", (True, False)),
         ("heartbeat", (1, 65535)),
         ("ca_file", ("ca.pem", Path("ca.pem"), None)),
@@ -101,7 +101,7 @@ def test_the_environment_says_where() -> None:
 
 
 @pytest.mark.parametrize(
-    "port", ("0", "65536", "-1", "amqp", "5672 ", "5672.0", "\uff15\uff16\uff17\uff12", "9" * 9)
+    "port", ("0", "65536", "-1", "amqp", "5672 ", "5672.0", "\uff15\uff16\uff17\uff12", "9" * 9, "100000")
 )
 def test_a_port_in_the_environment_that_is_none(port: str) -> None:
     with pytest.raises(ConfigError, match=r"AMQP_PORT must be 1 to 65535, got "):

@@ -1,0 +1,181 @@
+"""What travels over a broker is on the other side what it was, or is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from civitas.errors import (
+    ActionError,
+    ActionNotFound,
+    AgentNotFound,
+    AgentStopped,
+    HopLimitExceeded,
+    InDoubt,
+    InvalidArguments,
+    MailboxFull,
+    NotPermitted,
+    RequestCancelled,
+    RequestError,
+    RequestTimeout,
+    SpaceClosed,
+)
+from civitas.message import Envelope
+from civitas.spaces.amqp import wire
+
+MESSAGE = Envelope("a", "b", "do", {"x": [1, {"y": "ü\x00"}]}, "id", {"m": None})
+
+
+def outbound(**more: Any) -> wire.Outbound:
+    beside = wire.headers(**more)
+    return wire.Outbound(
+        "key", wire.REQUEST, "agent.b", wire.written(MESSAGE), reply_to="me", headers=beside
+    )
+
+
+def came(**more: Any) -> wire.Inbound:
+    made = outbound(**more)
+    return wire.read(made.properties(), made.body)
+
+
+def test_a_message_comes_as_it_was_sent() -> None:
+    found = came()
+    assert (found.key, found.kind, found.reply_to) == ("key", wire.REQUEST, "me")
+    assert found.envelope == MESSAGE
+    assert (found.hops, found.call_chain, found.original_id) == (1, (), None)
+    assert found.raw[0].headers is None  # most have none
+    assert found.raw[0].delivery_mode == 2  # kept by a broker that is stopped
+
+
+@pytest.mark.parametrize("hops", (1, 2, 33))
+@pytest.mark.parametrize("chain", ((), ("one",), ("one", "two")))
+def test_the_chain_that_led_to_it_comes_with_it(hops: int, chain: tuple[str, ...]) -> None:
+    found = came(hops=hops, call_chain=chain, original_id="", thread="t")
+    assert (found.hops, found.call_chain, found.original_id) == (hops, chain, "")
+    assert found.envelope == MESSAGE._replace(thread="t")
+
+
+@pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, 1e9))
+def test_a_deadline_is_told_as_it_was_given(timeout: float | None) -> None:
+    found = came(timeout=timeout).timeout
+    if timeout is not None and timeout > 1e9:
+        timeout = None  # longer than any process lives
+    assert (found, type(found)) == (timeout, type(timeout))
+
+
+@pytest.mark.parametrize("permission", (None, "granted"))
+def test_what_is_kept_of_a_message_is_all_of_it(permission: str | None) -> None:
+    made = outbound(hops=3, call_chain=("one",), timeout=None, original_id="o", thread="t")
+    properties = made.properties()
+    properties.headers |= {"x-death": "of the broker's own"}
+    found, told = wire.restored(wire.stored(properties, made.body, permission))
+    assert told == permission
+    assert (
+        found[1:]
+        == came(hops=3, call_chain=("one",), timeout=None, original_id="o", thread="t")[1:]
+    )
+    assert "x-death" not in found.raw[0].headers
+    again = wire.Outbound.unpack(made.pack())
+    assert (again.key, again.kind, again.body) == (made.key, made.kind, made.body)
+    assert (again.headers, again.routing_key) == (made.headers, made.routing_key)
+
+
+def given(**wrong: Any) -> Any:
+    properties = {"message_id": "key", "type": wire.SEND, "reply_to": None, "headers": None}
+    return SimpleNamespace(**properties | wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    (
+        ({"message_id": ""}, "no message_id"),
+        ({"message_id": None}, "no message_id"),
+        ({"type": "other"}, "its type is 'other'"),
+        ({"type": None}, "its type is None"),
+        ({"reply_to": 5}, "reply_to is not text"),
+        *(({"headers": {"hops": wrong}}, "hops is") for wrong in (0, -1, True, "2", 1.0)),
+        *(({"headers": {name: 5}}, f"{name} is int") for name in ("trail", "original", "thread")),
+        *(({"headers": {"timeout": wrong}}, "timeout is") for wrong in ("nan", "soon", "", 5)),
+    ),
+    ids=str,
+)
+def test_what_is_no_message_is_refused(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(wire.Unreadable, match=told):
+        wire.read(given(**wrong), wire.written(MESSAGE))
+
+
+@pytest.mark.parametrize(
+    "body",
+    (
+        b"",
+        b"[]",
+        b"{}",
+        b'{"from": "a", "to": "b", "action": {"name": "do", "args": {"x": NaN}}}',
+        b'{"from": "", "to": "b", "action": {"name": "do"}}',
+        b'{"to": "b", "action": {"name": "do"}}',
+        b'{"from": "a", "to": "b", "action": {"name": ""}}',
+        b"[" * 100_000,
+    ),
+    ids=lambda body: body.decode()[:20],
+)
+def test_a_body_that_is_none_is_refused(body: bytes) -> None:
+    with pytest.raises(wire.Unreadable):
+        wire.read(given(), body)
+
+
+def test_a_body_has_a_bound() -> None:
+    with pytest.raises(wire.Unreadable, match=f"it has {wire.LARGEST + 1} bytes"):
+        wire.read_json(b" " * (wire.LARGEST + 1))
+    assert wire.read_json(b" " * (wire.LARGEST - 1) + b"1") == 1
+
+
+PLAIN = (
+    *(InvalidArguments, ActionNotFound, NotPermitted, AgentNotFound, MailboxFull),
+    *(RequestTimeout, RequestCancelled, AgentStopped, SpaceClosed),
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    (
+        *(kind("what went wrong") for kind in PLAIN),
+        ActionError("ValueError", "no such door", "Host.open"),
+        ActionError("ValueError", "no such door"),
+        ActionError("KeyError", ""),
+        HopLimitExceeded("too far"),
+        InDoubt("begun and not ended", "Host.open"),
+        InDoubt("begun and not ended"),
+    ),
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_raised_as_it_was_where_it_came_from(error: RequestError) -> None:
+    found = wire.error_of(wire.error_headers(error), {"error": str(error)})
+    assert (type(found), str(found)) == (type(error), str(error))
+    for part in ("type", "text", "where"):
+        assert getattr(found, part, None) == getattr(error, part, None)
+
+
+def test_an_error_that_nobody_knows_is_an_action_error() -> None:
+    found = wire.error_of({"outcome": "OSError", "where": 5}, {"error": "no"})
+    assert isinstance(found, ActionError)
+    assert (found.type, found.text, found.where) == ("OSError", "no", None)
+    assert type(wire.error_of({"outcome": 5}, {})) is ActionError
+    assert wire.error_of({}, {"error": "no"}) is None
+
+
+def test_the_headers_of_an_error_fit_a_frame() -> None:
+    error = ActionError("E" * 200_000, "text", "w" * 200_000)
+    assert all(len(value) <= 1000 for value in wire.error_headers(error).values())
+
+
+def test_a_permission_is_for_one_action_with_its_arguments() -> None:
+    one = wire.fingerprint(MESSAGE._replace(args={"a": 1, "b": 2}), "b")
+    assert one == wire.fingerprint(MESSAGE._replace(args={"b": 2, "a": 1}), "b")
+    others = (
+        wire.fingerprint(MESSAGE._replace(args={"a": 1}), "b"),
+        wire.fingerprint(MESSAGE._replace(args={"a": 1, "b": 2}), "c"),
+        wire.fingerprint(MESSAGE._replace(args={"a": 1, "b": 2}, name="other"), "b"),
+    )
+    assert len({one, *others}) == 4
