@@ -187,6 +187,24 @@ def test_deleting_a_link_keeps_what_it_points_at(root: Path) -> None:
     assert folder.names("src") == []
 
 
+def test_how_far_and_through_how_many_links_a_name_may_lead(root: Path) -> None:
+    for number in range(41):
+        (root / str(number)).symlink_to("README.md" if number == 0 else str(number - 1))
+    folder = Folder(root)
+    assert folder.read("39") == folder.read("README.md")
+    with pytest.raises(FileError, match="too many symbolic links"):
+        folder.read("40")
+    deep = "d/" * 64
+    os.makedirs(root / deep / "d")
+    (root / deep / "x").write_text("deep")
+    assert folder.read(f"{deep}x") == "deep"
+    with pytest.raises(FileError, match="more than 64 folders deep"):
+        folder.names(f"{deep}d/x")
+    long = "x" * 255
+    folder.write(long, "long")
+    assert folder.read(long) == "long"
+
+
 # -- schemas for small models ----------------------------------------------------------------------
 
 
@@ -221,8 +239,10 @@ def test_a_schema_names_no_files_where_that_would_not_do(root: Path) -> None:
     (root / "empty").mkdir()
     assert named(root / "empty") == [None, None]
     (root / "many").mkdir()
-    for number in range(201):
+    for number in range(200):
         (root / "many" / str(number)).touch()
+    assert [len(names or ()) for names in named(root / "many")] == [200, 200]
+    (root / "many" / "200").touch()
     assert named(root / "many") == [None, None]
     made = file_actions(root / "empty", only_listed=True)
     (root / "empty").rmdir()

@@ -24,6 +24,7 @@ from civitas import (
     RequestTimeout,
     ScriptedModel,
 )
+from civitas.agents import ChattyAI
 
 WAIT = 20
 
@@ -61,6 +62,26 @@ def test_it_replies_by_messages_and_says_what_was_observed(spaces: tuple[Any, An
         "It rains.\n\nHi",
         "How are you?",
     ]
+
+
+def test_it_says_the_last_hundred_observed_and_a_thread_to_whoever_keeps_them_apart() -> None:
+    threads, model = ScriptedModel(["one", "two"]), ScriptedModel(["three"])
+    with NativeSpace() as space:
+        space.add(ReActAgent("worker", threads))
+        space.add(ChattyAI("chatty", model))
+        me = space.add(Agent("me"))
+        remote = RemoteAgent(me, "worker")
+
+        async def watch() -> None:
+            for number in range(101):
+                await remote.observe(str(number))
+
+        asyncio.run(watch())
+        assert remote.reply_sync("Hi").text == "one"
+        assert remote.reply_sync("Hi", thread="other").text == "two"
+        assert RemoteAgent(me, "chatty").reply_sync("Hi", thread="other").text == "three"
+    assert threads.received[0][-1]["content"].split("\n\n") == [*map(str, range(1, 101)), "Hi"]
+    assert [each["content"] for each in threads.received[1] if each["role"] != "system"] == ["Hi"]
 
 
 @pytest.mark.parametrize("far", ("H", "R"))

@@ -124,6 +124,7 @@ def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, w
 
 
 HILL = "The wooden store at the hill beside the river holds {} items."
+MARKET = "At the old harbour market pages never open near noon."
 SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
 MORE, LESS = "has a negation that is not there", "lacks a negation that is there"
 
@@ -135,7 +136,9 @@ MORE, LESS = "has a negation that is not there", "lacks a negation that is there
         ("Doors are never blue.", "They never paint red wooden doors blue.", None),
         ("Doors are never blue.", "They never paint red wooden kitchen doors blue.", MORE),
         ("The page never opens.", "It never ends, and the page opens.", MORE),
+        (MARKET, "It never ends, and pages open at noon near the old harbour market.", MORE),
         ("The default None means that it always times out.", WAIT, LESS),
+        ("Clocks halt when the timer stops.", "The None halts clocks when the timer stops.", None),
         # Numbers in other words.
         ("The store holds 10k items.", "The store holds 10,000 items.", None),
         (HILL.format("twenty five"), HILL.format("25"), None),

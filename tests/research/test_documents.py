@@ -10,6 +10,7 @@ import pytest
 
 from civitas.errors import UnreadableDocument
 from civitas.research.reading.documents import Document, kind_of, read_document
+from civitas.research.reading.html import decoded, read_html
 from research.web_server import pdf
 
 
@@ -118,6 +119,29 @@ def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
         else:
             with pytest.raises(UnreadableDocument, match="encrypted: a password is needed"):
                 read("a.pdf", written.getvalue())
+
+
+def test_what_no_encoding_fits_is_read_by_the_first() -> None:
+    assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
+
+
+def test_of_a_page_three_hundred_links_to_others_are_taken() -> None:
+    links = "".join(f'<a href="/{n}">{n}</a>' for n in range(400))
+    page = f'<p>Apples are round, and so are pears.</p><a href="#top">up</a>{links}'.encode()
+    found = read_html(page, None, "http://web.test/a")[3]
+    assert found == [(f"http://web.test/{n}", str(n)) for n in range(300)]
+    with pytest.raises(UnreadableDocument, match="100022 elements, 100000 are read"):
+        read_html(b"<br>" * 100_020, None, "http://web.test/a")
+
+
+def test_a_pdf_of_too_many_pages_is_not_read() -> None:
+    writer = pypdf.PdfWriter()
+    for _ in range(2001):
+        writer.add_blank_page(9, 9)
+    written = io.BytesIO()
+    writer.write(written)
+    with pytest.raises(UnreadableDocument, match="has 2001 pages, 2000 are read at most"):
+        read("a.pdf", written.getvalue())
 
 
 def test_what_is_not_read() -> None:

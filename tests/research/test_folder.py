@@ -231,3 +231,25 @@ def test_what_is_given_wrongly_is_said(docs: Path, index: Path, tmp_path: Path) 
         search_folder(docs / "birds", index=index)
     with pytest.raises(FolderIndexError, match="with pattern=None: name another file"):
         search_folder(docs, index=index, pattern="*.md")
+
+
+def test_a_quarter_of_the_passages_may_be_of_one_file(docs: Path, index: Path) -> None:
+    text = "\n\n".join(f"Bears number {n}. " + f"Snow is on hill {n}. " * 60 for n in range(9))
+    for name in "abcd":
+        (docs / f"{name}.txt").write_text(text)
+    for results, shares in ((4, [3, 1]), (16, [4, 4, 4, 4])):
+        search = search_folder(docs, index=index, results=results)
+        assert [len(each.sections) for each in found(search, "bears snow hill")] == shares
+
+
+def test_a_file_with_the_size_and_the_time_that_it_had_is_not_read_again(
+    docs: Path, index: Path
+) -> None:
+    cats, search = docs / "cats.md", search_folder(docs, index=index)
+    os.utime(cats, (10**9, 10**9))
+    assert names(search, "sleep") == ["cats.md"]
+    cats.write_text(cats.read_text().replace("sleep", "snore"))
+    os.utime(cats, (10**9, 10**9))
+    assert (names(search, "snore"), names(search, "sleep")) == ([], ["cats.md"])
+    os.utime(cats, (10**9, 10**9 + 1))
+    assert (names(search, "snore"), names(search, "sleep")) == (["cats.md"], [])

@@ -44,6 +44,7 @@ from civitas.research import (
     Resource,
     ResourcePool,
     Section,
+    rules,
 )
 from civitas.research.relevance import Index
 from journal.crash import crash
@@ -785,6 +786,56 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     assert [each.expertise for each in report.objectives] == [0.67, 0.8]
     assert (report.iterations, report.detail) == (3, "no task is left that was not done")
     assert "no source of “Do bees dance for flowers in winter?” has" in researcher.progress.remark
+
+
+def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_known() -> None:
+    researcher = Researcher("r", None, "the port of alpha protocol", tools(), max_tasks=9)
+    for url in PAGES:
+        researcher.resources.add(url)
+    (objective,) = researcher.objectives
+    assert [each.tool for each in rules.plan(researcher)] == [
+        *("search", "search", "read", "search", "search", "read")
+    ]
+    objective.expertise = 0.5
+    assert [each.tool for each in rules.plan(researcher)][:3] == ["read", "read", "search"]
+    objective.expertise = researcher.target
+    assert rules.plan(researcher) == []
+
+
+def test_an_objective_is_answered_from_four_passages_of_one_page_at_most() -> None:
+    urls = [*(f"http://web.test/a#{n}" for n in range(6)), "http://web.test/b"]
+    index = Index([Passage.of(url, "A", "", f"Bees dance {url[-1]} times.") for url in urls])
+    assert [each.passage.url for each in rules.best(index, "bees dance")] == [*urls[:4], urls[6]]
+
+
+def test_a_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
+    @action
+    def ask(query: str, pool: ResourcePool) -> str:
+        """Read what is asked about, and name a page."""
+        pool.add(Resource("http://web.test/more", "More"))
+        pool.add(Resource("http://web.test/read", "Alpha", True, "Alpha uses port 9."))
+        return "I have read it."
+
+    @action
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource("http://web.test/found", "Found")]
+
+    researcher = Researcher("r", None, "alpha port", [ask, search], iterations=1)
+    researcher.report_sync()
+    results = {each.tool: each for each in researcher.results}
+    assert results["ask"].citation == "http://web.test/read"
+    dated = {each.url[16:]: each.fetched_at is not None for each in results["ask"].resources}
+    assert dated == {"more": False, "read": True}
+    assert results["search"].citation is None
+
+
+def test_a_model_is_told_the_last_fifty_tasks() -> None:
+    tasks = [("search", {"query": f"q{number}"}) for number in range(60)]
+    researcher, model = research([plan(*tasks), evaluation({"alpha": 0.1}), plan()], max_tasks=60)
+    researcher.report_sync()
+    prompt = told(model, 2)
+    assert [n for n in range(60) if f'"q{n}"' in prompt] == [*range(10, 60)]
 
 
 def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:

@@ -246,6 +246,14 @@ def test_only_private_firms_make_goods_and_change_wages_and_a_seller_keeps_its_b
     assert (shop.month_asked, shop.month_sold, state.days) == (0, 0, 2)
 
 
+def test_a_month_counts_what_each_of_its_days_sold() -> None:
+    shop = Firm("firm-1", "shop-1", sells=True)
+    for asked, sold in ((5, 4), (3, 1)):
+        shop.asked, shop.sold = asked, sold
+        shop.end_day()
+    assert (shop.month_asked, shop.month_sold, shop.asked, shop.sold) == (8, 5, 0, 0)
+
+
 def test_services_go_on_from_their_state() -> None:
     shop, bank, state = Firm("firm-1", "s", 100, sells=True), Bank(), Government()
     made = books(shop, bank, state, c1={"work": "s", "money": 500})
