@@ -23,6 +23,7 @@ from civitas.society.arrays import package
 from civitas.society.citizen import CitizenAgent
 from civitas.society.experiments.table import arrow, told, write_whole
 from civitas.society.people.table import COLUMNS
+from civitas.society.population.table import arrow_of
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -198,9 +199,8 @@ class Tables:
                 table = {name: [row[at] for row in made] for at, name in enumerate(header)}
                 self._parquet.write_table(self._arrow.table(table), to)
             else:
-                table = population.to_arrow()
                 single = [name for name, values in population.arrays.items() if values.ndim == 1]
-                self._parquet.write_table(table.select(["id", *single]), to)
+                self._parquet.write_table(arrow_of(population, single), to)
 
         write_whole(path, write)
         return path.name
