@@ -237,7 +237,7 @@ async def test_citizens_may_be_promoted_and_made_rows_again_at_any_time() -> Non
             await society.step()
             for id in list(population.agents):
                 population.demote(id + 1)
-            seen.append({name: values.copy() for name, values in population.arrays.items()})
+            seen.append({name: np.array(each) for name, each in population.arrays.items()})
     for mine, theirs in zip(expected, seen, strict=True):
         same([{name: mine[name] for name in theirs}], [theirs])
 

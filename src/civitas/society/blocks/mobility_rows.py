@@ -12,7 +12,7 @@ from civitas.society.blocks.block import now_of
 from civitas.society.blocks.columns import AVOIDS, CHOSEN, WHERE, code, without
 from civitas.society.blocks.rules import explores, gravity
 from civitas.society.draw import belows
-from civitas.society.population.column import Column
+from civitas.society.population.column import Column, Walk
 from civitas.society.wants import Move
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ KINDS: Final = ("park", "restaurant", "shop")
 """Of these kinds rows remember where they have been: those of which plans have any place."""
 _NEVER: Final = 1 << 40
 """More seconds than any way takes."""
+_AT_ONCE: Final = 1 << 14
+"""So many choose a place at a time: what it takes fits the processor's cache."""
 _VISITS: Final = {
-    f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=True)
+    f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=2)
     for kind in KINDS
     for what, dtype in (("visited", "int32"), ("visits", "uint16"))
 }
@@ -65,8 +67,9 @@ def step_rows(self: Any, rows: Rows) -> None:
     seeks = at[where[at] < -1]
     for number, kind in enumerate(rows.city.kinds()):
         some = seeks[where[seeks] == -2 - number]
-        if len(some):
-            goes[some] = _choose(self, rows, some, kind, number)
+        for first in range(0, len(some), _AT_ONCE):
+            part = some[first : first + _AT_ONCE]
+            goes[part] = _choose(self, rows, part, kind, number)
     at = at[goes[at] >= 0]
     there = goes[at] == place[at]
     arrays["act"][index[at[there]]] = code("idle")
@@ -168,14 +171,19 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
     visits = np.zeros(found.shape, np.int32)
     many = np.zeros(len(at), np.int64)
     left = np.arange(len(at))
-    for slot in range(VISITED if kind in KINDS else 0):
-        known = arrays[f"visited_{kind}"][:, slot][index[left]]
+    walks = [
+        Walk(arrays[f"{each}_{kind}"], index) for each in ("visited", "visits") * (kind in KINDS)
+    ]
+    for slot in range(VISITED if walks else 0):
+        places, times = walks
+        known = places.of(slot)
         some = np.flatnonzero(known)
         left = left[some]
         if not len(left):
             break
-        times = arrays[f"visits_{kind}"][:, slot][index[left]]
-        visits[:, left] += (found.take(left, axis=1) == known[some] - 1) * times
+        places.keep(some)
+        times.keep(some)
+        visits[:, left] += (found.take(left, axis=1) == known[some] - 1) * times.of(slot)
         many[left] += 1
     known = fits & (visits > 0)
     chances = np.array(_chances(params.rho, params.gamma))
@@ -214,21 +222,23 @@ def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
         return
     places, times = arrays[f"visited_{kind}"], arrays[f"visits_{kind}"]
     left = np.arange(len(index))
+    walk = Walk(places, index)
     for slot in range(VISITED):
-        here = places[:, slot][index[left]]
+        here = walk.of(slot)
         counts = (here == 0) | (here == chosen[left] + 1)
         some = left[np.flatnonzero(counts)]
-        places[:, slot][index[some]] = chosen[some] + 1
-        times[:, slot][index[some]] += 1
-        left = left[np.flatnonzero(~counts)]
+        places.put(index[some], slot, chosen[some] + 1)
+        times.put(index[some], slot, times.of(index[some], slot) + times.dtype.type(1))
+        goes_on = np.flatnonzero(~counts)
+        left = left[goes_on]
         if not len(left):
             return
+        walk.keep(goes_on)
     some = index[left]
     least = times[some].argmin(axis=1)  # the first of those, which are in order of their first
     keep = np.arange(VISITED - 1) + (np.arange(VISITED - 1) >= least[:, None])
-    for array, last in ((places, chosen[left] + 1), (times, 1)):
-        array[some, : VISITED - 1] = np.take_along_axis(array[some], keep, axis=1)
-        array[some, VISITED - 1] = last
+    for array, last in ((places, chosen[left, None] + 1), (times, np.full((len(left), 1), 1))):
+        array[some] = np.hstack([np.take_along_axis(array[some], keep, axis=1), last])
 
 
 def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -251,8 +261,6 @@ def from_status(self: Any, population: Register, row: int, status: dict[str, Any
     """Write where a status says that a citizen has been into its row."""
     for kind in KINDS:
         visits = list(status.get("visits", {}).get(kind, {}).items())[:VISITED]
-        visits += [(None, 0)] * (VISITED - len(visits))
-        population.arrays[f"visited_{kind}"][row] = [
-            population.place_number(place) + 1 for place, _ in visits
-        ]
-        population.arrays[f"visits_{kind}"][row] = [many for _, many in visits]
+        places = [population.place_number(place) + 1 for place, _ in visits]
+        population.arrays[f"visited_{kind}"][row] = places or [0]
+        population.arrays[f"visits_{kind}"][row] = [many for _, many in visits] or [0]

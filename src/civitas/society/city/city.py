@@ -58,24 +58,25 @@ class City(CityRows):
         self._modes = unique("modes", modes, Mode, "name")
         if not self._modes:
             raise ConfigError("modes must have at least one")
-        self._places = dict(sorted(unique("places", places, Place, "id").items()))
-        self._nodes = checked_nodes(nodes or {}, self._places)
-        self._roads = checked_roads(roads, self._modes, self._nodes, self._places)
+        by_id = dict(sorted(unique("places", places, Place, "id").items()))
+        self._nodes = checked_nodes(nodes or {}, by_id)
+        self._roads = checked_roads(roads, self._modes, self._nodes, by_id)
+        self._places = tuple(by_id.values())
         # Road nodes come first, then the places that are nodes themselves.
-        own = [place.id for place in self._places.values() if place.node is None]
+        own = [place.id for place in self._places if place.node is None]
         self._node_ids = [*self._nodes, *own]
         index = {node: number for number, node in enumerate(self._node_ids)}
         access, hangs = [], []
-        for place in self._places.values():
+        for place in self._places:
             x, y = (place.x, place.y) if place.node is None else self._nodes[place.node]
             access.append(abs(place.x - x) + abs(place.y - y))
             hangs.append(index[place.node or place.id])
-        self._ids = tuple(self._places)
+        self._ids = tuple(by_id)
         self._index = {place: number for number, place in enumerate(self._ids)}
         self._hang_rows = np.array(hangs, dtype=np.int64)
         self._access_rows = np.array(access, dtype=np.int64)
         of_kind: dict[str, list[str]] = {}
-        for place in self._places.values():
+        for place in self._places:
             of_kind.setdefault(place.kind, []).append(place.id)
         self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
         self._kind_rows = {
@@ -84,7 +85,7 @@ class City(CityRows):
         }
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
-        spots = [*self._nodes.values(), *((self._places[id].x, self._places[id].y) for id in own)]
+        spots = [*self._nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
         self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
         self._made = {}  # what is asked for rows; copies of a city share it
         # By road node, so that neighbours share it; citizens ask for the same day after day.
@@ -149,10 +150,10 @@ class City(CityRows):
         return len(self._places)
 
     def __contains__(self, place: object) -> bool:
-        return place in self._places
+        return place in self._index
 
     def __getitem__(self, place: str) -> Place:
-        return self._places[self._ids[self._number(place)]]
+        return self._places[self._number(place)]
 
     def __repr__(self) -> str:
         return f"<City of {len(self)} places, {len(self._roads)} roads>"
@@ -160,7 +161,7 @@ class City(CityRows):
     @property
     def places(self) -> tuple[Place, ...]:
         """Every place, in order of id."""
-        return tuple(self._places.values())
+        return self._places
 
     @property
     def roads(self) -> tuple[Road, ...]:

@@ -31,7 +31,7 @@ class CityRows:
     """The places that an intervention has closed."""
     _graphs: dict[str, Roads]
     _modes: dict[str, Mode]
-    _places: dict[str, Place]
+    _places: tuple[Place, ...]
     _index: dict[str, int]
     _kind_rows: dict[str, Any]
     _hang_rows: Any
@@ -58,7 +58,7 @@ class CityRows:
     def capacity_rows(self) -> NDArray[Any]:
         """Return how many citizens each place holds; int64."""
         if "capacity" not in self._made:
-            holds = (place.capacity for place in self._places.values())
+            holds = (place.capacity for place in self._places)
             self._made["capacity"] = numpy().fromiter(holds, "int64", len(self._places))
         return self._made["capacity"]
 
@@ -85,7 +85,7 @@ class CityRows:
         if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
             time = time % DAY_S
         if "hours" not in self._made:
-            every, count = self._places.values(), len(self._places)
+            every, count = self._places, len(self._places)
             opens = np.fromiter((place.opens for place in every), "int32", count)
             lasts = np.fromiter((place.closes for place in every), "int32", count) - opens
             self._made["hours"] = opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from civitas.errors import CivitasError, ConfigError, FileError, StateError
 from civitas.society.experiments.functions import Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
 from civitas.society.experiments.survey import Respondent, Survey
-from civitas.society.experiments.table import Row, file_name, write_part, write_whole
+from civitas.society.experiments.table import Row, Rows, file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
 from civitas.society.wants import id_order
 from civitas.text import error_text
@@ -80,16 +81,22 @@ class Cell:
         """Live it, and write the part that it leaves."""
         with importable(folder):  # also for what is imported only when it is needed
             picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
-            life = _Life(self, folder, lived, picture)
-            await life.live(self.workflow, self.condition)
-            write_part(part, name, self.seed, self.values, life.rows, life.totals)
+            with closing(Rows(part)) as rows:
+                life = _Life(self, folder, lived, picture, rows)
+                await life.live(self.workflow, self.condition)
+                write_part(part, name, self.seed, self.values, rows, life.totals)
 
 
 class _Life:
     """A cell that is lived: the rows that are measured, and totals of failures."""
 
     def __init__(
-        self, cell: Cell, folder: Path, lived: Callable[[int], None], picture: Path
+        self,
+        cell: Cell,
+        folder: Path,
+        lived: Callable[[int], None],
+        picture: Path,
+        rows: Rows,
     ) -> None:
         self._cell, self._folder, self._lived, self._picture = cell, folder, lived, picture
         make = function_of(cell.source, folder)
@@ -100,7 +107,7 @@ class _Life:
         self._metrics = [
             (name, None if by is None else function_of(by, folder)) for name, by in cell.metrics
         ]
-        self.rows: list[Row] = []
+        self.rows = rows
         self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
 
     async def live(

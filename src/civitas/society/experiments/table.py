@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +16,10 @@ from civitas.errors import ConfigError, FileError
 from civitas.society.arrays import package
 
 _TOTALS: Final = b"civitas totals"
+
+
+_AT_ONCE: Final = 1 << 16
+"""So many rows become one row group."""
 
 
 class Row(NamedTuple):
@@ -41,6 +47,36 @@ def _schema() -> Any:
     return pa.schema(list((texts | numbers | measured).items()))
 
 
+class Rows:
+    """Rows that are taken down until all are there: in memory while they are few, then on the disk.
+
+    The file has no name, so nothing is left of a process that is killed.
+
+    Args:
+        beside: the file that the rows are for; they wait in its folder
+    """
+
+    def __init__(self, beside: Path) -> None:
+        self._path = beside
+        self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115
+            1 << 22, "w+", encoding="ascii", newline="\n", dir=beside.parent
+        )
+
+    def append(self, row: Row) -> None:
+        """Take down a row. Raises FileError."""
+        with told(self._path):
+            self._file.write(json.dumps(row) + "\n")
+
+    def __iter__(self) -> Iterator[Row]:
+        self._file.seek(0)
+        return (Row(*json.loads(line)) for line in self._file)
+
+    def close(self) -> None:
+        """Forget them."""
+        with contextlib.suppress(OSError):  # of a full disk, where that was said before
+            self._file.close()
+
+
 def write_part(
     path: Path,
     name: str,
@@ -53,9 +89,15 @@ def write_part(
     pa, parquet = arrow()
     told = json.dumps(values, sort_keys=True)
     same = {"experiment": name, "parameters": told, "seed": seed}
-    table = pa.Table.from_pylist([{**same, **row._asdict()} for row in rows], schema=_schema())
-    table = table.replace_schema_metadata({_TOTALS: json.dumps(totals).encode()})
-    write_whole(path, lambda to: parquet.write_table(table, to))
+    schema = _schema().with_metadata({_TOTALS: json.dumps(totals).encode()})
+
+    def write(to: str) -> None:
+        left = iter(rows)
+        with parquet.ParquetWriter(to, schema) as writer:
+            while made := [{**same, **row._asdict()} for row in islice(left, _AT_ONCE)]:
+                writer.write_table(pa.Table.from_pylist(made, schema=schema))
+
+    write_whole(path, write)
 
 
 def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:

@@ -397,4 +397,4 @@ class Population:
         """Return the citizens as a pyarrow Table, `id` first; places by their ids."""
         from civitas.society.population.table import arrow_of
 
-        return arrow_of(self)
+        return arrow_of(self, self.arrays)

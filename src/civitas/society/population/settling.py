@@ -64,9 +64,9 @@ class Settlers:
         groups: dict[Any, int] = {}
         self.group = np.array(
             [groups.setdefault(ledger_of(each) or each, len(groups)) for each in self.services],
-            np.int64,
+            np.int32,
         )
-        self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int64)
+        self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
 
     def settle(self, books: PopulationBooks, table: Table) -> None:
         """Have each service settle what is addressed to it."""
@@ -75,29 +75,34 @@ class Settlers:
         if not self.services:
             return
         if self.of_place is None:
-            of = np.zeros(len(table), np.int64)
+            of = np.zeros(len(table), np.int32)
         else:
             place = table.fields["place"]
             known = (place >= 0) & (place < len(self.of_place))
             of = self.of_place[np.where(known, place, -1)]
         at = np.flatnonzero(of >= 0)
         of = of[at]
-        groups = np.flatnonzero(np.bincount(self.group[of]))
-        sender = table.sender[at]
-        if len(groups) > 1 and (table.kind is Work or (sender[1:] == sender[:-1]).any()):
+        group_of = self.group[of]
+        groups = np.flatnonzero(np.bincount(group_of))
+        if len(groups) > 1 and (table.kind is Work or _repeats(table.sender[at])):
             # A citizen that wants something of several, or the government that pays for several,
             # may have too little for all: then the order decides.
             one_by_one(books, [self.services[number] for number in of.tolist()], table, at)
             return
         for group in groups.tolist():
-            mine = np.flatnonzero(self.group[of] == group)
-            first: Any = self.services[int(of[mine[0]])]
+            mine = slice(None) if len(groups) == 1 else np.flatnonzero(group_of == group)
+            first: Any = self.services[int(of[mine][0])]
             if (ledger := ledger_of(first)) is not None:
                 first.settle_together(books, table, at[mine], ledger, self.at[of[mine]])
             elif in_rows(type(first), "settle", "settle_rows"):
                 first.settle_rows(books, table, at[mine])
             else:
                 one_by_one(books, first, table, at[mine])
+
+
+def _repeats(sender: Any) -> bool:
+    """Whether somebody wants more than once."""
+    return bool((sender[1:] == sender[:-1]).any())
 
 
 def keep_together(books: PopulationBooks, services: Sequence[Service]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,11 +88,12 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 
 
-def arrow_of(population: Register) -> Any:
-    """Return a population as a pyarrow Table."""
+def arrow_of(population: Register, names: Iterable[str]) -> Any:
+    """Return columns of a population as a pyarrow Table, `id` first."""
     np, arrow = numpy(), pyarrow("pyarrow")
     made = {"id": population.ids}
-    for name, values in population.columns.items():
+    for name in names:
+        values = population.columns[name]
         if population.declared[name].dtype == PLACE and values.ndim == 1:
             names = arrow.array([*population.places])
             taken = arrow.array(np.where(values < 0, 0, values), mask=values < 0)

@@ -215,6 +215,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
 
     parts = books.population.spread(earned, len(sender))
     at, gross, tax, skills = (np.concatenate(each) for each in zip(*parts, strict=True))
+    del parts
     most = float(wages.max(initial=0)) * int(skills.max()) * books.seconds * (len(at) + 1)
     if most >= LARGE:
         return False
