@@ -19,8 +19,8 @@ from civitas.society.wants import Move
 
 _HOUR: Final = 3600
 _SLOT: Final = 900
-_MOST: Final = 16
-"""More items than this are longer than the 512 tokens that a local model may answer."""
+_MOST: Final = 12
+"""A dozen such items take 400 tokens; 16 are longer than the 512 tokens that a local model may answer."""
 
 
 # -- the rules -------------------------------------------------------------------------------------
