@@ -20,7 +20,7 @@ from civitas.society.wants import Move
 _HOUR: Final = 3600
 _SLOT: Final = 900
 _MOST: Final = 12
-"""A dozen such items take 400 tokens; 16 are longer than the 512 tokens that a local model may answer."""
+"""As many take 400 tokens of the 512 that a local model may answer; 16 are too long."""
 
 
 # -- the rules -------------------------------------------------------------------------------------
