@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -129,6 +130,36 @@ def test_a_memory_that_fails_is_one_line_and_the_reason_of_the_reply(
     assert told(caplog) == ["the memory of agent 'a' failed: OSError: the disk is full"]
 
 
+async def in_a_group() -> None:
+    """Do two things at once, of which one fails."""
+
+    async def fail() -> None:
+        raise ValueError("the till is empty")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        group.create_task(asyncio.sleep(0))
+
+
+class Grouped(Agent):
+    @action
+    async def work(self) -> None:
+        """Do two things at once, of which one fails."""
+        await in_a_group()
+
+
+def test_what_failed_in_a_task_group_is_told() -> None:
+    """It was "unhandled errors in a TaskGroup (1 sub-exception)" alone, to a model and a caller."""
+    model = ScriptedModel([{"name": "in_a_group"}, "It failed."])
+    reply = ReActAgent("a", model, actions=[in_a_group]).reply_sync("Go.")
+    assert "ValueError: the till is empty" in (reply.steps[0].error or "")
+    with NativeSpace() as space:
+        space.add(Grouped("grouped"))
+        me = space.add(Agent("me"))
+        with pytest.raises(ActionError, match=r"ExceptionGroup: .*ValueError: the till is empty"):
+            me.ask("grouped", "work").result(timeout=20)
+
+
 class Gone(Full):
     """A memory that cannot be read any more."""
 
@@ -147,7 +178,8 @@ def test_a_memory_that_fails_when_a_run_goes_on_is_the_reason_of_the_reply(
         first, human = "One.", ScriptedModel([decision("CONTINUE"), *[last] * 3])
         if kind == "alone":
             first = {"name": "pay", "args": {"sum": 1}}
-        agent: Any = ReActAgent("a", ScriptedModel([first, *[last] * 3]), actions=[pay], memory=memory)
+        model = ScriptedModel([first, *[last] * 3])
+        agent: Any = ReActAgent("a", model, actions=[pay], memory=memory)
         if kind == "conversation":
             agent = Conversation([agent], until=MaxTurns(2))
         if kind == "dual act":

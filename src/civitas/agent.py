@@ -331,12 +331,10 @@ class Agent(Workflow):
         mailbox = self._mailbox
         if mailbox is None:
             raise self._homeless("ask")
-        if type(to) is str and type(action) is str and 0 < len(to) < 256 > len(action) > 0:
-            if to.isascii() and action.isascii():
-                envelope: Envelope = tuple.__new__(
-                    Envelope, (mailbox.id, to, action, check_args(args), None, None, None)
-                )
-                return mailbox.request(envelope, 300)
+        text = type(to) is str and type(action) is str and to.isascii() and action.isascii()
+        if text and 0 < len(to) < 256 > len(action) > 0:
+            parts = (mailbox.id, to, action, check_args(args), None, None, None)
+            return mailbox.request(tuple.__new__(Envelope, parts), 300)
         message = {"to": to, "action": {"name": action, "args": args}}
         return mailbox.request(check_message(message, mailbox.id), 300)
 

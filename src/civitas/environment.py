@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from civitas.action import Action
+from civitas.text import error_message
 from civitas.threads import WORKERS
 
 
@@ -92,7 +93,7 @@ def _is_overridden(environment: Environment) -> bool:
 def failed(error: BaseException) -> dict[str, Any]:
     """The result of an action that raised."""
     try:
-        text = str(error)
+        text = error_message(error)
     except Exception as other:  # an exception's own code may be broken
         text = f"{type(error).__name__} (its text cannot be read: {type(other).__name__})"
     return {

@@ -66,10 +66,17 @@ def error_text(error: BaseException, width: int = 200) -> str:
     """Return an exception's class and message on one line, even if its `__str__` fails."""
     kind = type(error).__name__
     try:
-        message = str(error)
+        message = error_message(error)
     except Exception as failed:
         return f"{kind} (its text cannot be read: {type(failed).__name__})"
     return one_line(f"{kind}: {message}" if message else kind, width)
+
+
+def error_message(error: BaseException) -> str:
+    """Return what an exception says; of a group, what the first in it say too."""
+    if not isinstance(error, BaseExceptionGroup):
+        return str(error)
+    return f"{error}: {'; '.join(error_text(each) for each in error.exceptions[:5])}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1030,6 +1030,7 @@ def test_replies_are_recorded_in_a_journal(folder: Path) -> None:
             "--agent my_agents:failing: calling it failed: ValueError: no luck",
         ),
         ("broken:x", 1, "--agent broken:x: importing broken failed: ZeroDivisionError"),
+        ("ends:x", 1, "--agent ends:x: importing ends failed: SystemExit: 0"),
         ("needy:x", 1, "importing needy failed: ModuleNotFoundError: No module named 'not_here'"),
     ),
 )
@@ -1042,6 +1043,7 @@ def test_what_is_no_agent_is_said_by_its_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (folder / "broken.py").write_text("1 / 0\n")
+    (folder / "ends.py").write_text("raise SystemExit(0)  # a main() without its guard\n")
     (folder / "needy.py").write_text("import not_here\n")
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])

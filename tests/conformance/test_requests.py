@@ -204,7 +204,9 @@ def test_the_value_comes_once_and_stays(space: Any, name: str) -> None:
 
 @pytest.mark.parametrize("id", ("server", 7, "Käthe", "客服"))
 @pytest.mark.parametrize("name", ("give", "größer"))
-@pytest.mark.parametrize("data", (1, [1, {"a": ["ü"]}], "x" * 200_000), ids=("flat", "deep", "long"))
+@pytest.mark.parametrize(
+    "data", (1, [1, {"a": ["ü"]}], "x" * 200_000), ids=("flat", "deep", "long")
+)
 def test_ask_takes_any_id_name_and_arguments(
     space: Any, id: str | int, name: str, data: object
 ) -> None:

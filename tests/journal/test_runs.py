@@ -513,7 +513,7 @@ def _deep() -> Any:
 def test_a_result_that_contains_itself_or_is_too_deep_is_recorded_as_text(
     tmp_path: Path, made: Any
 ) -> None:
-    """It raised RecursionError, for a tree whose leaves know their parents or a page as JSON."""
+    """`reply` raised RecursionError: for a tree whose leaves know their parents, a page's JSON."""
 
     def look() -> Any:
         """Look."""

@@ -21,8 +21,8 @@ from civitas.errors import ActionError, InvalidArguments, ModelError, RequestErr
 from civitas.models.protocol import Call, ModelReply
 from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.loop.discovery import discovered_actions
 from civitas.reasoning.conversation.termination import MaxTurns
+from civitas.reasoning.loop.discovery import discovered_actions
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import Answers, both, say, use
@@ -470,7 +470,7 @@ def test_two_questions_of_one_asker_are_answered_one_after_the_other(space: Nati
 
 @pytest.mark.parametrize("kind", ("each in its thread", "shared", "conversation", "person"))
 def test_help_is_answered_while_a_reply_is_under_way(space: NativeSpace, kind: str) -> None:
-    """Whoever looked for actions, by `discover=` or `/*.help`, waited in vain for a conversation."""
+    """Who looked for actions, by `discover=` or `/*.help`, waited in vain for a conversation."""
     begun, go_on = threading.Event(), threading.Event()
 
     async def answer(*_: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -35,6 +36,38 @@ def test_an_agent_with_a_long_mailbox_leaves_others_their_turn() -> None:
         me: Any = space.add(Agent("me"))
         me.ask("sender", "send_all").result(timeout=WAIT_S)
         assert order.wait_for(1_001).index("other") <= 100
+
+
+def test_a_broadcast_to_many_agents_leaves_others_their_turn() -> None:
+    """Each of them has one turn, and together they held the loop for a second."""
+    worked: list[str] = []
+    seen: list[int] = []
+
+    class Worker(Agent):
+        @action
+        async def work(self) -> None:
+            """Take some tenths of a millisecond."""
+            sum(range(20_000))
+            worked.append(str(self.id))
+
+    class Onlooker(Agent):
+        @action
+        async def look(self) -> None:
+            """See at each turn of the loop how many have worked."""
+            while len(worked) < 1_000:
+                seen.append(len(worked))
+                await asyncio.sleep(0)
+            seen.append(1_000)
+
+    with NativeSpace() as space:
+        for n in range(1_000):
+            space.add(Worker(f"w{n}"))
+        space.add(Onlooker("onlooker"))
+        me = space.add(Agent("me", receive_own_broadcasts=False))
+        looking = me.ask("onlooker", "look")
+        me.send(message("*", "work"))
+        looking.result(timeout=WAIT_S)
+    assert max(after - before for before, after in pairwise(seen)) <= 500
 
 
 def test_what_a_handler_led_to_that_has_ended_is_let_in_where_its_caller_waits() -> None:

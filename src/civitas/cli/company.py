@@ -144,7 +144,7 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{module_name}.".startswith(f"{missing}."):
             raise _wrong(param, f"{name!r}: there is no module {missing!r}") from None

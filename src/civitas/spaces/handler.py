@@ -20,7 +20,7 @@ from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, RouterPort
-from civitas.text import log_failure
+from civitas.text import error_message, log_failure
 from civitas.threads import WORKERS
 
 logger = logging.getLogger("civitas.space")
@@ -225,7 +225,7 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
 
 def text_of(error: BaseException) -> str:
     """What an exception says, as text that can travel, even if its own `__str__` fails."""
-    return _text(lambda: str(error))
+    return _text(lambda: error_message(error))
 
 
 def traceback_of(error: BaseException) -> str:

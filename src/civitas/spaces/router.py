@@ -29,6 +29,8 @@ logger = logging.getLogger("civitas.space")
 
 _AT_ONCE = 32
 """How many requests are handled on the spot before the loop has its turn."""
+_A_TURN = 128
+"""How many agents begin to handle a message before the loop has its turn."""
 
 
 class Router(Outcomes):
@@ -246,7 +248,7 @@ class Router(Outcomes):
                     self.deadlines.add(delivery, delivery.timeout)
         ready = self._ready
         tasks = self.tasks
-        for _ in range(len(ready)):
+        for _ in range(min(len(ready), _A_TURN)):
             mailbox = ready.popleft()
             mailbox.ready = False
             if not mailbox.open:
@@ -258,6 +260,8 @@ class Router(Outcomes):
                 logger.exception("a defect in civitas: the turn of agent %r failed", mailbox.id)
             finally:
                 tasks.in_no_task = False
+        if ready:
+            self._schedule()
 
     @property
     def pending(self) -> int:
