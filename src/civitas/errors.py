@@ -9,6 +9,7 @@
 Every name here is public, so there is no `__all__`.
 """
 
+from shlex import quote as _quote
 from typing import Any as _Any
 
 
@@ -350,8 +351,8 @@ class RunMismatch(CivitasError):
         super().__init__(
             f"run {run_id!r} was begun by another program, which differs in: {', '.join(changed)} "
             f"({detail}); make it as it was, take another run_id, or go on in a copy: "
-            f"journal.fork({run_id!r}), or `civitas resume {run_id} --force --journal PATH`, with "
-            "`--agent MODULE:AGENT` too for an agent of a program's own"
+            f"journal.fork({run_id!r}), or `civitas resume {_quote(run_id)} --force "
+            "--journal PATH`, with `--agent MODULE:AGENT` too for an agent of a program's own"
         )
         self.run_id = run_id
         self.changed = changed

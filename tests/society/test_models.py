@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Budget, Journal, ScriptedModel
+from civitas import AgentToolbox, Budget, Journal, ScriptedModel
 from civitas.block import Block
 from civitas.errors import ModelError
 from civitas.models.protocol import ModelReply, Usage
@@ -126,6 +126,30 @@ async def test_a_budget_holds_for_all_together_and_across_processes(tmp_path: Pa
             assert [row["fallbacks"] for row in rows] == [0, 1, 3]
             assert budget.spent.model_calls == 5
         assert model.calls == 0
+
+
+@pytest.mark.parametrize("same", (False, True), ids=("another", "same"))
+async def test_models_and_budgets_of_citizens_are_recalled_too(tmp_path: Path, same: bool) -> None:
+    def stop(row: dict[str, Any]) -> None:
+        if row["step"] == 1:
+            raise RuntimeError("stop")
+
+    budgets: list[Budget] = []
+    with Journal(tmp_path / "journal") as journal:
+        for progress in (stop, None):
+            if not (same and budgets):
+                whole = Budget(model_calls=9)
+                budgets = [whole, whole.child(model_calls=2), Budget(model_calls=3)]
+            citizens = [asking(id=number) for number in range(3)]
+            for citizen, budget in zip(citizens, (None, *budgets[1:]), strict=True):
+                citizen.toolbox, citizen.budget = AgentToolbox(Counting()), budget
+            async with Society(citizens, budget=budgets[0], journal=journal) as society:
+                try:
+                    rows = await society.run(steps=4, run_id="R", save_every=1, progress=progress)
+                except RuntimeError:
+                    assert progress is stop
+    assert [row["fallbacks"] for row in rows] == [0, 0, 1, 2]
+    assert [each.spent.model_calls for each in budgets] == [6, 2, 3]
 
 
 async def test_a_citizen_may_have_a_budget_of_its_own() -> None:

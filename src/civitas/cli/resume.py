@@ -300,7 +300,9 @@ def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
     from civitas.orders.research import write
     from civitas.research.so_far import report_so_far
 
-    there = {name: None for name in ("out", "html") if os.path.exists(getattr(order, name) or "")}
+    there: dict[str, Any] = {
+        name: None for name in ("out", "html") if os.path.exists(getattr(order, name) or "")
+    }
     report = report_so_far(recorded.run_id, recorded.entries)
     for what, path in write(report, replace(order, **there)):
         click.echo(escaped(f"{what}: {path}"), err=True)

@@ -146,11 +146,14 @@ def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
     """What tokens cost by the prices of now, where nobody knew a price or had a budget then."""
     # Which model of several it was is not recorded, nor what went in: the dearest.
-    models = getattr(model, "models", None) or [model]
+    models = getattr(model, "models", [model])
     input, output = usage.input_tokens, usage.output_tokens
     dearest: Decimal = max(
-        budgeted(each, budget).cost(*counts)
-        for each in models
-        for counts in ((input + untold, output), (input, output + untold))
+        (
+            budgeted(each, budget).cost(*counts)
+            for each in models
+            for counts in ((input + untold, output), (input, output + untold))
+        ),
+        default=Decimal(0),
     )
     return dearest

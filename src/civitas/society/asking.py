@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from civitas.errors import CivitasError, JournalError, ModelError
 from civitas.models.protocol import ModelReply
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from civitas.agent import Agent
     from civitas.budget import Budget
 
+_KNOWN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
+"""The runs whose spending until then an account of this process knows: it counts on by itself."""
 Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
 """The messages, the actions and the schema that a model is given."""
 
@@ -35,7 +40,6 @@ class Asking:
         self.timeout_s = timeout_s
         self.budget = budget
         self.once = once
-        self._known: set[str] = set()
         self.record: Record[Any] = NULL_RECORD
         self.step = 0
         self.calls = 0
@@ -114,11 +118,37 @@ class Asking:
         async with charged(step, budget, model, *prompt, args={"messages": prompt[0]}):
             return await model.complete(*prompt)
 
-    def recall(self, record: Record[Any], model: Any) -> None:
-        """Have the budget know what another process has spent on the run, once."""
-        if self.budget is not None and record.run_id not in self._known:
-            charge_spent(self.budget, model, spending(record.entries()))
-        self._known.add(record.run_id)
+    def recall(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
+        """Have the budgets know what another process has spent on the run, each once.
+
+        Args:
+            record: that of the run
+            model: the society's, or None
+            mailboxes: those of its agents, who may have models and budgets of their own
+        """
+        entries, own = record.entries(), {}
+        models = {id(model): model} if model is not None else {}
+        alone = {} if self.budget is None else dict(self.budget._each())
+        shared = set(alone)
+        who = {
+            entry.data["key"]: entry.data["about"].get("citizen")
+            for entry in entries
+            if entry.kind == "started" and "about" in entry.data
+        }
+        for agent in (mailbox.agent for mailbox in mailboxes):
+            if isinstance(agent.llm, AskedModel):
+                models[id(agent.llm.model)] = agent.llm.model
+            if agent.budget is not None:
+                own[str(agent.id)] = dict(agent.budget._each())
+                alone = {**own[str(agent.id)], **alone}
+        dearest = SimpleNamespace(models=list(models.values()))
+        for account, budget in alone.items():
+            if record.key in _KNOWN.setdefault(account, set()):
+                continue
+            _KNOWN[account].add(record.key)
+            by = {id for id in who.values() if account in own.get(id, shared)}
+            mine = [each for each in entries if who.get(each.data.get("key"), "") in by]
+            charge_spent(budget, dearest, spending(mine))
 
 
 class AskedModel:

@@ -263,7 +263,7 @@ class Society(Experiments):
                 async with self._between:
                     state = self._from_record(record, state, clock, made)
                     await record.commit()
-                self._asking.recall(record, self._model)
+                self._asking.recall(record, self._model, self.mailboxes)
                 await self._go_on(record, state, count, every, progress, out)
                 if record.over is None:
                     await record.end("done")

@@ -54,7 +54,7 @@ def owned(society):
     return society.books.total
 
 
-def nothing(society):
+def nothing(society, **rest):
     return float("nan")
 '''
 TEXT = """\
@@ -230,6 +230,10 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
     (
         (TEXT.replace("messages,", "mesages,"), "there is no column 'mesages'; there are: step,"),
         (
+            TEXT.replace("make.py:made", "make.py:nothing"),
+            "society.make must return a Society, got nan",
+        ),
+        (
             TEXT.replace("make.py:owned", "make.py:nothing"),
             "owned must be a finite number, got nan",
         ),
@@ -241,7 +245,7 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
             "'mill', which is no place",
         ),
     ),
-    ids=("column", "nan", "citizen", "rule", "society", "place"),
+    ids=("column", "make", "nan", "citizen", "rule", "society", "place"),
 )
 def test_what_a_cell_cannot_do_is_told_with_the_cell(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=f"condition 'base', seed 0: .*{told}"):

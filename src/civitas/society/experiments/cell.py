@@ -119,7 +119,10 @@ class _Life:
     ) -> None:
         """Live a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
-        async with self._make() as society:
+        made = self._make()
+        if not hasattr(made, "survey"):
+            raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
+        async with made as society:
             if start:
                 society.load_state_dict(saved[start])
             self._measure(society, condition, {})

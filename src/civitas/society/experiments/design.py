@@ -252,13 +252,13 @@ class Design(Part):
             elif "." in metric.name and metric.name.partition(".")[0] not in asked:
                 what = f"no survey {metric.name.partition('.')[0]!r} is in a workflow"
                 raise FieldError((("metrics", index, "name"), what))
-        for index, each in enumerate(self.published):
-            survey, dot, _ = each.metric.partition(".")
-            if each.metric not in measured and not (dot and survey in asked):
-                what = f"no metric {each.metric!r} is measured"
+        for index, figure in enumerate(self.published):
+            survey, dot, _ = figure.metric.partition(".")
+            if figure.metric not in measured and not (dot and survey in asked):
+                what = f"no metric {figure.metric!r} is measured"
                 raise FieldError((("published", index, "metric"), what))
-            if each.condition.partition("/")[0] not in self.conditions:
-                what = f"there is no condition {each.condition!r}"
+            if figure.condition.partition("/")[0] not in self.conditions:
+                what = f"there is no condition {figure.condition!r}"
                 raise FieldError((("published", index, "condition"), what))
 
     def _function(self, where: Where, source: Source) -> Callable[..., Any]:

@@ -42,7 +42,8 @@ def parameters_of(source: str) -> type[BaseModel]:
 
 
 def _file(given: Any, info: ValidationInfo) -> Any:
-    if isinstance(given, str) and not (info.context / given).is_file():
+    folder: Any = info.context
+    if isinstance(given, str) and not (folder / given).is_file():
         raise ValueError(f"there is no file {given!r} in the folder of the experiment")
     return given
 
