@@ -41,6 +41,10 @@ class Server(Agent):
         return a + b
 
     @action
+    def add_by_another(self, a: int, b: int) -> Any:
+        return self.add(a, b)  # to be awaited
+
+    @action
     async def echo(self, value: Any) -> Any:
         return value
 
@@ -100,7 +104,7 @@ def server(space):
 # -- values ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ("add", "add_plainly"))
+@pytest.mark.parametrize("name", ("add", "add_plainly", "add_by_another"))
 def test_a_value_comes_back_as_a_response_with_the_id(me, server, name):
     me.send({"id": "a custom message id", **message("server", name, a=1, b=2)})
     assert me.wait_for(1) == [

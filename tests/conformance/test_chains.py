@@ -215,6 +215,7 @@ def test_while_a_handler_waits_for_something_else_its_chain_is_not_let_in(
             return "back"
 
     async def outer(agent: Agent, value: Any) -> Any:
+        await agent.ask("B", "echo")  # this wait is over then
         request = agent.ask("B", "do")
         order.add("waits")
         await gate
@@ -222,6 +223,7 @@ def test_while_a_handler_waits_for_something_else_its_chain_is_not_let_in(
         return await request
 
     def outer_plainly(agent: Agent, value: Any) -> Any:
+        agent.ask("B", "echo").result(timeout=WAIT_S)
         request = agent.ask("B", "do")
         order.add("waits")
         gate.wait()

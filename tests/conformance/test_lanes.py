@@ -158,6 +158,20 @@ def test_what_ends_while_it_waits_in_a_lane_is_never_begun(space: Any, how: str)
     assert laned.begun == ["a1", "a3"]
 
 
+def test_a_lane_whose_last_message_has_ended_has_no_turn(space: Any) -> None:
+    laned, me = space.add(Laned("laned", concurrency=1)), space.add(Agent("me"))
+    first, ended = held(me, "a b")
+    assert waits(space, "laned", 1)
+    ended.cancel()
+    with pytest.raises(RequestCancelled):
+        ended.result(timeout=WAIT_S)
+    assert waits(space, "laned", 0)
+    after = held(me, "c b")
+    opened(laned, "a b c")
+    assert [each.result(timeout=WAIT_S) for each in (first, *after)] == ["a", "c", "b"]
+    assert laned.begun == ["a", "c", "b"]
+
+
 def test_a_lane_goes_on_after_one_that_was_cancelled_under_way(space: Any) -> None:
     laned, me = space.add(Laned("laned")), space.add(Agent("me"))
     requests = held(me, "a1 a2")

@@ -81,18 +81,23 @@ def test_what_has_ended_while_waiting_takes_no_room(make_space: Any) -> None:
 
 
 def test_what_awaits_approval_takes_room_too(make_space: Any) -> None:
-    answer = threading.Event()
+    asked, answer = threading.Semaphore(0), threading.Event()
 
     class Careful(Agent):
         @action(access_policy=ACCESS_REQUESTED)
         async def pay(self) -> str:
             return "paid"
 
-    approver = CallbackApprover(lambda request: answer.wait(WAIT_S))
+    def decide(request: Any) -> bool:
+        asked.release()
+        return answer.wait(WAIT_S)
+
+    approver = CallbackApprover(decide)
     space = make_space(mailbox=2, approver=approver)
     space.add(Careful("careful"))
     me = space.add(Agent("me"))
     waiting = [me.ask("careful", "pay") for _ in range(2)]
+    assert all(asked.acquire(timeout=WAIT_S) for _ in waiting)
     with pytest.raises(MailboxFull, match="2 messages wait"):
         me.ask("careful", "pay").result(timeout=WAIT_S)
     answer.set()

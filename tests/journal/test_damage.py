@@ -167,6 +167,12 @@ def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert agent(journal).reply_sync("go", run_id="one").text == "Yes."
         with pytest.raises(NoSuchRun, match="its last ones are 'one'"):
             journal.run("R")
+        longest = "x" * 255
+        for copy in (longest, "two", "three", "four", "five"):
+            assert journal.fork("one", copy) == copy
+        told = ", ".join(map(repr, ("five", "four", "three", "two", longest)))
+        with pytest.raises(NoSuchRun, match=f"its last ones are {told}$"):
+            journal.run("R")
 
 
 class Overtaken(sqlite3.Connection):

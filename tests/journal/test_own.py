@@ -112,6 +112,8 @@ def test_a_large_value_is_a_file_of_its_own_and_read_back(
     size = 20_000_000 // 3
     assert processes.run(tmp_path, effect="begin ask", size=size) == KILLED
     assert (tmp_path / "journal").stat().st_size < 100_000
+    folder = tmp_path / "journal-kept"
+    assert not any(each.stat().st_mode & 0o077 for each in (folder, *folder.iterdir()))
     assert processes.run(tmp_path, size=size) == 0
     assert effects(tmp_path)["begin fetch one"] == 1
     pages = json.loads((tmp_path / "reply.json").read_text())["pages"]

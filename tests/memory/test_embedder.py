@@ -56,6 +56,27 @@ def test_texts_of_like_spelling_are_near(text: str, near: str, far: str) -> None
     assert likeness(text, near) > likeness(text, far) + 0.1
 
 
+@pytest.mark.parametrize(
+    ("text", "vector"),
+    (
+        (
+            "\uff21da paid, paid, PREPAID 4711 日本語",
+            [0.542691, 0.364703, -0.260916, -0.486271, 0.121568, -0.370768, 0.29349, 0.171923],
+        ),
+        (
+            "Maß 東京タワー 42",
+            [0.393417, -0.325918, -0.393417, 0.230459, 0.162959, -0.488877, -0.488877, 0.162959],
+        ),
+    ),
+)
+def test_its_vectors_are_those_that_files_have_of_it(text: str, vector: list[float]) -> None:
+    """A file keeps vectors under the embedder's name: other vectors need another name."""
+    embedder = HashEmbedder(8)
+    assert embedder.name == "hashed-pieces-1-8"
+    assert embedder.embed([text])[0] == pytest.approx(vector, abs=1e-5)
+    assert len(HashEmbedder(65536).embed([text])[0]) == 65536
+
+
 def test_it_is_the_same_in_every_process() -> None:
     program = (
         "from civitas.memory import HashEmbedder\n"

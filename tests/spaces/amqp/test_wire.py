@@ -54,6 +54,7 @@ def test_a_message_comes_as_it_was_sent() -> None:
 def test_the_chain_that_led_to_it_comes_with_it(hops: int, chain: tuple[str, ...]) -> None:
     found = came(hops=hops, call_chain=chain, original_id="", thread="t")
     assert (found.hops, found.call_chain, found.original_id) == (hops, chain, "")
+    assert found.timeout == 300
     assert found.envelope == MESSAGE._replace(thread="t")
 
 
@@ -63,6 +64,12 @@ def test_a_deadline_is_told_as_it_was_given(timeout: float | None) -> None:
     if timeout is not None and timeout > 1e9:
         timeout = None  # longer than any process lives
     assert (found, type(found)) == (timeout, type(timeout))
+
+
+def test_a_message_with_no_headers_is_kept_as_it_is() -> None:
+    made = outbound()
+    found, permission = wire.restored(wire.stored(made.properties(), made.body))
+    assert (found[1:], permission) == (came()[1:], None)
 
 
 @pytest.mark.parametrize("permission", (None, "granted"))
@@ -129,6 +136,12 @@ def test_a_body_has_a_bound() -> None:
     with pytest.raises(wire.Unreadable, match=f"it has {wire.LARGEST + 1} bytes"):
         wire.read_json(b" " * (wire.LARGEST + 1))
     assert wire.read_json(b" " * (wire.LARGEST - 1) + b"1") == 1
+
+
+@pytest.mark.parametrize("body", (b"NaN", b"[Infinity]", b"[" * 100_000))
+def test_an_answer_that_is_no_json_is_refused(body: bytes) -> None:
+    with pytest.raises(wire.Unreadable, match="it is no JSON"):
+        wire.read_json(body)
 
 
 PLAIN = (

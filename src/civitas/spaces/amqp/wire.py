@@ -218,7 +218,7 @@ def read_json(body: bytes) -> Any:
         raise Unreadable(f"it has {len(body)} bytes; {LARGEST} are the limit")
     try:
         return from_json(body, allow_inf_nan=False)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Unreadable(f"it is no JSON: {error}") from None
 
 
