@@ -339,6 +339,8 @@ def test_how_long_a_url_may_be() -> None:
     assert checked(longest) == longest
     with pytest.raises(PageError, match="at most 4000 characters, got 4001"):
         checked(f"{longest}x")
+    with pytest.raises(PageError, match="does not name a host that can be read"):
+        checked("http://web.test:0/")
 
 
 # -- PDF -------------------------------------------------------------------------------------------
