@@ -178,9 +178,7 @@ def test_h_is_shown_the_last_fifty_calls() -> None:
         return number
 
     calls = [{"name": "count", "args": {"number": number}} for number in range(51)]
-    worker = ReActAgent(
-        "R", ScriptedModel([*calls, "counted"]), actions=[count], max_iterations=52
-    )
+    worker = ReActAgent("R", ScriptedModel([*calls, "counted"]), actions=[count], max_iterations=52)
     dual = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([GO, DONE])), worker))
     (conclusion,) = dual.reply_sync("Count.").conclusions
     assert [each["result"] for each in conclusion.evidence] == [*map(str, range(1, 51))]
