@@ -286,6 +286,7 @@ def test_the_choice_is_asked_for_under_a_schema_and_paid_for() -> None:
         ("[" * 900, "JSON"),
         ("", "JSON"),
         ({"name": "Bob", "args": {}}, "calls an action"),
+        ('{"next": "Bob"}'.ljust(2001), "no short text"),
     ),
 )
 def test_a_choice_that_cannot_be_used_is_asked_for_once_more(answer: Any, fault: str) -> None:
@@ -335,7 +336,7 @@ def test_what_was_said_is_shown_as_far_as_the_models_context_goes() -> None:
     shown = model.received[-1][1]["content"]
     assert "Ann 199" in shown
     assert "Ann 100" not in shown
-    assert all(len(m["content"]) < 1500 for prompt in model.received for m in prompt)
+    assert all(len(m["content"]) < 600 for prompt in model.received for m in prompt)
 
 
 def test_the_model_in_the_box_names_a_participant_whatever_they_are_called(weights: Path) -> None:
