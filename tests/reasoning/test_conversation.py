@@ -994,6 +994,42 @@ def test_a_loaded_conversation_remembers() -> None:
     assert other.agents["Ann"].heard == ["go", "Bob: Bob 1", "more", "Bob: Bob 2"]
 
 
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    (
+        ({"agents": ["Ann", "Cleo"]}, r"it is of \('Ann', 'Cleo'\), not of \('Ann', 'Bob'\)"),
+        ({"pending": {"Cleo": []}}, "pending names others than the participants"),
+        ({"last": ["Cleo"]}, "last names others than the participants"),
+        ({"handed_to": "Cleo"}, "handed_to names no participant"),
+        ({"turns": -1}, "turns and begun must be 0 or more"),
+        ({"begun": -1}, "turns and begun must be 0 or more"),
+        ({"transcript": [2, 1]}, "the numbers of the transcript must rise"),
+        ({"transcript": [1, 1]}, "the numbers of the transcript must rise"),
+    ),
+)
+def test_a_state_that_contradicts_itself_is_refused(changed: dict[str, Any], fault: str) -> None:
+    talk = Conversation([Talker("Ann"), Talker("Bob")], until=MaxTurns(2))
+    talk.reply_sync("go")
+    state = json.loads(json.dumps(talk.state_dict()))
+    known = state["conversation"]["transcript"]
+    if "transcript" in changed:
+        changed = {"transcript": [known[number] for number in changed["transcript"]]}
+    state["conversation"].update(changed)
+    with pytest.raises(StateError, match=fault):
+        talk.load_state_dict(state)
+
+
+def test_a_transcript_keeps_a_million_characters_and_its_last_utterance() -> None:
+    state = ConversationState(("Ann",))
+    for size in (400_000, 300_000, 300_000):
+        state.add("Ann", "x" * size)
+    assert [each.number for each in state.transcript] == [1, 2, 3]
+    state.add("Ann", "x")
+    assert ([each.number for each in state.transcript], state.chars) == ([2, 3, 4], 600_001)
+    state.add("Ann", "x" * 1_000_001)
+    assert ([each.number for each in state.transcript], state.chars) == ([5], 1_000_001)
+
+
 # -- whatever the order ----------------------------------------------------------------------------
 
 IDS = ("Ann", "Bob", "Cleo", "Dan")
