@@ -801,6 +801,14 @@ def test_a_participant_without_threads_has_one_conversation_only() -> None:
     asyncio.run(inside())
 
 
+def test_an_outcome_is_asked_for_only_where_the_conversation_came_to_its_end() -> None:
+    ann, bob = agent("Ann", "a1"), agent("Bob", "b1", "7")
+    talk = Conversation([ann, bob], max_turns=2)
+    reply = talk.reply_sync("go", schema=int)
+    assert (reply.stop_reason, reply.value, reply.text) == ("max_iterations", None, "b1")
+    assert heard(bob) == ["go", "Ann: a1"]
+
+
 # -- in a space ------------------------------------------------------------------------------------
 
 
