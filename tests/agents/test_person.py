@@ -102,6 +102,7 @@ def test_a_person_accepts_in_one_word(line: str) -> None:
     ann, _ = person("c Count them.", line)
     reply: Any = dual(ann, "3").reply_sync("How many?")
     assert (reply.text, reply.stop_reason, reply.r_runs) == ("3", "terminated", 1)
+    assert reply.decisions[-1].reasoning == (line.partition(" ")[2] or "accepted by a person")
 
 
 def dual(ann: Person, *works: Any) -> DualActAgent:

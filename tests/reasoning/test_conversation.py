@@ -286,6 +286,7 @@ def test_the_choice_is_asked_for_under_a_schema_and_paid_for() -> None:
         ("[" * 900, "JSON"),
         ("", "JSON"),
         ({"name": "Bob", "args": {}}, "calls an action"),
+        ('{"next": "Bob"}'.ljust(2001), "no short text"),
     ),
 )
 def test_a_choice_that_cannot_be_used_is_asked_for_once_more(answer: Any, fault: str) -> None:
@@ -335,7 +336,7 @@ def test_what_was_said_is_shown_as_far_as_the_models_context_goes() -> None:
     shown = model.received[-1][1]["content"]
     assert "Ann 199" in shown
     assert "Ann 100" not in shown
-    assert all(len(m["content"]) < 1500 for prompt in model.received for m in prompt)
+    assert all(len(m["content"]) < 600 for prompt in model.received for m in prompt)
 
 
 def test_the_model_in_the_box_names_a_participant_whatever_they_are_called(weights: Path) -> None:
@@ -800,6 +801,14 @@ def test_a_participant_without_threads_has_one_conversation_only() -> None:
     asyncio.run(inside())
 
 
+def test_an_outcome_is_asked_for_only_where_the_conversation_came_to_its_end() -> None:
+    ann, bob = agent("Ann", "a1"), agent("Bob", "b1", "7")
+    talk = Conversation([ann, bob], max_turns=2)
+    reply = talk.reply_sync("go", schema=int)
+    assert (reply.stop_reason, reply.value, reply.text) == ("max_iterations", None, "b1")
+    assert heard(bob) == ["go", "Ann: a1"]
+
+
 # -- in a space ------------------------------------------------------------------------------------
 
 
@@ -991,6 +1000,42 @@ def test_a_loaded_conversation_remembers() -> None:
     assert said(other) == said(talk)
     assert other.reply_sync("more").text == "Bob 2"
     assert other.agents["Ann"].heard == ["go", "Bob: Bob 1", "more", "Bob: Bob 2"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    (
+        ({"agents": ["Ann", "Cleo"]}, r"it is of \('Ann', 'Cleo'\), not of \('Ann', 'Bob'\)"),
+        ({"pending": {"Cleo": []}}, "pending names others than the participants"),
+        ({"last": ["Cleo"]}, "last names others than the participants"),
+        ({"handed_to": "Cleo"}, "handed_to names no participant"),
+        ({"turns": -1}, "turns and begun must be 0 or more"),
+        ({"begun": -1}, "turns and begun must be 0 or more"),
+        ({"transcript": [2, 1]}, "the numbers of the transcript must rise"),
+        ({"transcript": [1, 1]}, "the numbers of the transcript must rise"),
+    ),
+)
+def test_a_state_that_contradicts_itself_is_refused(changed: dict[str, Any], fault: str) -> None:
+    talk = Conversation([Talker("Ann"), Talker("Bob")], until=MaxTurns(2))
+    talk.reply_sync("go")
+    state = json.loads(json.dumps(talk.state_dict()))
+    known = state["conversation"]["transcript"]
+    if "transcript" in changed:
+        changed = {"transcript": [known[number] for number in changed["transcript"]]}
+    state["conversation"].update(changed)
+    with pytest.raises(StateError, match=fault):
+        talk.load_state_dict(state)
+
+
+def test_a_transcript_keeps_a_million_characters_and_its_last_utterance() -> None:
+    state = ConversationState(("Ann",))
+    for size in (400_000, 300_000, 300_000):
+        state.add("Ann", "x" * size)
+    assert [each.number for each in state.transcript] == [1, 2, 3]
+    state.add("Ann", "x")
+    assert ([each.number for each in state.transcript], state.chars) == ([2, 3, 4], 600_001)
+    state.add("Ann", "x" * 1_000_001)
+    assert ([each.number for each in state.transcript], state.chars) == ([5], 1_000_001)
 
 
 # -- whatever the order ----------------------------------------------------------------------------

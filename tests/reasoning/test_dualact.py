@@ -122,6 +122,12 @@ def test_r_is_told_the_instruction_and_a_change_of_approach() -> None:
     assert "From now on: Use list_files." in second
 
 
+def test_a_change_of_approach_is_said_once() -> None:
+    dual, _, r = two([GO, decide("REDIRECT", "Use list_files."), GO, DONE], ["7", "3", "3"])
+    dual.reply_sync("How many files are there?")
+    assert ["Change your approach" in each for each in asked(r)] == [False, True, False]
+
+
 def test_without_an_instruction_r_is_given_the_task() -> None:
     dual, _, r = two([decide("CONTINUE"), DONE], ["3"])
     dual.reply_sync("How many files are there?")
@@ -164,6 +170,18 @@ def test_long_evidence_is_cut_and_says_so() -> None:
     dual.reply_sync("Read.")
     assert len(asked(h)[1]) < 5000
     assert "[cut: the first 1000 of 1000000 characters]" in asked(h)[1]
+
+
+def test_h_is_shown_the_last_fifty_calls() -> None:
+    def count(number: int) -> int:
+        """Count."""
+        return number
+
+    calls = [{"name": "count", "args": {"number": number}} for number in range(51)]
+    worker = ReActAgent("R", ScriptedModel([*calls, "counted"]), actions=[count], max_iterations=52)
+    dual = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([GO, DONE])), worker))
+    (conclusion,) = dual.reply_sync("Count.").conclusions
+    assert [each["result"] for each in conclusion.evidence] == [*map(str, range(1, 51))]
 
 
 def test_usage_of_both_is_kept_apart() -> None:
@@ -452,9 +470,11 @@ def test_several_r_work_side_by_side_and_are_concluded_in_their_order() -> None:
     async def main() -> None:
         second_done = asyncio.Event()
 
+        north = {"summary": "north", "suggested_next_action": "Rest."}
+
         async def slow(*_: Any) -> str:
             await second_done.wait()
-            return json.dumps({"summary": "north", "confidence": 0.4, "artifacts": {"n": 1}})
+            return json.dumps({**north, "confidence": 0.4, "artifacts": {"n": 1}})
 
         async def fast(*_: Any) -> str:
             second_done.set()
@@ -481,10 +501,20 @@ def test_several_r_work_side_by_side_and_are_concluded_in_their_order() -> None:
         (conclusion,) = reply.conclusions
         assert (conclusion.confidence, conclusion.steps) == (0.4, ["R1: looked"])
         assert conclusion.artifacts == {"R0": {"n": 1}}
+        assert conclusion.suggested_next_action == "R0: Rest."
         assert [asked(model)[0].split("\n")[0] for model in models] == ["Go north.", "Go south."]
         assert "There are 2 R." in asked(h)[0]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("texts", (["one"], ["one", "two", "three"], []))
+def test_there_are_as_many_instructions_as_there_are_r(texts: list[str]) -> None:
+    said = json.dumps({"action": "CONTINUE", "new_instruction": texts, "reasoning": ""})
+    h = ScriptedModel([said, GO, DONE])
+    workers = [ReActAgent(f"R{n}", ScriptedModel(["done"])) for n in range(2)]
+    assert DualActAgent(DualActConfig(ReActAgent("H", h), workers)).reply_sync("Explore.").text
+    assert '"new_instruction" is a text, or a list of 2 texts' in asked(h)[1]
 
 
 def test_one_of_several_that_fails_does_not_take_the_others_along() -> None:

@@ -473,6 +473,21 @@ def test_a_hook_may_register_and_remove_hooks() -> None:
     assert called == ["once", "later"]
 
 
+def test_a_hook_that_is_registered_meanwhile_is_called_from_the_next_step_on() -> None:
+    called: list[str] = []
+    thinker = agent("1", "2")
+
+    def first(who: ReActAgent, _: dict[str, Any]) -> None:
+        called.append("first")
+        who.register_hook("pre_reply", "later", lambda *_: called.append("later"))
+
+    thinker.register_hook("pre_reply", "first", first)
+    thinker.reply_sync("go")
+    assert called == ["first"]
+    thinker.reply_sync("go")
+    assert called == ["first", "first", "later"]
+
+
 def test_hooks_run_on_the_loop_of_the_space() -> None:
     with NativeSpace() as space:
         thinker = space.add(agent("ok"))

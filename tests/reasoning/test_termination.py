@@ -74,6 +74,7 @@ def ended(until: Any, *texts: str, **options: Any) -> Reply:
         ((Said("a") & Said("e")) | StoppedBy("Bob"), "b", "StoppedBy('Bob')"),
         (MaxTurns(2) | (lambda state: True), "a", "<lambda>"),
         ((lambda state: state.turns > 2) & MaxTurns(1), "c", "<lambda> and MaxTurns(1)"),
+        ((lambda state: f"at {state.turns}") & MaxTurns(3), "c", "at 1 and MaxTurns(3)"),
     ),
 )
 def test_it_ends_after_the_turn_in_which_the_condition_is_met(

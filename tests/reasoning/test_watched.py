@@ -35,7 +35,7 @@ def pieces(events: list[Any], agent: str) -> list[str]:
 
 
 def test_a_chat_agents_answer_is_seen_in_pieces_with_the_message_that_it_answers() -> None:
-    chatty = ChattyAI("Chatty", ScriptedModel(["Good morning, Ann!"]))
+    chatty = ChattyAI("Chatty", ScriptedModel(["Good morning, Ann!\n"]))
     seen: list[Any] = []
     answered: list[Any] = []
 
@@ -49,7 +49,7 @@ def test_a_chat_agents_answer_is_seen_in_pieces_with_the_message_that_it_answers
         ann = space.add(Agent("Ann"))
         message = {"id": "7", "to": "Chatty", "action": {"name": "say", "args": {"content": "Hi"}}}
         assert ann.request(message).result(timeout=10) == "Good morning, Ann!"
-    assert pieces(seen, "Chatty") == ["Good", " morning,", " Ann!"]
+    assert pieces(seen, "Chatty") == ["Good", " morning,", " Ann!", "\n"]
     assert {(each["from"], each["id"]) for each in answered} == {("Ann", "7")}
 
 

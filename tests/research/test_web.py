@@ -13,6 +13,7 @@ import pytest
 
 from civitas.errors import ConfigError, PageError
 from civitas.research import Resource, ResourcePool, Section, read_pdf, visit_page
+from civitas.research.web.fetching import checked
 from conformance.model import run
 from models.openai_server import Answer, Request, http
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
@@ -333,6 +334,17 @@ def test_a_page_that_has_not_changed_is_not_sent_again() -> None:
             assert first.content == second.content
     sent = [r.headers.get("if-none-match") for r in web.requests if r.path == "/a"]
     assert sent == [None, '"1"']
+    sent = [r.headers.get("if-modified-since") for r in web.requests if r.path == "/b"]
+    assert sent == [None, "yesterday"]
+
+
+def test_how_long_a_url_may_be() -> None:
+    longest = "http://web.test/".ljust(4000, "x")
+    assert checked(longest) == longest
+    with pytest.raises(PageError, match="at most 4000 characters, got 4001"):
+        checked(f"{longest}x")
+    with pytest.raises(PageError, match="does not name a host that can be read"):
+        checked("http://web.test:0/")
 
 
 # -- PDF -------------------------------------------------------------------------------------------

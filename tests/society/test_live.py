@@ -106,20 +106,27 @@ async def test_positions_say_where_citizens_are_and_what_they_do() -> None:
         me.status["act"] = "juggle" if me.perceived.step else "work"
         me.want(Move("b"))
 
-    async with Society(
-        [living(walks, home="a"), living(lambda me: None, id=10, home="b"), living(walks, id=2)],
-        road(),
-    ) as society:
+    def walks_back(me: Any) -> None:
+        if me.perceived.step == 2:
+            me.want(Move("a"))
+
+    citizens = [
+        *(living(walks, home="a"), living(lambda me: None, id=10, home="b"), living(walks, id=2)),
+        living(walks_back, id=11, home="b"),
+    ]
+    async with Society(citizens, road()) as society:
         seen = [society.positions()]
         await society.run(
             steps=12, step="15min", progress=lambda _: seen.append(society.positions())
         )
     assert [each.step for each in seen] == list(range(13))
-    assert all(each.ids == ["1", "2", "10"] for each in seen)
+    assert all(each.ids == ["1", "2", "10", "11"] for each in seen)
     assert all((each.x[2], each.y[2]) == (6000, 3000) for each in seen)
     assert (seen[0].x[1], seen[0].y[1]) == (None, None)
     walked = [(each.x[0], each.y[0]) for each in seen]
     assert walked == [(600 * n, 300 * n) for n in range(11)] + [(6000, 3000)] * 2
+    back = [(each.x[3], each.y[3]) for each in seen]
+    assert back == [(6000, 3000)] * 2 + [(6000 - 600 * n, 3000 - 300 * n) for n in range(11)]
     assert [each.place[0] for each in seen] == ["a", *[None] * 9, *["b"] * 3]
     doing = [each.acts[each.act[0]] for each in seen]
     assert doing == ["idle", *["travel"] * 9, *["other"] * 3]
