@@ -43,7 +43,7 @@ def give_back() -> None:
     """Have the C library give the memory of large arrays back to the system when they are freed.
 
     glibc does so from 128 KB on, but raises that to the size of what was freed, up to 32 MB, and
-    keeps what is smaller: with a million citizens a third of all memory.
+    keeps what is smaller: of 600,000 citizens a quarter of all memory.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return  # somebody has said how memory is kept
