@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import importlib
+import os
 from typing import Any
 
 from civitas.errors import MissingExtra
@@ -33,6 +36,21 @@ def csgraph() -> Any:
 def sparse() -> Any:
     """Return the package scipy.sparse. Raises MissingExtra without it."""
     return package("scipy.sparse")
+
+
+@functools.cache
+def give_back() -> None:
+    """Have the C library give the memory of large arrays back to the system when they are freed.
+
+    glibc does so from 128 KB on, but raises that to the size of what was freed, up to 32 MB, and
+    keeps what is smaller: of 600,000 citizens a quarter of all memory.
+    """
+    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+        return  # somebody has said how memory is kept
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-3, 1 << 22)  # M_MMAP_THRESHOLD
+        mallopt(-1, 1 << 26)  # M_TRIM_THRESHOLD, which else falls to 128 KB
 
 
 def smaller(a: Any, b: Any) -> Any:

@@ -59,7 +59,7 @@ class Rows:
     def __init__(self, beside: Path) -> None:
         self._path = beside
         self._file = tempfile.SpooledTemporaryFile(  # noqa: SIM115
-            1 << 22, "w+", encoding="ascii", newline="\n", dir=beside.parent
+            1 << 22, "w+", encoding="ascii", newline="\n", dir=str(beside.parent)
         )
 
     def append(self, row: Row) -> None:

@@ -198,6 +198,9 @@ class Register(Protocol):
 # -- several values of each ------------------------------------------------------------------------
 
 
+_ADDING: Final = threading.Lock()
+
+
 def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
     """Return zeros in Fortran's order, of which a page takes memory once it is written.
 
@@ -235,7 +238,6 @@ class Slots:
         self._nexts: list[Any] = []
         """By level: the block of the next level that goes on with each; 0 for none."""
         self._used = [shape[0]]
-        self._adding = threading.Lock()
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -327,7 +329,7 @@ class Slots:
         for above in range(level):
             nexts = self._nexts[above]
             new = np.unique(at[nexts[at] == 0])
-            with self._adding:
+            with _ADDING:
                 first = self._used[above + 1]
                 self._used[above + 1] += len(new)
             nexts[new] = np.arange(first, first + len(new))
@@ -336,7 +338,7 @@ class Slots:
 
     def _deepen(self, level: int) -> None:
         np = numpy()
-        with self._adding:
+        with _ADDING:
             while level >= len(self._blocks):
                 self._nexts.append(np.zeros(len(self._blocks[-1]), np.int32))
                 self._used.append(1)

@@ -95,9 +95,9 @@ def arrow_of(population: Register, names: Iterable[str]) -> Any:
     for name in names:
         values = population.columns[name]
         if population.declared[name].dtype == PLACE and values.ndim == 1:
-            names = arrow.array([*population.places])
+            texts = arrow.array([*population.places])
             taken = arrow.array(np.where(values < 0, 0, values), mask=values < 0)
-            made[name] = names.take(taken) if len(names) else taken
+            made[name] = texts.take(taken) if len(texts) else taken
         elif values.ndim == 2:
             flat = arrow.array(values.reshape(-1))
             made[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])

@@ -14,6 +14,7 @@ from civitas.society.services.posts import (
     OF_AN_AUTHOR,
     LikedBy,
     Posted,
+    authors_of,
     heat,
     shown_rank,
 )
@@ -204,34 +205,13 @@ class RowFeed:
             likers = self._place((self._liked[at] & 0xFFFFFFFF) - _MIDDLE)
             place = self._place(self.author)
             authors, which = np.unique(place[hot], return_inverse=True)
-            self._author = self._authors(place, authors)
+            self._author = authors_of(place, authors, len(self.follows.count))
             bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
             liked = np.zeros(len(self.follows.count), np.uint64)
             np.add.at(liked, likers, np.repeat(bits, many))  # one likes a post once
             self._hot = hot, which.reshape(-1), liked
         found: tuple[Any, Any, Any] = self._hot
         return found
-
-    def _authors(self, place: Any, hot: Any) -> tuple[Any, Any, Any]:
-        """Of agents which author each is; of authors their last posts, and which hot one; −1: none.
-
-        Args:
-            place: of each post where its author stands
-            hot: where the authors of the hottest posts stand
-        """
-        np = numpy()
-        order = np.argsort(place, kind="stable")
-        own = place[order]
-        end = np.flatnonzero(np.r_[own[1:] != own[:-1], True][: len(own)])
-        authors = place[order[end]]
-        back = end[:, None] - np.arange(OF_AN_AUTHOR)[::-1]
-        post = order[np.maximum(back, 0)]
-        last = np.where((back >= 0) & (place[post] == authors[:, None]), post, -1)
-        of = np.full(len(self.follows.count), -1, np.int32)
-        of[authors] = np.arange(len(authors))
-        of_hot = np.full(len(authors) + 1, -1, np.int8)  # of no author, too
-        of_hot[of[hot]] = np.arange(len(hot))
-        return of, last, of_hot
 
     def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> tuple[Any, Any]:
         """Return the posts that rank highest for citizens, as `Feed.shown`.

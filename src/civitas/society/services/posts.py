@@ -166,3 +166,30 @@ class LikedBy(Mapping[str, None]):
 
     def __len__(self) -> int:
         return int(self._feed.likes[self._number - self._feed.first])
+
+
+def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:
+    """Return who has posted what, as arrays.
+
+    Args:
+        place: of each post where its author stands among all agents
+        hot: where the authors of the hottest posts stand, rising
+        count: how many agents there are
+
+    Returns:
+        of each agent which author it is, −1 for none; of each author its last posts, −1 for none;
+        and of each author which one of `hot` it is, −1 for none
+    """
+    np = numpy()
+    order = np.argsort(place, kind="stable")
+    own = place[order]
+    end = np.flatnonzero(np.r_[own[1:] != own[:-1], True][: len(own)])
+    authors = own[end]
+    back = end[:, None] - np.arange(OF_AN_AUTHOR)[::-1]
+    post = order[np.maximum(back, 0)]
+    last = np.where((back >= 0) & (place[post] == authors[:, None]), post, -1)
+    of = np.full(count, -1, np.int32)
+    of[authors] = np.arange(len(authors))
+    of_hot = np.full(len(authors) + 1, -1, np.int8)  # the last is that of no author
+    of_hot[of[hot]] = np.arange(len(hot))
+    return of, last, of_hot
