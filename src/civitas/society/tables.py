@@ -47,9 +47,12 @@ class Tables:
         self.names: list[str] = []
         self._settings = dict(settings)
         self._arrow: Any = None
-        with suppress(*(() if parquet else (MissingExtra,))):
+        try:
             if parquet is not False:
                 self._arrow, self._parquet = arrow()
+        except MissingExtra:
+            if parquet:
+                raise
         self._from: int | None = None
         self._said: list[tuple[Any, ...]] = []
         with told(self.folder):
