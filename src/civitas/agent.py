@@ -331,8 +331,11 @@ class Agent(Workflow):
         mailbox = self._mailbox
         if mailbox is None:
             raise self._homeless("ask")
-        text = type(to) is str and type(action) is str and to.isascii() and action.isascii()
-        if text and 0 < len(to) < 256 > len(action) > 0:
+        if (
+            (type(to) is str and 0 < len(to) < 256 and to.isascii())
+            and (type(action) is str and 0 < len(action) < 256)
+            and action.isascii()
+        ):
             parts = (mailbox.id, to, action, check_args(args), None, None, None)
             return mailbox.request(tuple.__new__(Envelope, parts), 300)
         message = {"to": to, "action": {"name": action, "args": args}}
