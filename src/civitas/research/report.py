@@ -108,7 +108,8 @@ def made(
         elif known or stop not in QUIET:
             end = ": nothing was read."
     parts.extend(f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty)
-    if researcher.model is None and not (under_way or progress.narrative.strip()):
+    extractive = researcher.model is None if extractive is None else extractive
+    if extractive and stop in QUIET and not (under_way or progress.narrative.strip()):
         parts.extend(
             f"No sentence of what was read for “{_plain(topic)}” can be quoted."
             for topic in (each.topic for each in researcher.objectives)
@@ -116,7 +117,6 @@ def made(
         )
     if citations:
         parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
-    extractive = researcher.model is None if extractive is None else extractive
     ended = None if under_way else stop
     parts.append("---\n\n" + _foot(researcher, citations, ended, extractive))
     return Report(
