@@ -144,7 +144,11 @@ def test_a_redirect_is_handed_back_or_followed_as_often_as_is_said() -> None:
     (
         *((303, "POST", "GET", None), (302, "POST", "GET", None), (301, "POST", "GET", None)),
         *((307, "POST", "POST", {"a": 1}), (308, "POST", "POST", {"a": 1})),
-        *((302, "PUT", "PUT", {"a": 1}), (303, "PUT", "GET", None), (303, "HEAD", "HEAD", {"a": 1})),
+        *(
+            (302, "PUT", "PUT", {"a": 1}),
+            (303, "PUT", "GET", None),
+            (303, "HEAD", "HEAD", {"a": 1}),
+        ),
     ),
 )
 def test_what_is_sent_after_a_redirect(code: int, method: str, again: str, body: Any) -> None:
