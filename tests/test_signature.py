@@ -33,6 +33,10 @@ class SubContext(Context):
     pass
 
 
+class ContextOf(Context, typing.Generic[typing.TypeVar("Deps")]):  # type: ignore[misc]
+    pass
+
+
 class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
@@ -211,9 +215,17 @@ def test_a_function_that_returns_none_says_so():
 def test_what_has_no_json_form_may_be_returned_but_is_not_described():
     def do() -> Arbitrary: ...
     def never() -> typing.NoReturn: ...
+    def nor_this() -> typing.Never: ...
 
     assert "returns" not in of(do).help
     assert "returns" not in of(never).help
+    assert "returns" not in of(nor_this).help
+
+
+def test_what_is_returned_may_be_described_where_it_is_annotated():
+    def total() -> Annotated[int, "the sum"]: ...
+
+    assert of(total).help["returns"] == {"type": "integer", "description": "the sum"}
 
 
 def test_what_is_returned_is_described_as_it_is_written_to_json():
@@ -592,9 +604,13 @@ def test_a_method_without_self_is_refused():
     def no_self(): ...
     def only_keywords(*, x): ...
 
+    def only_unnamed(*args): ...
+
     for function in (no_self, only_keywords):
         with pytest.raises(DefinitionError, match="here: a method needs `self`"):
             check_parameters(function, bound_to_self=True, where="here")
+    with pytest.raises(DefinitionError, match=r"here: \*args cannot be given by name"):
+        check_parameters(only_unnamed, bound_to_self=True, where="here")
 
 
 def test_a_positional_only_self_is_fine():
@@ -879,6 +895,36 @@ def test_many_or_long_unexpected_names_are_not_all_echoed():
     text = refused(ADD, a=1, **{"v" * 5000 + str(n): n for n in range(100)})
     assert len(text) < 1000
     assert text.endswith("and 92 more")
+    assert refused(ADD, a=1, b=2, **dict.fromkeys("cdefghij")).endswith('"j"')
+
+
+def test_of_many_wrong_values_the_first_are_told():
+    def do(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int, i: int, j: int): ...
+
+    text = refused(of(do), **dict.fromkeys("abcdefghij", "x"))
+    assert (text.count("must be integer"), '"h"' in text, '"i"' in text) == (8, True, False)
+
+
+def test_of_the_members_of_a_union_the_one_that_fits_best_is_told():
+    assert (
+        refused(arg(int | list[int]), x=[1, "a"]) == 'argument "x[1]" must be integer, not string'
+    )
+
+
+def test_the_first_description_that_is_annotated_is_told():
+    def do(
+        a: Annotated[int, "one", "two"],
+        b: Annotated[int, Field(description="of the field")],
+    ):
+        """Do.
+
+        Args:
+            a: of the docstring
+            b: of the docstring
+        """
+
+    told = {name: about["description"] for name, about in of(do).help["args"].items()}
+    assert told == {"a": "one", "b": "of the field"}
 
 
 def test_what_is_made_is_fresh_for_each_call():
@@ -929,11 +975,14 @@ def test_injected_parameters_are_not_the_caller_s():
         maybe: SubContext | None = None,
         noted: Annotated[Context, "who asks"] = None,
         later: "Context | None" = None,
+        inside: Annotated[Context, "who asks"] | None = None,
+        with_deps: ContextOf[int] | None = None,
     ): ...
 
     signature = of(do)
     assert signature.injected == {
         "context": Context, "maybe": SubContext, "noted": Context, "later": Context,
+        "inside": Context, "with_deps": ContextOf,
     }  # fmt: skip
     assert list(signature.help["args"]) == ["a"]
     assert signature.parameters["properties"] == {"a": {"type": "integer"}}

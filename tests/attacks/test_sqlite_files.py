@@ -177,7 +177,9 @@ def test_a_file_cut_short_is_found_when_it_is_opened(kind: Kind, path: Path, par
 
 
 @pytest.mark.parametrize(
-    ("kind", "table", "column"), ((KINDS[0], "runs", "task"), (KINDS[1], "memories", "item")), ids=str
+    ("kind", "table", "column"),
+    ((KINDS[0], "runs", "task"), (KINDS[1], "memories", "item")),
+    ids=str,
 )
 @pytest.mark.parametrize("statement", ("{0} RENAME COLUMN {1} TO other", "{0} RENAME TO other"))
 def test_a_table_or_a_column_that_is_missing_is_damage(

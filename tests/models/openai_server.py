@@ -95,9 +95,7 @@ def events(*data: Any, **more: Any) -> Answer:
 
     What is a `threading.Event` is waited for.
     """
-    pieces = [
-        each if isinstance(each, threading.Event) else _chunk(_event(each)) for each in data
-    ]
+    pieces = [each if isinstance(each, threading.Event) else _chunk(_event(each)) for each in data]
     if not (more.get("cut") or more.get("hang") or more.get("reset")):
         pieces.append(b"0\r\n\r\n")
     return Answer((_STREAM, *pieces), **more)

@@ -258,7 +258,9 @@ def test_a_call_that_may_not_fit_is_not_begun() -> None:
     run(BudgetedModel(model, Budget(tokens=needed)).complete(HI))
     assert model.asked == 1
     poor = Budget(usd=Decimal("0.0001"), prices=Prices({"speaker": Price(1, 1)}))
-    with pytest.raises(BudgetExceeded, match="US dollars are needed .*give it one, a lower") as caught:
+    with pytest.raises(
+        BudgetExceeded, match=r"US dollars are needed .*give it one, a lower"
+    ) as caught:
         run(BudgetedModel(model, poor).complete(HI))
     assert caught.value.limit == "usd"
 

@@ -297,7 +297,7 @@ class SQLiteMemory(Memory):
         if not isinstance(state, dict) or state.keys() != wanted or state["thread"] != self._id:
             raise StateError(f"this is no state of thread {self._id!r} of {self._file.name!r}")
         newest = state["newest"]
-        if type(newest) is not int or newest < 0:
+        if type(newest) is not int:
             raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")
         with self._file.writing() as db:
             if self._file.extent(db, self._id, newest) != (state["messages"], newest):

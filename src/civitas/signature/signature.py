@@ -12,7 +12,7 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Never, NoReturn
+from typing import Any, NamedTuple
 
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import NotJSON, copy_json, to_json
@@ -232,8 +232,6 @@ class Signature:
         hint = self._returns
         annotation = read_type(entry.type_name) if hint is _NOTHING else hint
         annotation, description = split_annotated(annotation)
-        if annotation is NoReturn or annotation is Never:
-            return {}
         schema: dict[str, Any] = {}
         # What has no JSON form may be returned to Python.
         with contextlib.suppress(Exception):

@@ -101,7 +101,8 @@ def test_the_environment_says_where() -> None:
 
 
 @pytest.mark.parametrize(
-    "port", ("0", "65536", "-1", "amqp", "5672 ", "5672.0", "\uff15\uff16\uff17\uff12", "9" * 9, "100000")
+    "port",
+    ("0", "65536", "-1", "amqp", "5672 ", "5672.0", "\uff15\uff16\uff17\uff12", "9" * 9, "100000"),
 )
 def test_a_port_in_the_environment_that_is_none(port: str) -> None:
     with pytest.raises(ConfigError, match=r"AMQP_PORT must be 1 to 65535, got "):
