@@ -26,7 +26,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.measure import emit
-from civitas import Agent, NativeSpace
+from civitas import Agent, ChattyAI, NativeSpace
 from civitas.orders.simulate import SimulateOrder
 from civitas.studio import Studio
 
@@ -64,6 +64,7 @@ def _only_start() -> int:
     with tempfile.TemporaryDirectory() as folder, NativeSpace() as space, Studio() as studio:
         studio.launch(0, journal=Path(folder) / "runs.db", token=TOKEN, prevent_thread_lock=True)
         space.add(studio.user)
+        space.add(ChattyAI("Chatty"))
         sys.stdin.read()
     return 0
 
@@ -76,10 +77,17 @@ def _cold(browser: Browser) -> float:
     ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[2]
-        _open(browser, url).context.close()
+        page = _open(browser, url)
         took = time.perf_counter() - began
         megabytes = _memory(process.pid)
         emit("studio: memory", "no model, one page", megabytes, "MB", target=400)
+        page.set_default_timeout(120_000)
+        page.get_by_role("textbox", name="Message or slash line").fill("Hello, what is a harbour?")
+        page.keyboard.press("Enter")
+        page.get_by_text("answered").first.wait_for()
+        megabytes = _memory(process.pid)
+        emit("studio: memory", "the model in the box, after a chat", megabytes, "MB", target=650)
+        page.context.close()
         assert process.stdin is not None
         process.stdin.close()
         process.wait(20)

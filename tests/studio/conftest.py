@@ -26,7 +26,7 @@ def browser() -> Iterator[Browser]:
     It ends with the tests of this folder: its loop runs in their thread, where others need one.
     """
     assert Path(CHROMIUM).exists(), "Chromium is missing: apt-get install chromium"
-    expect.set_options(timeout=15_000)
+    expect.set_options(timeout=30_000)
     with sync_playwright() as started:
         browser = started.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -65,7 +65,7 @@ def pages(browser: Browser, studio: Studio) -> Iterator[Callable[..., Page]]:
     def opened(tab: str = "Space", **options: object) -> Page:
         context = browser.new_context(viewport=SIZE, **options)
         contexts.append(context)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(30_000)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(f"script: {error}"))
         page.on("console", log)

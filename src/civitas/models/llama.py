@@ -95,7 +95,9 @@ class Llama:
         params.n_ctx = self.slots * self.context_tokens
         params.n_batch = params.n_ubatch = self.batch_tokens
         params.ctx_shift = False  # a full context ends an answer; nothing of its beginning is cut
-        params.cache_ram_mib = 0  # prompts are cached in the slots, not in up to 8 GB beside them
+        # Beside the prompts in its slots it keeps as many tokens of others: a conversation is not
+        # read anew because others came between. Memory is taken as they come.
+        params.cache_ram_mib = 0 if self.slots == 1 else -1
         params.enable_reasoning = 0
         params.fit_params = params.warmup = False
         params.verbosity = 9 if os.environ.get("CIVITAS_DEBUG", "") not in ("", "0") else -1

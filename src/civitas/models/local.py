@@ -57,7 +57,7 @@ class LocalModel(Answering, Closing):
         max_tokens: how long an answer may be
         temperature: 0 takes the likeliest token each time
         seed: of the draws at a temperature above 0
-        slots: how many prompts are computed at once, up to 128
+        slots: how many prompts are computed at once, up to 128; each holds `context_tokens`
         threads: how many of the processor's cores to use, up to 512; llama.cpp chooses if left out
         deterministic: the same answer every time, on one machine: one slot and no prompt cache,
             because what else is in a batch changes the rounding
@@ -75,7 +75,7 @@ class LocalModel(Answering, Closing):
         max_tokens: int = 512,
         temperature: float = 0.0,
         seed: int | None = None,
-        slots: int = 4,
+        slots: int = 2,
         threads: int | None = None,
         deterministic: bool = False,
     ) -> None:

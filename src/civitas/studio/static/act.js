@@ -114,11 +114,11 @@ function argsOf(args) {
   return h("dl", { class: "s-args" }, Object.entries(args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value)))]));
 }
 
-function showCall(view, made) {
+function showCall(view, made, fault) {
   const outcome = made.result === undefined ? null
     : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, result(made.result));
   return h("div", { class: "s-call" },
-    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
+    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
     argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
 }
 
@@ -138,7 +138,7 @@ function showItem(view, item) {
       item.ended || item.fault ? null : h("p", { class: "s-soft" }, "the model is asked …"),
       item.said ? h("div", { class: "s-text" }, text(item.said)) : null,
       item.cut ? whole(view, item) : null,
-      item.calls.map((made) => showCall(view, made)),
+      item.calls.map((made) => showCall(view, made, item.fault)),
       item.fault ? h("p", { class: "s-fault" }, text(item.fault)) : null);
 }
 
@@ -250,7 +250,7 @@ export function mount(root) {
   }
 
   async function show(id) {
-    if (!runs.has(id)) await listed();
+    for (let tries = 0; !runs.has(id) && tries < 2; tries++) await listed(); // the first may be of before it began
     view = new Run(runs.get(id));
     atEnd = true;
     replace(body);

@@ -5,13 +5,14 @@ import { attempt, call, h } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 export const runs = new Map(); // outlines by id, the oldest first; `job` is how one stands that runs here
+const jobs = new Map(); // how each stands of which the stream told: a list may have been asked for before that
 const cards = new Map(); // of what waits for a person the run, by the card's number
 let loading = null;
 
 async function fetched() {
   const [found, waiting] = await Promise.all([call("runs/list"), call("cards")]);
   runs.clear();
-  for (const each of found) runs.set(each.id, each);
+  for (const each of found) runs.set(each.id, { ...each, ...jobs.get(each.id) });
   cards.clear();
   for (const each of waiting) cards.set(each.number, each.run);
 }
@@ -24,7 +25,7 @@ export function listed() {
 
 // What is known of a run, and this.
 export function learn(outline) {
-  runs.set(outline.id, { ...runs.get(outline.id), ...outline });
+  runs.set(outline.id, { ...(runs.get(outline.id) || jobs.get(outline.id)), ...outline });
 }
 
 // The state of a run, and how it stands: what `stateBadge` takes.
@@ -36,10 +37,16 @@ on("run", (batch) => batch.forEach(learn));
 on("card", (batch) => { for (const { number, run } of batch) cards.set(number, run); });
 on("card_gone", (batch) => { for (const { number } of batch) cards.delete(number); });
 on("job", (batch) => {
-  for (const { run, state, reason, text, told } of batch)
-    if (runs.has(run)) learn({ id: run, told, fault: reason === "error" ? text : "", ...(state === "ended" ? { job: null, state: reason } : { job: state }) });
+  for (const { run, state, reason, text, told } of batch) {
+    const ended = state === "ended";
+    jobs.set(run, { job: ended ? null : state, told, fault: reason === "error" ? text : "" });
+    if (runs.has(run)) learn({ id: run, ...jobs.get(run), ...(ended ? { state: reason } : {}) });
+  }
 });
-onReset(listed);
+onReset(() => {
+  jobs.clear();
+  return listed();
+});
 
 // What a run needs more of that ended so, as its order names it.
 const NEEDS = { max_iterations: ["iterations"], budget: ["max_usd", "max_tokens"], deadline: ["max_seconds"] };
