@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -252,4 +253,14 @@ def test_a_file_with_the_size_and_the_time_that_it_had_is_not_read_again(
     os.utime(cats, (10**9, 10**9))
     assert (names(search, "snore"), names(search, "sleep")) == ([], ["cats.md"])
     os.utime(cats, (10**9, 10**9 + 1))
+    assert (names(search, "snore"), names(search, "sleep")) == (["cats.md"], [])
+
+
+def test_a_file_that_was_read_as_it_was_written_is_read_again(docs: Path, index: Path) -> None:
+    cats, search = docs / "cats.md", search_folder(docs, index=index)
+    soon = time.time_ns() + 1_500_000_000
+    os.utime(cats, ns=(soon, soon))
+    assert names(search, "sleep") == ["cats.md"]
+    cats.write_text(cats.read_text().replace("sleep", "snore"))
+    os.utime(cats, ns=(soon, soon))
     assert (names(search, "snore"), names(search, "sleep")) == (["cats.md"], [])
