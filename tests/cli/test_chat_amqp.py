@@ -147,6 +147,7 @@ def test_alone_one_is_told_so(chat: Callable[..., Chat]) -> None:
         assert terminal.leave() == 0
 
 
+@pytest.mark.long
 def test_two_people_have_names_of_their_own(chat: Callable[..., Chat]) -> None:
     with chat("--name", "Ann") as ann:
         ann.until(READY)

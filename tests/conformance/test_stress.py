@@ -30,7 +30,7 @@ SIZES = [
     pytest.param((1000, 60), id="long", marks=pytest.mark.long),
 ]
 ROUNDS = [
-    pytest.param(40, id="quick"),
+    pytest.param(20, id="quick"),
     pytest.param(1000, id="long", marks=pytest.mark.long),
 ]
 

@@ -950,7 +950,7 @@ PROGRAM = Path(__file__).with_name("paused_conversation.py")
         pytest.param("round", marks=pytest.mark.long),
         pytest.param("chosen", marks=pytest.mark.long),
         "hand-over",
-        "together",
+        pytest.param("together", marks=pytest.mark.long),
     ),
 )
 def test_a_paused_conversation_goes_on_in_another_process(order: str, tmp_path: Path) -> None:

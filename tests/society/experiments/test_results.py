@@ -204,7 +204,7 @@ def drawn(experiment: Experiment, path: Path, metric: str = "chance") -> list[st
 
 def test_a_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -> None:
     conditions: dict[str, Any] = {"base": {}, "other": {"label": "else"}}
-    sweep = experiment(parameters={"more": [1, 2, 3, 4, 5, 6]}, conditions=conditions)
+    sweep = experiment(parameters={"more": [1, 2, 3, 4, 5, 6]}, conditions=conditions, seeds=1)
     texts = drawn(sweep, tmp_path / "a.svg")
     labels = {f"{name}, more = {n}" for name in ("base", "else") for n in range(1, 7)}
     assert labels <= set(texts)

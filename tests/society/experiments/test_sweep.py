@@ -147,7 +147,7 @@ def test_ended_cells_are_not_lived_again_and_more_seeds_go_on(tmp_path: Path) ->
     assert set(results.values("owned")) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("jobs", (0, 1))
+@pytest.mark.parametrize("jobs", (pytest.param(0, marks=pytest.mark.long), 1))
 def test_a_file_imports_the_files_beside_it(tmp_path: Path, jobs: int) -> None:
     code = """\
 from beside import SIZE
@@ -284,7 +284,9 @@ def gone(pid: int) -> None:
     os.close(handle)
 
 
-@pytest.mark.parametrize("how", (signal.SIGINT, signal.SIGKILL))
+@pytest.mark.parametrize(
+    "how", (pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL)
+)
 def test_a_stopped_sweep_leaves_no_process_and_goes_on(tmp_path: Path, how: int) -> None:
     process = begun(tmp_path)
     seed, pid = made(tmp_path)[-1]

@@ -52,6 +52,7 @@ def test_what_a_process_had_been_brought_and_not_begun_comes_again_in_order(
     for text in texts:
         me.send(message("there", "note", text=text))
     until(lambda: process.do("busy", id="there")["waiting"] == len(texts))
+    until(lambda: notes.lines() == ["begun first"])
     process.kill()
     start().add("there")
     me.wait_for(len(texts) + 1)
