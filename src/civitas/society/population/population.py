@@ -362,15 +362,14 @@ class Population:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
         np, own = numpy(), self.arrays[name]
         try:
-            given = np.asarray(value)
             with np.errstate(invalid="ignore"):
-                cast = given.astype(own.dtype)
-            if own.dtype.kind != "f" and (cast != given).any():
+                cast = np.asarray(value).astype(own.dtype)
+            if own.dtype.kind != "f" and (cast != value).any():
                 raise ValueError
             own[rows] = cast
         except (TypeError, ValueError, OverflowError):
-            what = f"{name} must fit its column of {own.dtype}, got {excerpt(value)}"
-            raise ConfigError(what) from None
+            fit = f"{name} must fit its column of {own.dtype}"
+            raise ConfigError(f"{fit}, got {excerpt(value)}") from None
 
     # -- its society -------------------------------------------------------------------------------
 
