@@ -225,7 +225,12 @@ def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
     (
         ((does(SEARCH), HANG), ("--max-seconds", MOMENT_S), ()),
         ((does(SEARCH), status(400, "no such model")), (), ()),
-        ((does(SEARCH), HANG), ("--max-seconds", MOMENT_S, "--review", "{url}#h"), ()),
+        pytest.param(
+            (does(SEARCH), HANG),
+            ("--max-seconds", MOMENT_S, "--review", "{url}#h"),
+            (),
+            marks=pytest.mark.long,
+        ),
     ),
     ids=("seconds", "error", "review"),
 )

@@ -124,7 +124,7 @@ class Peer(Agent):
 
 @pytest.mark.timeout(LONG_S)
 @pytest.mark.usefixtures("switching")
-@pytest.mark.parametrize("whom", ("anyone", "those behind"))
+@pytest.mark.parametrize("whom", (pytest.param("anyone", marks=pytest.mark.long), "those behind"))
 def test_a_thousand_agents_ask_each_other_at_random(
     space: Any, size: tuple[int, int], whom: str
 ) -> None:

@@ -196,9 +196,9 @@ def test_the_command_repeats_an_experiment_or_is_none(
     assert command == (None if options is None else f"civitas simulate {path}{options}")
 
 
-def drawn(experiment: Experiment, path: Path, metric: str = "chance") -> list[str]:
+def drawn(experiment: Experiment, path: Path, metric: str = "chance", **options: Any) -> list[str]:
     """The texts in a picture, which as SVG has each in a comment."""
-    draw_metric(experiment, run(experiment), metric, str(path))
+    draw_metric(experiment, run(experiment, **options), metric, str(path))
     return re.findall("<!-- (.*?) -->", path.read_text())
 
 
@@ -213,10 +213,9 @@ def test_a_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -
 
 def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
     many = experiment(parameters={"more": [*range(7)]}, workflow=[{"step": 1}], seeds=2)
-    texts = drawn(many, tmp_path / "a.svg")
+    texts = drawn(many, tmp_path / "a.svg", out=tmp_path / "out")
     said = "over 2 seeds (wide because there are few seeds); first 12 of 14 shown"
     assert [each for each in texts if said in each]
-    run(many, out=tmp_path / "out")
     assert said in (tmp_path / "out" / "report.html").read_text()
 
 

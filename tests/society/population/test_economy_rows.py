@@ -269,7 +269,7 @@ days = (
 
 
 @given(*days)
-@settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=1, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_a_day_of_a_town_is_the_same(
     seed: int, rich: int, params: EconomyBlockParams, broke: str
 ) -> None:

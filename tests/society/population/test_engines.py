@@ -56,7 +56,8 @@ async def test_a_killed_worker_of_ray_is_replaced() -> None:
     assert differing([expected], [dict(population.columns)]) == []
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.long
+@pytest.mark.timeout(180)
 async def test_a_population_has_its_columns_when_ray_is_gone() -> None:
     city = City.generate(seed=1, citizens=50)
     expected, population = (Population(50, city, all_blocks(), 1) for _ in range(2))
