@@ -297,7 +297,6 @@ EXTRA_MODULES = frozenset(
                 "consumer",
                 "dead_letters",
                 "observers",
-                "presence",
                 "publisher",
                 "receiver",
                 "recorder",
