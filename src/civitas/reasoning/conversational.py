@@ -318,7 +318,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
             # For this reply alone, not for another one that it leads to.
-            asked.record = joined[1]
+            _, asked.record, asked.offered = joined
             JOINED.set(None)
         if asked.budget is not None:
             check_reply_budget(self, asked.budget)

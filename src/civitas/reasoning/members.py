@@ -22,6 +22,7 @@ from civitas.reasoning.state import REPLY
 from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
+    from civitas.action import Action
     from civitas.budget import Budget
     from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
@@ -116,12 +117,14 @@ async def ask_member(
     record: Record[Any],
     emit: Emit | None = None,
     schema: Any = None,
+    offered: tuple[Action, ...] = (),
     **about: Any,
 ) -> Reply:
     """The reply of a member, as it was recorded or as it is given now.
 
     Its turn is known by `part` in the group's `record`, and `about` is recorded of it besides. Its
-    events go to `emit`, if it streams; its `Done` in any case.
+    events go to `emit`, if it streams; its `Done` in any case. Its model has the actions `offered`
+    in this reply, beside its own.
     """
     options = options_for(agent, asked)
     if schema is not None:
@@ -137,7 +140,7 @@ async def ask_member(
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
-        with joined(agent, record.member(part, str(agent.id), **about)):
+        with joined(agent, record.member(part, str(agent.id), **about), offered):
             return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)

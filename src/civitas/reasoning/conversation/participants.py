@@ -214,16 +214,19 @@ class Participants:
         turn = Turn(id)
         agent = self._setup.agents[id]
         handed = Handed(partial(record.mark, f"handed.{part}"))
+        offered = self._setup.next.offered(state, id, handed)
         try:
-            with self._setup.next.speaking(state, id, agent, handed):
-                turn.gave(
-                    await ask_member(agent, question, part, asked, record, emit, question=place)
-                )
+            reply = await ask_member(
+                agent, question, part, asked, record, emit, offered=offered, question=place
+            )
+            turn.gave(reply)
             turn.handed_to = handed.to
             if handed.to is None and (before := self._past(f"handed.{part}")) is not None:
                 turn.handed_to = before.result
         except Exception as error:
             self._failed(turn, error)
+        finally:
+            handed.is_over = True
         return turn
 
     async def conclude(self, id: str, asked: Asked) -> Turn:
