@@ -247,14 +247,10 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         asked = Asked(text, schema, thread, run_id, deps, budget)
 
         async def begin(line: Line) -> Reply:
-            self._show_on(line, asked)
+            asked.emit, asked.seen = line.put, line.seen
             return await self._carried(asked)
 
         return ReplyStream(str(self.id), begin, asked.run_id, asked.thread)
-
-    def _show_on(self, line: Line, asked: Asked) -> None:
-        """Have a reply's events go to who reads them."""
-        asked.emit, asked.seen = line.put, line.seen
 
     async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
         """Remember something without answering.

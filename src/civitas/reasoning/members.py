@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError
 from civitas.jsonvalue import deep_json, json_text
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.events import Done
+from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
 from civitas.reasoning.record import NULL_RECORD, NullRecord, Record, Step, dumped
 from civitas.reasoning.reply import ANSWERED, Reply
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
-
-Emit: TypeAlias = Callable[[Any], Awaitable[None]]
-"""Takes an event, and returns when the next one may come."""
 
 
 class Group(Journaled, ConversationalAgent):
@@ -115,7 +112,7 @@ async def ask_member(
     part: str,
     asked: Asked,
     record: Record[Any],
-    emit: Emit | None = None,
+    emit: Callable[[Event], Any] | None = None,
     schema: Any = None,
     offered: tuple[Action, ...] = (),
     **about: Any,
@@ -164,7 +161,11 @@ def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | No
 
 
 async def _asked(
-    agent: Any, content: Any, options: dict[str, Any], asked: Asked, emit: Emit | None
+    agent: Any,
+    content: Any,
+    options: dict[str, Any],
+    asked: Asked,
+    emit: Callable[[Event], Any] | None,
 ) -> Reply:
     reply: Any = None
     if emit is None or not hasattr(agent, "stream"):
@@ -172,14 +173,16 @@ async def _asked(
         if inspect.isawaitable(reply):
             reply = await reply
         if emit is not None and isinstance(reply, Reply):
-            await emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+            emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
     else:
         async with AsyncExitStack() as stack:
             events = agent.stream(content, **options)
             if hasattr(events, "aclose"):
                 stack.push_async_callback(events.aclose)
             async for event in events:
-                await emit(event)
+                emit(event)
+                if isinstance(event, CallStarted) and asked.seen is not None:
+                    await asked.seen()  # before somebody is asked about it
                 if isinstance(event, Done):
                     reply = event.reply  # those of members of its own come before
     if not isinstance(reply, Reply):
