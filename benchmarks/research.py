@@ -11,9 +11,9 @@ answer. Four forms, each with three iterations for each question, by itself:
 - `web`: the extractive form with `search_web` and `visit_page` on loopback (docweb.py)
 - `scripted`: `search_folder`, and a scripted model in the place of a capable one (scripted.py)
 
-A citation is `resolved` if its passage is stored, has the hash that it is said to have, and stands
-in the file or page as it is served now, compared by letters and digits without civitas' own reader
-of HTML. It is `supported` if `civitas.research.citations.fault` finds nothing wrong. `of_missed` is
+A citation is `resolved` if its passage is stored, has the hash that it is said to have, and its
+paragraphs stand in this order in the file or page as it is served now, compared by letters and
+digits without civitas' own reader of HTML, which leaves out what stands beside the text. It is `supported` if `civitas.research.citations.fault` finds nothing wrong. `of_missed` is
 how many of the questions are answered that plain search does not answer. Intervals are Wilson's,
 of 95 %.
 
