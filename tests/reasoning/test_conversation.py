@@ -422,13 +422,6 @@ def test_of_two_hand_overs_at_once_the_first_counts() -> None:
     assert said(talk)[1] == ("Ann", "to Bob")
 
 
-def test_who_does_not_hand_over_may_give_back_to_the_first() -> None:
-    desk = agent("desk", handing("bills", "May?"), say("It is paid, they say."))
-    talk = Conversation([desk, Talker("bills")], HandOver("desk", back_to_first=True))
-    assert talk.reply_sync("go").text == "It is paid, they say."
-    assert [who for who, _ in said(talk)] == [None, "desk", "bills", "desk"]
-
-
 def test_an_answer_in_the_last_turn_there_is_is_an_answer() -> None:
     desk = agent("desk", handing("bills", "May?"))
     reply = Conversation([desk, Talker("bills")], HandOver(), max_turns=2).reply_sync("go")

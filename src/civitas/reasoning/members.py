@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError
 from civitas.jsonvalue import deep_json, json_text
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.events import Done
+from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
 from civitas.reasoning.record import NULL_RECORD, NullRecord, Record, Step, dumped
 from civitas.reasoning.reply import ANSWERED, Reply
@@ -22,12 +22,10 @@ from civitas.reasoning.state import REPLY
 from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
+    from civitas.action import Action
     from civitas.budget import Budget
     from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
-
-Emit: TypeAlias = Callable[[Any], Awaitable[None]]
-"""Takes an event, and returns when the next one may come."""
 
 
 class Group(Journaled, ConversationalAgent):
@@ -114,14 +112,16 @@ async def ask_member(
     part: str,
     asked: Asked,
     record: Record[Any],
-    emit: Emit | None = None,
+    emit: Callable[[Event], Any] | None = None,
     schema: Any = None,
+    offered: tuple[Action, ...] = (),
     **about: Any,
 ) -> Reply:
     """The reply of a member, as it was recorded or as it is given now.
 
     Its turn is known by `part` in the group's `record`, and `about` is recorded of it besides. Its
-    events go to `emit`, if it streams; its `Done` in any case.
+    events go to `emit`, if it streams; its `Done` in any case. Its model has the actions `offered`
+    in this reply, beside its own.
     """
     options = options_for(agent, asked)
     if schema is not None:
@@ -137,7 +137,7 @@ async def ask_member(
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
-        with joined(agent, record.member(part, str(agent.id), **about)):
+        with joined(agent, record.member(part, str(agent.id), **about), offered):
             return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
@@ -161,7 +161,11 @@ def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | No
 
 
 async def _asked(
-    agent: Any, content: Any, options: dict[str, Any], asked: Asked, emit: Emit | None
+    agent: Any,
+    content: Any,
+    options: dict[str, Any],
+    asked: Asked,
+    emit: Callable[[Event], Any] | None,
 ) -> Reply:
     reply: Any = None
     if emit is None or not hasattr(agent, "stream"):
@@ -169,14 +173,16 @@ async def _asked(
         if inspect.isawaitable(reply):
             reply = await reply
         if emit is not None and isinstance(reply, Reply):
-            await emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+            emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
     else:
         async with AsyncExitStack() as stack:
             events = agent.stream(content, **options)
             if hasattr(events, "aclose"):
                 stack.push_async_callback(events.aclose)
             async for event in events:
-                await emit(event)
+                emit(event)
+                if isinstance(event, CallStarted) and asked.seen is not None:
+                    await asked.seen()  # before somebody is asked about it
                 if isinstance(event, Done):
                     reply = event.reply  # those of members of its own come before
     if not isinstance(reply, Reply):

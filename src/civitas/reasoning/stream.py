@@ -60,11 +60,6 @@ class Line:
             self.look()
         await looked
 
-    async def pass_on(self, event: Any) -> None:
-        """Add an event, and wait until the reader has seen it and asks for more."""
-        self.put(event)
-        await self.seen()
-
     def look(self) -> None:
         """The reader has seen everything: who waits for that goes on."""
         while self._looked:
@@ -218,17 +213,14 @@ class Watched:
         self, answer: Callable[[Asked], Coroutine[Any, Any, Reply]], asked: Asked
     ) -> Reply:
         """Reply, and tell who watches."""
-        asked.emit = self._shown_too(asked.emit)
-        reply = await answer(asked)
-        self._tell(Done(str(getattr(self, "id", "")), reply, asked.run_id, asked.thread))
-        return reply
-
-    def _shown_too(self, emit: Callable[[Event], Any] | None) -> Callable[[Event], Any]:
-        """Where events go, so that who watches is shown them too."""
+        emit = asked.emit
 
         def both(event: Event) -> None:
             if emit is not None:
                 emit(event)
             self._tell(event)
 
-        return both
+        asked.emit = both
+        reply = await answer(asked)
+        self._tell(Done(str(getattr(self, "id", "")), reply, asked.run_id, asked.thread))
+        return reply

@@ -61,7 +61,7 @@ class Asking:
         """The model's answer, whatever that is: as it was recorded, or as it is given now."""
         record, iteration = self.record, self.state.iteration
         try:
-            self.shown = self.agent._show(self.thread)
+            self.shown = self.agent._show(self.thread, self.asked.offered)
             if record is NULL_RECORD:
                 given = await self._ask(NULL_STEP)
             else:
@@ -165,6 +165,9 @@ class Asking:
     def find(self, name: str) -> tuple[str, Action | None]:
         """The public name and the action that a name of the model's stands for."""
         public = self.shown.public.get(name, name)
+        for offered in self.asked.offered:
+            if offered.name == public:
+                return public, offered
         found = self.agent.actions.get_action(public)
         if found is None:
             return public, (self.thread.discovered or {}).get(public)

@@ -204,9 +204,9 @@ class LoopAgent(Journaled, ConversationalAgent):
         """The actions of other agents, found at the last reply of its own thread, by name."""
         return self._kept.default.discovered or {}
 
-    def _show(self, thread: Thread) -> Shown:
+    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""
-        given = self.actions.get_actions()
+        given = [*self.actions.get_actions(), *offered]
         # As they are now: an action may be registered, or denied, between two answers.
         now = [(each, getattr(each, "access_policy", None)) for each in given]
         kept: tuple[list[Any], Shown] | None = thread.shown
