@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
@@ -36,7 +35,6 @@ class City(CityRows):
         roads: the edges between nodes and places: `Road`s, or tuples `(a, b, metres)`
         nodes: road nodes that are no places, with their coordinates in metres: `{"n1": (0, 100)}`
         modes: the ways to travel; the first is the default
-        cache_bytes: the memory for tables of distances, of each set of roads that a mode may use
 
     Raises:
         ConfigError: an id is there twice, a road or place leads to a node that does not exist, a
@@ -50,11 +48,8 @@ class City(CityRows):
         *,
         nodes: Mapping[str, tuple[int, int]] | None = None,
         modes: Iterable[Mode] = MODES,
-        cache_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         np = numpy()
-        check_integer("cache_bytes", cache_bytes, 1, None)
-        self._cache_bytes = cache_bytes
         self._modes = unique("modes", modes, Mode, "name")
         if not self._modes:
             raise ConfigError("modes must have at least one")
@@ -83,20 +78,11 @@ class City(CityRows):
             kind: np.array([self._index[each] for each in ids], dtype=np.int64)
             for kind, ids in self._by_kind.items()
         }
-        self._graphs: dict[str, Roads] = {}
-        self._build_graphs(index)
         spots = [*self._nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
         self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
-        self._made = {}  # what is asked for rows; copies of a city share it
-        # By road node, so that neighbours share it; citizens ask for the same day after day.
-        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_near"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
+        self._graphs: dict[str, Roads] = {}
+        self._build_graphs(index)
+        self._made = {}  # tables, made when first asked for; copies of a city share them
 
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
@@ -139,9 +125,7 @@ class City(CityRows):
             )
             key = used.tobytes()
             if key not in shared:
-                shared[key] = Roads(
-                    len(index), edges[used], oneway[used], cache_bytes=self._cache_bytes
-                )
+                shared[key] = Roads(edges[used], oneway[used], self._spots)
             self._graphs[mode] = shared[key]
 
     # -- what there is -----------------------------------------------------------------------------
@@ -216,9 +200,9 @@ class City(CityRows):
         graph = self._graphs[self._mode(mode).name]
         if start == end:
             return 0
-        metres = graph.metres(*self._hang_rows[[start, end]].tolist())
-        access = self._access_rows[[start, end]].tolist()
-        return None if metres < 0 else metres + sum(access)
+        ends = [start, end]
+        metres = int(graph.metres(*self._hang_rows[ends].reshape(2, 1))[0])
+        return None if metres < 0 else metres + sum(self._access_rows[ends].tolist())
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
@@ -259,29 +243,16 @@ class City(CityRows):
         The nearest is so in metres; ties are in order of id.
         """
         check_integer("limit", limit, 1, None)
+        limit = min(limit, len(self))
         number, chosen = self._number(place), self._mode(mode)
-        found = self._near(self._graphs[chosen.name], int(self._hang_rows[number]), kind, limit)
-        access = int(self._access_rows[number])
+        node, access = self._hang_rows[number], int(self._access_rows[number])
+        table = self._near_table(self._graphs[chosen.name], kind, limit)
         near = [
-            Near(each, int(chosen.time(metres + access))) for each, metres in found if each != place
+            Near(self._ids[each], int(chosen.time(metres + access)))
+            for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
+            if each not in (-1, number)
         ]
         return tuple(near[:limit])
-
-    def _find_near(
-        self, graph: Roads, node: int, kind: str | None, limit: int
-    ) -> tuple[tuple[str, int], ...]:
-        """Return `limit` + 1 places, as one may be where one is, and the metres from the node."""
-        np = numpy()
-        targets = (
-            np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._hang_rows[:0])
-        )
-        metres = graph.table(node)[self._hang_rows[targets]].astype(np.int64)
-        targets, metres = targets[metres >= 0], metres[metres >= 0]
-        # Places are numbered in order of id, so this key has no ties.
-        keys = (metres + self._access_rows[targets]) * len(self) + targets
-        keys = np.sort(np.partition(keys, limit)[: limit + 1] if limit < len(keys) else keys)
-        far, found = np.divmod(keys, len(self))
-        return tuple((self._ids[each], m) for each, m in zip(found, far.tolist(), strict=True))
 
     # -- lookups -----------------------------------------------------------------------------------
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S
 from civitas.society.arrays import csgraph, numpy
-from civitas.society.city.labels import Labels
 from civitas.society.city.map import Mode, Place
-from civitas.society.city.routes import Roads
+from civitas.society.city.routes import WHOLE, Roads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WHOLE: Final = 2500
-"""Up to so many nodes, the metres between all of them are kept as one table."""
 _AT_ONCE: Final = 1 << 22
-_MAKING: Final = threading.RLock()
-_CACHED: Final = 1 << 22
 _FARTHEST: Final = 1 << 32
-_METRES: Final = (1 << 24) - 1
 
 
 class CityRows:
@@ -136,7 +129,7 @@ class CityRows:
         np = numpy()
         graph = self._graphs[next(iter(self._modes)) if mode is None else mode]
         start, end = self._hang_rows[place], self._hang_rows[to]
-        metres = self._ways(graph, start, end)
+        metres = graph.metres(start, end)
         reached = metres + self._access_rows[place] + self._access_rows[to]
         return np.where(metres < 0, -1, np.where(place == to, 0, reached))
 
@@ -171,45 +164,6 @@ class CityRows:
 
     # -- tables ------------------------------------------------------------------------------------
 
-    def _ways(self, graph: Roads, start: Any, end: Any) -> NDArray[Any]:
-        """The metres between nodes; −1 without a way."""
-        np = numpy()
-        if graph.count <= WHOLE:
-            return self._whole(graph)[start, end].astype(np.int64)
-        if not graph.symmetric:  # one table a source, which the graph keeps
-            found = np.empty(len(start), np.int64)
-            for node in np.unique(start).tolist():
-                at = np.flatnonzero(start == node)
-                found[at] = graph.table(node)[end[at]]
-            return found
-        labels = self._once(("labels", id(graph)), lambda: Labels(graph.matrix, self._spots))
-        if graph.count > 1 << 20:
-            return labels.metres(start, end)
-        # Who goes somewhere comes back, and goes there again: the last ways are kept, each in one
-        # word (which threads write whole): both nodes, and the metres and 1.
-        kept = self._once(("ways", id(graph)), lambda: np.zeros(_CACHED, np.uint64))
-        one, other = np.minimum(start, end), np.maximum(start, end)
-        pair = one.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
-        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
-        word = kept[at]
-        known = word >> np.uint64(24) == pair
-        known &= word & np.uint64(_METRES) != 0
-        found = (word & np.uint64(_METRES)).astype(np.int64) - 1
-        new = np.flatnonzero(~known)
-        if len(new):
-            found[new] = labels.metres(one[new], other[new])
-            fits = new[(found[new] >= 0) & (found[new] < _METRES)]
-            kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
-        return found
-
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What a function makes, made once for all threads."""
-        if key not in self._made:
-            with _MAKING:
-                if key not in self._made:
-                    self._made[key] = make()
-        return self._made[key]
-
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
         """Make the tables of ways and of so many near places of some kinds, and keep no others."""
         for key in [each for each in self._made if each[0] == "near"]:
@@ -219,38 +173,28 @@ class CityRows:
         graph = next(iter(self._graphs.values()))
         for kind in kinds:
             self._near_table(graph, kind, limit)
-        self._ways(graph, self._hang_rows[:1], self._hang_rows[:1])
+        graph.metres(self._hang_rows[:1], self._hang_rows[:1])
 
-    def _whole(self, graph: Roads) -> NDArray[Any]:
-        """The metres between all nodes of a small graph; int32, −1 without a way."""
-        np = numpy()
-
-        def make() -> Any:
-            found = csgraph().dijkstra(graph.matrix)
-            return np.where(np.isinf(found), -1, found).astype(np.int32)
-
-        return self._once(("whole", id(graph)), make)
-
-    def _near_table(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
+    def _near_table(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
         """The `limit` + 1 nearest places of a kind of each node, and the metres, rank by rank."""
-        with _MAKING:
-            made = self._made.get(key := ("near", id(graph), kind))
-            if made is None or len(made[0]) <= limit:
-                made = self._made[key] = self._near_made(graph, kind, limit)
-        return tuple(each[: limit + 1] for each in made)  # more than are needed may be there
+        made = self._made.get(key := ("near", id(graph), kind))
+        if made is None or len(made[0]) <= limit:
+            made = self._made[key] = self._near_made(graph, kind, limit)
+        return made[0][: limit + 1], made[1][: limit + 1]  # more than are needed may be there
 
-    def _near_made(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
+    def _near_made(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
         np = numpy()
         targets = self._kind_rows.get(kind, self._hang_rows[:0])
+        if kind is None:
+            targets = np.arange(len(self._places))
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
         if len(targets):
             if graph.count <= WHOLE:
-                whole = self._whole(graph)
                 step = max(1, _AT_ONCE // len(targets))
                 for first in range(0, graph.count, step):
                     part = slice(first, first + step)
-                    far = whole[part][:, self._hang_rows[targets]]
+                    far = graph.whole[part][:, self._hang_rows[targets]]
                     self._nearest(far, targets, places[part], metres[part])
             else:
                 self._near_by_tiles(graph, targets, places, metres)
