@@ -11,9 +11,8 @@ from civitas.errors import ConfigError
 from civitas.society import make_people
 from civitas.society.blocks import all_blocks
 from civitas.society.city.city import City
-from civitas.society.city.labels import Labels
 from civitas.society.city.map import Mode, Place, Road
-from civitas.society.city.routes import Roads
+from civitas.society.city.routes import Labels, Roads
 from civitas.society.population.population import Population
 
 

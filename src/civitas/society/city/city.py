@@ -8,15 +8,19 @@ from collections.abc import Iterable, Mapping
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.city.file import (
+from civitas.society.city.generate import generated
+from civitas.society.city.map import (
+    MODES,
+    Mode,
+    Place,
+    Road,
+    check_integer,
     checked_nodes,
     checked_roads,
     read,
     unique,
     written,
 )
-from civitas.society.city.generate import generated
-from civitas.society.city.map import MODES, Mode, Place, Road, check_integer
 from civitas.society.city.routes import Roads, Route
 from civitas.society.city.rows import CityRows
 from civitas.society.places import Near
@@ -36,6 +40,12 @@ class City(CityRows):
         nodes: road nodes that are no places, with their coordinates in metres: `{"n1": (0, 100)}`
         modes: the ways to travel; the first is the default
 
+    Attributes:
+        places: every place, in order of id
+        roads: every road, as given
+        nodes: the road nodes that are no places, with their coordinates, in order of id
+        modes: the ways to travel; the first is the default
+
     Raises:
         ConfigError: an id is there twice, a road or place leads to a node that does not exist, a
             road names an unknown mode, or a field is wrong.
@@ -51,34 +61,35 @@ class City(CityRows):
     ) -> None:
         np = numpy()
         self._modes = unique("modes", modes, Mode, "name")
+        self.modes = tuple(self._modes.values())
         if not self._modes:
             raise ConfigError("modes must have at least one")
         by_id = dict(sorted(unique("places", places, Place, "id").items()))
-        self._nodes = checked_nodes(nodes or {}, by_id)
-        self._roads = checked_roads(roads, self._modes, self._nodes, by_id)
-        self._places = tuple(by_id.values())
+        self.nodes = checked_nodes(nodes or {}, by_id)
+        self.roads = checked_roads(roads, self._modes, self.nodes, by_id)
+        self.places = tuple(by_id.values())
         # Road nodes come first, then the places that are nodes themselves.
-        own = [place.id for place in self._places if place.node is None]
-        self._node_ids = [*self._nodes, *own]
+        own = [place.id for place in self.places if place.node is None]
+        self._node_ids = [*self.nodes, *own]
         index = {node: number for number, node in enumerate(self._node_ids)}
         access, hangs = [], []
-        for place in self._places:
-            x, y = (place.x, place.y) if place.node is None else self._nodes[place.node]
+        for place in self.places:
+            x, y = (place.x, place.y) if place.node is None else self.nodes[place.node]
             access.append(abs(place.x - x) + abs(place.y - y))
             hangs.append(index[place.node or place.id])
         self._ids = tuple(by_id)
-        self._index = {place: number for number, place in enumerate(self._ids)}
+        self.place_numbers = {place: number for number, place in enumerate(self._ids)}
         self._hang_rows = np.array(hangs, dtype=np.int64)
         self._access_rows = np.array(access, dtype=np.int64)
         of_kind: dict[str, list[str]] = {}
-        for place in self._places:
+        for place in self.places:
             of_kind.setdefault(place.kind, []).append(place.id)
         self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
         self._kind_rows = {
-            kind: np.array([self._index[each] for each in ids], dtype=np.int64)
+            kind: np.array([self.place_numbers[each] for each in ids], dtype=np.int64)
             for kind, ids in self._by_kind.items()
         }
-        spots = [*self._nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
+        spots = [*self.nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
         self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
@@ -105,7 +116,7 @@ class City(CityRows):
 
     def to_json(self) -> str:
         """Return the city as JSON, in its canonical form: the same text for the same city."""
-        return written(self.places, self._roads, self._nodes, self._modes.values())
+        return written(self.places, self.roads, self.nodes, self.modes)
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -115,13 +126,13 @@ class City(CityRows):
     def _build_graphs(self, index: dict[str, int]) -> None:
         np = numpy()
         edges = np.array(
-            [(index[road.a], index[road.b], road.metres) for road in self._roads], dtype=np.int64
+            [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
         ).reshape(-1, 3)
-        oneway = np.array([road.oneway for road in self._roads], dtype=bool)
+        oneway = np.array([road.oneway for road in self.roads], dtype=bool)
         shared: dict[bytes, Roads] = {}
         for mode in self._modes:
             used = np.array(
-                [road.modes is None or mode in road.modes for road in self._roads], dtype=bool
+                [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
             )
             key = used.tobytes()
             if key not in shared:
@@ -131,36 +142,16 @@ class City(CityRows):
     # -- what there is -----------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def __contains__(self, place: object) -> bool:
-        return place in self._index
+        return place in self.place_numbers
 
     def __getitem__(self, place: str) -> Place:
-        return self._places[self._number(place)]
+        return self.places[self._number(place)]
 
     def __repr__(self) -> str:
-        return f"<City of {len(self)} places, {len(self._roads)} roads>"
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """Every place, in order of id."""
-        return self._places
-
-    @property
-    def roads(self) -> tuple[Road, ...]:
-        """Every road, as given."""
-        return self._roads
-
-    @property
-    def nodes(self) -> dict[str, tuple[int, int]]:
-        """The road nodes that are no places, with their coordinates, in order of id."""
-        return dict(self._nodes)
-
-    @property
-    def modes(self) -> tuple[Mode, ...]:
-        """The ways to travel; the first is the default."""
-        return tuple(self._modes.values())
+        return f"<City of {len(self)} places, {len(self.roads)} roads>"
 
     def ids(self) -> tuple[str, ...]:
         """Return every place's id, in order."""
@@ -188,8 +179,8 @@ class City(CityRows):
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y in metres, of a place or of a road node."""
-        if place in self._nodes:
-            return self._nodes[place]
+        if place in self.nodes:
+            return self.nodes[place]
         return self[place].x, self[place].y
 
     # -- ways --------------------------------------------------------------------------------------
@@ -223,7 +214,7 @@ class City(CityRows):
         if a == b:
             return Route((a,), 0, 0)
         way = self._graphs[self._mode(mode).name].way(
-            *self._hang_rows[[self._index[a], self._index[b]]].tolist()
+            *self._hang_rows[[self.place_numbers[a], self.place_numbers[b]]].tolist()
         )
         nodes = [self._node_ids[node] for node in way or ()]
         ends = ([a] if nodes[0] != a else [], [b] if nodes[-1] != b else [])
@@ -258,13 +249,13 @@ class City(CityRows):
 
     def _number(self, place: str) -> int:
         try:
-            return self._index[place]
+            return self.place_numbers[place]
         except (KeyError, TypeError):
             raise ConfigError(f"the city has no place {excerpt(place)}") from None
 
     def _mode(self, mode: str | None) -> Mode:
         if mode is None:
-            return next(iter(self._modes.values()))
+            return self.modes[0]
         try:
             return self._modes[mode]
         except (KeyError, TypeError):

@@ -24,25 +24,21 @@ class CityRows:
     """The places that an intervention has closed."""
     _graphs: dict[str, Roads]
     _modes: dict[str, Mode]
-    _places: tuple[Place, ...]
-    _index: dict[str, int]
+    places: tuple[Place, ...]
+    place_numbers: dict[str, int]
+    """The number of each place in `ids()`."""
     _kind_rows: dict[str, Any]
     _hang_rows: Any
     _access_rows: Any
     _spots: Any
     _made: dict[Any, Any]
 
-    @property
-    def place_numbers(self) -> dict[str, int]:
-        """The number of each place in `ids()`."""
-        return self._index
-
     def kind_rows(self) -> NDArray[Any]:
         """Return each place's kind as its number in `kinds()`; int16."""
         np = numpy()
         made = self._made.get("kinds")
         if made is None:
-            made = np.zeros(len(self._places), np.int16)
+            made = np.zeros(len(self.places), np.int16)
             for number, rows in enumerate(self._kind_rows.values()):
                 made[rows] = number
             self._made["kinds"] = made
@@ -51,8 +47,8 @@ class CityRows:
     def capacity_rows(self) -> NDArray[Any]:
         """Return how many citizens each place holds; int64."""
         if "capacity" not in self._made:
-            holds = (place.capacity for place in self._places)
-            self._made["capacity"] = numpy().fromiter(holds, "int64", len(self._places))
+            holds = (place.capacity for place in self.places)
+            self._made["capacity"] = numpy().fromiter(holds, "int64", len(self.places))
         return self._made["capacity"]
 
     def by_area(self, places: Any) -> NDArray[Any]:
@@ -78,7 +74,7 @@ class CityRows:
         if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
             time = time % DAY_S
         if "hours" not in self._made:
-            every, count = self._places, len(self._places)
+            every, count = self.places, len(self.places)
             opens = np.fromiter((place.opens for place in every), "int32", count)
             lasts = np.fromiter((place.closes for place in every), "int32", count) - opens
             self._made["hours"] = opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
@@ -89,8 +85,10 @@ class CityRows:
         since += (since < 0) * np.int32(DAY_S)
         found = since < lasts
         if self.closed:
-            shut = np.zeros(len(self._places), bool)
-            shut[[self._index[each] for each in self.closed if each in self._index]] = True
+            shut = np.zeros(len(self.places), bool)
+            shut[
+                [self.place_numbers[each] for each in self.closed if each in self.place_numbers]
+            ] = True
             found &= ~(shut if places is None else shut[places])
         return found
 
@@ -186,7 +184,7 @@ class CityRows:
         np = numpy()
         targets = self._kind_rows.get(kind, self._hang_rows[:0])
         if kind is None:
-            targets = np.arange(len(self._places))
+            targets = np.arange(len(self.places))
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
         if len(targets):
@@ -203,7 +201,7 @@ class CityRows:
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
         """Write the nearest of `targets` by the metres to their nodes; gives the last's metres."""
         np = numpy()
-        width, count = places.shape[1], len(self._places)
+        width, count = places.shape[1], len(self.places)
         none = np.iinfo(np.int64).max
         # Places are numbered in order of id, so this key has no ties.
         keys = (far.astype(np.int64) + self._access_rows[targets]) * count + targets
