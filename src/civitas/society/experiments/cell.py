@@ -20,11 +20,11 @@ from pydantic import TypeAdapter
 from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError, StateError
 from civitas.society.experiments.functions import Source, function_of, importable
+from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.pictures import draw_map
 from civitas.society.experiments.survey import Respondent, Survey
 from civitas.society.experiments.table import Row, Rows, file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
-from civitas.society.wants import id_order
 from civitas.text import error_text
 
 KINDS: Final[dict[str, type[Exception]]] = {
@@ -138,10 +138,7 @@ class _Life:
                     name = f"interview {who}: {question} (by {said.source})"
                     self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
-                    everyone = society.books.where if item.intervene.pay else ()
-                    ids = sorted(everyone, key=id_order)
-                    made = item.intervene.intervention(society.number, society.city, ids)
-                    society.intervene(made)
+                    society.intervene(Intervention(society.number, **item.intervene))
                 elif item.save is not None:
                     saved[item.save] = society.state_dict()
                 elif item.branch is not None:
