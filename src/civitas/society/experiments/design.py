@@ -148,14 +148,14 @@ class Design(Part):
     def cells(self) -> list[Cell]:
         """Every condition with every combination of parameters and every seed."""
         metrics = [(each.name, each.by) for each in self.metrics]
+        same = (self.name, self.folder, self.society.source, self.society.step)
         made: list[Cell] = []
         for name in self.conditions:
             for values in self.grid():
-                parameters, workflow = self._resolved(name, values)
-                lived = (self.society.source, self.society.step, parameters, workflow, metrics)
+                lived = (*same, *self._resolved(name, values), metrics, self.every)
                 for seed in self.all_seeds:
                     has_map = self.maps and seed == self.all_seeds[0]
-                    made.append(Cell(name, seed, values, *lived, self.every, has_map))
+                    made.append(Cell(name, seed, values, *lived, has_map))
         return made
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:

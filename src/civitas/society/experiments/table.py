@@ -78,17 +78,10 @@ class Rows:
 
 
 def write_part(
-    path: Path,
-    name: str,
-    seed: int,
-    values: Mapping[str, Any],
-    rows: Iterable[Row],
-    totals: Mapping[str, Any],
+    path: Path, same: Mapping[str, Any], rows: Iterable[Row], totals: Mapping[str, Any]
 ) -> None:
-    """Write what one cell has measured: the whole file or none. Raises FileError."""
+    """Write what one cell has measured, and what is the same in each row: a whole file or none."""
     pa, parquet = arrow()
-    told = json.dumps(values, sort_keys=True)
-    same = {"experiment": name, "parameters": told, "seed": seed}
     schema = _schema().with_metadata({_TOTALS: json.dumps(totals).encode()})
 
     def write(to: str) -> None:
