@@ -22,10 +22,13 @@ from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError, StateError
 from civitas.society.experiments.functions import Source, function_of, importable
 from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.models import MODELS
 from civitas.society.experiments.pictures import draw_map
 from civitas.society.experiments.survey import Respondent, Survey
 from civitas.society.experiments.table import Row, Rows, file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
+from civitas.society.population.population import Population
+from civitas.society.society import Society
 from civitas.text import error_text
 
 KINDS: Final[dict[str, type[Exception]]] = {
@@ -99,8 +102,14 @@ class _Life:
         parameters = dict(cell.parameters)
         if "folder" in inspect.signature(make).parameters:
             parameters["folder"] = cell.folder
-        self._make = functools.partial(make, cell.seed, **parameters)
-        self._metrics = [(name, by and function_of(by, cell.folder)) for name, by in cell.metrics]
+        if cell.source in MODELS:
+            self._make = functools.partial(make, seed=cell.seed, **parameters)
+        else:
+            self._make = functools.partial(make, cell.seed, **parameters)
+        self._metrics = [
+            (name, None if by is None else function_of(by, cell.folder))
+            for name, by in cell.metrics
+        ]
         self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
 
     async def live(
@@ -113,7 +122,9 @@ class _Life:
         """Live a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
         made = self._make()
-        if not hasattr(made, "survey"):
+        if isinstance(made, Population):
+            made = Society(made)
+        if not isinstance(made, Society):
             raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
         async with made as society:
             if start:
@@ -142,7 +153,7 @@ class _Life:
             told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
             self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
 
-    async def _run(self, society: Any, condition: str, steps: int) -> None:
+    async def _run(self, society: Society, condition: str, steps: int) -> None:
         every = self._cell.every
         while steps > 0:
             chunk = min(steps, every - society.number % every)
@@ -154,7 +165,7 @@ class _Life:
             self._lived(chunk)
             steps -= chunk
 
-    def _measure(self, society: Any, condition: str, row: Mapping[str, Any]) -> None:
+    def _measure(self, society: Society, condition: str, row: Mapping[str, Any]) -> None:
         """Take the metrics down; before the first step only those by functions."""
         for name, by in self._metrics:
             value = row.get(name) if by is None else by(society)
@@ -172,7 +183,7 @@ class _Life:
                 )
             self.rows.append(Row(condition, society.number, name, float(value)))
 
-    async def _survey(self, society: Any, condition: str, surveyed: Surveyed) -> None:
+    async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
         """Ask, and take down the mean answer of each question."""
         questions = [
             each.question(_rule(each.by, self._cell.folder)) for each in surveyed.questions

@@ -207,8 +207,11 @@ class Design(Part):
         parameters = inspect.signature(self._function(where, self.society.source)).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             return None
-        others = ("folder",) if self.society.make is not None else ("folder", "budget", "journal")
-        return [name for name in list(parameters)[1:] if name not in others]
+        if self.society.make is None:
+            others = ("seed", "folder", "budget", "journal")
+            return [name for name in parameters if name not in others]
+        _, *names = parameters  # the first is the seed, whatever it is called
+        return [name for name in names if name != "folder"]
 
     # -- checks ------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
@@ -164,23 +163,7 @@ def model_of(name: Any, answers: Path | None = None) -> Any:
     return model(name) if answers is None else RecordedModel(name, answers)
 
 
-def _classic(make: Callable[..., Population]) -> Callable[..., Society]:
-    """A classic model as a society: the seed first, then the model's own parameters."""
-
-    def made(seed: int, **parameters: Any) -> Society:
-        return Society(make(seed=seed, **parameters))
-
-    own = dict(inspect.signature(make).parameters)
-    own = {name: each.replace(kind=each.KEYWORD_ONLY) for name, each in own.items()}
-    seed = own.pop("seed").replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    made.__annotations__ = get_type_hints(make)
-    made.__signature__ = inspect.Signature([seed, *own.values()])  # type: ignore[attr-defined]
-    made.__doc__ = make.__doc__
-    return made
-
-
-MODELS: Final[dict[str, Callable[..., Any]]] = {
-    "town": town,
-    **{make.__name__: _classic(make) for make in (epidemic, opinions, schelling, wealth)},
+MODELS: Final[dict[str, Callable[..., Society | Population]]] = {
+    make.__name__: make for make in (town, epidemic, opinions, schelling, wealth)
 }
-"""By name: each is called with the seed and parameters, and gives a `Society`."""
+"""By name: each is called with `seed=` and its parameters."""
