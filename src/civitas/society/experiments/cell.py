@@ -20,12 +20,11 @@ from pydantic_core import PydanticSerializationError
 
 from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError, StateError
-from civitas.society.experiments.functions import Source, function_of, importable
 from civitas.society.experiments.intervention import Intervention
-from civitas.society.experiments.models import MODELS
+from civitas.society.experiments.models import MODELS, Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
+from civitas.society.experiments.results import Row, Rows, file_name, write_part, write_whole
 from civitas.society.experiments.survey import Respondent, Survey
-from civitas.society.experiments.table import Row, Rows, file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
 from civitas.society.population.population import Population
 from civitas.society.society import Society

@@ -25,8 +25,7 @@ from civitas.clock import seconds_of
 from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.experiments.cell import Cell
-from civitas.society.experiments.functions import Source, function_of, in_words
-from civitas.society.experiments.models import MODELS, parameters_of
+from civitas.society.experiments.models import MODELS, Source, function_of, in_words, parameters_of
 from civitas.society.experiments.workflow import FieldError, Item, Part, Where, steps_of, surveys_of
 
 _NONE: Final = "the society has no such parameter"
@@ -119,6 +118,7 @@ class Design(Part):
     notes: str = ""
     folder: Path = Field(default=Path(), exclude=True)
     _command: str | None = PrivateAttr(default=None)
+    _cells: list[Cell] = PrivateAttr(default_factory=list)
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -147,6 +147,9 @@ class Design(Part):
 
     def cells(self) -> list[Cell]:
         """Every condition with every combination of parameters and every seed."""
+        return self._cells
+
+    def _all_cells(self) -> list[Cell]:
         metrics = [(each.name, each.by) for each in self.metrics]
         same = (self.name, self.folder, self.society.source, self.society.step)
         made: list[Cell] = []
@@ -245,10 +248,8 @@ class Design(Part):
         for name in self.society.parameters:
             if known is not None and name not in known:
                 raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
-        asked: set[str] = set()
-        for name in self.conditions:
-            for values in self.grid():
-                asked |= surveys_of(self._resolved(name, values)[1])
+        self._cells = self._all_cells()
+        asked = set().union(*(surveys_of(cell.workflow) for cell in self._cells))
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)

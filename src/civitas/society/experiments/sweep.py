@@ -25,8 +25,8 @@ from civitas.errors import ConfigError, FileError, StateError
 from civitas.society.city.map import check_integer
 from civitas.society.experiments.cell import KINDS, Cell, kind_of
 from civitas.society.experiments.design import Design
-from civitas.society.experiments.functions import code_of, in_words
-from civitas.society.experiments.table import arrow, join, write_whole
+from civitas.society.experiments.models import code_of, in_words
+from civitas.society.experiments.results import arrow, join, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("civitas", "numpy", "scipy")

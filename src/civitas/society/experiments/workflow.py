@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
-from civitas.society.experiments.functions import Source
 from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.models import Source
 from civitas.society.experiments.survey import Question, Respondent
 from civitas.text import render_path
 
