@@ -17,7 +17,7 @@ from scipy import stats
 from civitas import ScriptedModel
 from civitas.errors import ConfigError
 from civitas.society import Experiment, Results, Society
-from civitas.society.experiments.curves import draw_metric
+from civitas.society.experiments.report import draw_metric
 from civitas.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
