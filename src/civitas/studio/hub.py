@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike, environ
+from typing import TYPE_CHECKING
 
 from civitas.errors import ConfigError
 from civitas.journal.journal import Journal, as_journal
@@ -10,18 +11,18 @@ from civitas.journal.place import state_file
 from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 
+if TYPE_CHECKING:
+    from civitas.studio.page import Tab
+
 
 class Hub:
-    """What tabs and jobs use of the studio.
-
-    Attributes:
-        feed: what pages are told
-        cards: what waits for a person
-    """
+    """The studio, as its parts know it; see `Studio`."""
 
     def __init__(self) -> None:
         self.feed = Feed()
         self.cards = Cards(self.feed)
+        self.opens = "space"
+        self.tabs: list[Tab] = []
         self._journal: Journal | None = None
         self._is_ours = False
 
@@ -32,7 +33,7 @@ class Hub:
             raise ConfigError("the studio has a journal from launch() on")
         return self._journal
 
-    def open(self, journal: Journal | str | PathLike[str] | None) -> None:
+    def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
         """Use a journal, that of a path, or that of the environment or of the user."""
         self._is_ours = not isinstance(journal, Journal)
         if journal is None:
@@ -42,7 +43,7 @@ class Hub:
             journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._journal = as_journal(journal, "the studio")
 
-    def close(self) -> None:
+    def _close_journal(self) -> None:
         """Have no journal any more; one that was given stays open."""
         if self._journal is not None and self._is_ours:
             self._journal.close()

@@ -23,11 +23,9 @@ from websockets import http11
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
 from civitas.studio.feed import as_json
 from civitas.studio.guard import Guard
-from civitas.studio.page import STATIC, Tab, blocks, look
+from civitas.studio.page import STATIC, blocks, look
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from civitas.studio.hub import Hub
 
 # Cookies that other programs of this machine have set come along, as with every other request. What
@@ -62,9 +60,7 @@ class _Json(JSONResponse):
         return as_json(content).encode()
 
 
-def application(
-    hub: Hub, tabs: Sequence[Tab], opens: str, secret: str, host: str, *, is_password: bool
-) -> Guard:
+def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
     app = FastAPI(
         title="civitas studio",
@@ -76,14 +72,16 @@ def application(
     app.add_exception_handler(CivitasError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     _shared(app, hub)
-    for tab in tabs:
+    for tab in hub.tabs:
         router = APIRouter(prefix=f"/studio/{tab.name}")
         tab.routes(router)
         app.include_router(router)
     app.mount("/studio/static", StaticFiles(directory=STATIC))
     # What the environment might switch on for Gradio stays off.
     off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
-    gradio.mount_gradio_app(app, blocks(tabs, opens), path="/", footer_links=[], **off, **look())
+    gradio.mount_gradio_app(
+        app, blocks(hub.tabs, hub.opens), path="/", footer_links=[], **off, **look()
+    )
     return Guard(app, secret, host, is_password=is_password)
 
 

@@ -18,7 +18,6 @@ from civitas.errors import ConfigError, MissingExtra
 from civitas.studio.act import ActTab
 from civitas.studio.hub import Hub
 from civitas.studio.jobs import Jobs
-from civitas.studio.page import Tab
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
 from civitas.studio.society.tab import SocietyTab
@@ -33,7 +32,7 @@ _HEADERS_BYTES: Final = 1 << 20
 """More than a browser keeps of cookies for a host, which every program at another port may set."""
 
 
-class Studio:
+class Studio(Hub):
     """One application at one port, for the agents and runs of this process.
 
     `civitas.studio.demo` is one, as `gradio_user` is its person. Nothing is listened at, and Gradio
@@ -44,6 +43,7 @@ class Studio:
 
     Attributes:
         user: the person at the page, to be added to a space
+        journal: where runs are read and recorded, from `launch` on
         cards: what waits for a person; the Approver of what the studio runs
         feed: what pages are told
         jobs: what it runs in the background
@@ -54,24 +54,17 @@ class Studio:
     """
 
     def __init__(self, user: str = "User") -> None:
-        self._hub = hub = Hub()
-        self.feed, self.cards = hub.feed, hub.cards
+        super().__init__()
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
-        self.opens = "space"
-        space = SpaceTab(hub, user)
+        space = SpaceTab(self, user)
         self.user = space.user
-        self.society = SocietyTab(hub)
-        self.jobs = Jobs(hub, self.society)
-        self.runs = RunsTab(hub, self.jobs)
-        act, research = ActTab(hub, self.jobs), ResearchTab(hub, self.jobs)
-        self._tabs: list[Tab] = [space, act, research, self.society, self.runs]
-
-    @property
-    def journal(self) -> Journal:
-        """Where runs are read and recorded."""
-        return self._hub.journal
+        self.society = SocietyTab(self)
+        self.jobs = Jobs(self, self.society)
+        self.runs = RunsTab(self, self.jobs)
+        act, research = ActTab(self, self.jobs), ResearchTab(self, self.jobs)
+        self.tabs = [space, act, research, self.society, self.runs]
 
     # -- serving -----------------------------------------------------------------------------------
 
@@ -132,11 +125,10 @@ class Studio:
             raise MissingExtra("the studio", "studio") from error
         sockets = _listening(host, port)
         try:
-            self._hub.open(journal)
+            self._open_journal(journal)
             self.runs.look_on()
-            parts = (self._hub, self._tabs, self.opens)
             self._serve(
-                lambda: application(*parts, secret, host, is_password=is_password),
+                lambda: application(self, secret, host, is_password=is_password),
                 PageSocket,
                 sockets,
             )
@@ -183,7 +175,7 @@ class Studio:
         if server is not None and thread is not None:
             server.should_exit = True
             thread.join(10)
-        self._hub.close()
+        self._close_journal()
 
     def __enter__(self) -> Self:
         return self
