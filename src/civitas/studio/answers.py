@@ -1,70 +1,41 @@
-"""What the studio answers itself: refusals, the page that asks for the token; and headers."""
+"""The headers of every answer, and the small pages that ask for the token and let in."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from starlette.datastructures import MutableHeaders
+from starlette.responses import HTMLResponse
+from starlette.types import Message, Send
 
-_CSP: Final = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
-    "manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
-)
-_HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-frame-options", b"SAMEORIGIN"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
+_HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
+        "manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "SAMEORIGIN",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
 
 
 def with_headers(send: Send, path: str) -> Send:
     """`send`, with the headers that every answer has."""
     cached = path.startswith(("/assets/", "/static/", "/svelte/"))
 
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            headers = message["headers"] = [*message.get("headers", []), *_HEADERS]
-            names = {name for name, _ in headers}
-            if b"content-security-policy" not in names:
-                headers.append((b"content-security-policy", _CSP.encode()))
-            if not cached and b"cache-control" not in names:
-                headers.append((b"cache-control", b"no-store"))
+    async def sending(message: Message) -> None:
+        if message["type"].endswith("http.response.start"):
+            headers = MutableHeaders(raw=message["headers"])
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+            if not cached:
+                headers.setdefault("cache-control", "no-store")
         await send(message)
 
     return sending
-
-
-async def refuse(scope: Scope, send: Send, status: int, why: str) -> None:
-    """Answer a request, or the opening of a socket, by why it is refused."""
-
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        before = "websocket." if scope["type"] == "websocket" else ""
-        await send({**message, "type": before + message["type"]})
-
-    await answer(sending, status, why + "\n", kind=b"text/plain; charset=utf-8")
-
-
-async def answer(
-    send: Send,
-    status: int,
-    text: str,
-    headers: list[tuple[bytes, bytes]] | None = None,
-    kind: bytes = b"text/html; charset=utf-8",
-) -> None:
-    """Answer a request by a text."""
-    start = {
-        "type": "http.response.start",
-        "status": status,
-        "headers": [(b"content-type", kind), *(headers or [])],
-    }
-    await with_headers(send, "")(start)
-    await send({"type": "http.response.body", "body": text.encode()})
 
 
 # -- before a browser has said the token: one small page -------------------------------------------
@@ -83,17 +54,18 @@ _FORM: Final = """<h1>civitas studio</h1>
 <button>Open</button></form>{wrong}<p>{hint}</p>"""
 
 
-def opens(key: str) -> str:
+def opens(key: str) -> HTMLResponse:
     """Leads to the studio itself, without the token in its address; the browser keeps the key."""
     # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
     head = '<meta http-equiv="refresh" content="0; url=/">'
     if key:
         head += f'<script>localStorage.setItem("civitas-studio-key", "{key}")</script>'
-    return _PAGE.format(head=head, body="<p>Come in …</p>")
+    return HTMLResponse(_PAGE.format(head=head, body="<p>Come in …</p>"))
 
 
-def asks(name: str, wrong: str) -> str:
+def asks(name: str, wrong: str) -> HTMLResponse:
     """Asks for the token or password; `wrong` says what was wrong with that given."""
     hint = "The program that serves this page has printed it." if name == "token" else ""
     alert = f"<p role=alert>{wrong}</p>" if wrong else ""
-    return _PAGE.format(head="", body=_FORM.format(name=name, wrong=alert, hint=hint))
+    form = _FORM.format(name=name, wrong=alert, hint=hint)
+    return HTMLResponse(_PAGE.format(head="", body=form), 401)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from civitas.errors import CivitasError, ConfigError
 
 if TYPE_CHECKING:
     from civitas.journal.entry import Outline
-    from civitas.studio.hub import Hub
 
 # Gradio's own calls carry the key of the page, too.
 _HEAD: Final = """
@@ -45,6 +44,19 @@ _COLOURS: Final = {  # light, and dark
     "body_text_color_subdued": ("#475569", "#cbd5e1"),
     "input_placeholder_color": ("#64748b", "#94a3b8"),
 }
+
+
+class Tab(Protocol):
+    """One tab of the page: `name` is what its routes and its script are called."""
+
+    name: str
+    title: str
+
+    def routes(self, router: Any) -> None:
+        """Add what pages call, below `/studio/NAME`."""
+
+    def form(self) -> None:
+        """Add its components of Gradio, above what its script shows."""
 
 
 def live(name: str) -> None:
@@ -92,11 +104,11 @@ def limits(**more: tuple[str, int | None]) -> dict[str, Any]:
     return {name: gradio.Number(0, label=of[name][0], precision=of[name][1], **any) for name in of}
 
 
-def folded(studio: Hub, has: Callable[[Outline], bool]) -> Any:
+def folded(runs: Iterable[Outline], has: Callable[[Outline], bool]) -> Any:
     """A form's accordion: open where there is no run to look at that is so."""
     import gradio
 
-    return gradio.update(open=not any(map(has, studio.journal.runs())))
+    return gradio.update(open=not any(map(has, runs)))
 
 
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,14 +141,14 @@ def look() -> dict[str, Any]:
     return {"theme": theme, "head": _HEAD, "favicon_path": STATIC / "icon.svg"}
 
 
-def blocks(studio: Hub) -> Any:
+def blocks(tabs: Sequence[Tab], opens: str) -> Any:
     """The whole page."""
     import gradio
 
     with gradio.Blocks(title="civitas studio", analytics_enabled=False, fill_width=True) as page:
         live("header")
-        with gradio.Tabs(selected=studio.opens, elem_id="studio-tabs"):
-            for tab in studio.tabs:
+        with gradio.Tabs(selected=opens, elem_id="studio-tabs"):
+            for tab in tabs:
                 with gradio.Tab(tab.title, id=tab.name, elem_id=f"tab-{tab.name}"):
                     tab.form()
                     live(tab.name)

@@ -125,7 +125,6 @@ def command(
 
 def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Work on files as it was ordered; give the exit code."""
-    from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
     from civitas.cli.run.watch import Permission, ordered
 
@@ -141,11 +140,7 @@ def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
         to_a_person=order.review == "me",
         model=order.model.rpartition("#")[2],
     )
-    permission = Permission(
-        screen,
-        (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
-        {} if confined else {"run_command": _NOT_CONFINED},
-    )
+    permission = Permission(screen, {} if confined else {"run_command": _NOT_CONFINED})
     with usage():
         # Held here until the loop has ended, which closes the model's connections.
         agent = act_agent(

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.cli.options import Above0, folders, model_option, recording_options, usage
+from civitas.cli.progress import Progress
 from civitas.cli.recorded import carried_out
-from civitas.cli.run.town import Progress, simulated
+from civitas.cli.run.town import simulated
 from civitas.cli.run.watch import keyboard, print_line, says_yes
 from civitas.errors import FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
