@@ -112,8 +112,8 @@ def _shown(value: object) -> str:
     return excerpt(value)
 
 
-def picodollars(what: str, usd: object, *, up: bool = True) -> int:
-    """US dollars in whole picodollars.
+def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
+    """US dollars, given to `what` as `name`, in whole picodollars.
 
     A float is taken for the decimal number that it is written as: 0.1 is a tenth.
     """
@@ -128,7 +128,8 @@ def picodollars(what: str, usd: object, *, up: bool = True) -> int:
         value = Decimal("NaN")
     if not value.is_finite() or not 0 <= value <= _MOST_USD:
         raise DefinitionError(
-            f"{what}: usd= must be a number of US dollars from 0 to {_MOST_USD}, got {_shown(usd)}"
+            f"{what}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
+            f"{_shown(usd)}"
         )
     if value < _LEAST_USD:
         # The ratio of 1e-999999 would fill the memory.
