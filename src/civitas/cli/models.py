@@ -81,8 +81,8 @@ def fetch(name: str, as_json: bool) -> None:
         is_new, stage = what != stage, what
         if is_new:
             progress.end()
-        if progress.is_due(last=is_new or done == total):
-            progress.show(f"{what}  {100 * done // total} %" if done and total else what)
+        if progress.is_due(last=is_new):
+            progress.show(what if is_new or not total else f"{what}  {100 * done // total} %")
 
     try:
         path = fetching.fetch(name, far)

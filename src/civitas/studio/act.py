@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.models import weights
 from civitas.orders.act import ITERATIONS
 from civitas.orders.order import Order
-from civitas.studio.page import begins, filled, folded, limits
+from civitas.studio.page import begins, filled, folded, limits, start_button
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -83,9 +83,7 @@ class ActTab:
                     True, label="May read without asking", min_width=140
                 )
                 fields |= limits(max_iterations=("Answers", 0))
-                button = gradio.Button(
-                    "Start", variant="primary", min_width=120, elem_classes="studio-start"
-                )
+                button = start_button()
             gradio.Markdown(
                 "Writing, editing and commands are asked about one by one, in cards above. Keys "
                 "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "

@@ -88,6 +88,22 @@ def begins(
     gradio.on(None, now, None, shown, **QUIET)
 
 
+def field(label: str, placeholder: str = "", **more: Any) -> Any:
+    """A field of one line."""
+    import gradio
+
+    wide = {"max_lines": 1, "min_width": 140, **more}
+    return gradio.Textbox(label=label, placeholder=placeholder, **wide)
+
+
+def start_button() -> Any:
+    """What begins what a form asks for."""
+    import gradio
+
+    wide: dict[str, Any] = {"min_width": 120, "elem_classes": "studio-start"}
+    return gradio.Button("Start", variant="primary", **wide)
+
+
 _LIMITS: Final = {
     "max_usd": ("US dollars", None),
     "max_tokens": ("Tokens", 0),

@@ -12,7 +12,7 @@ from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.act import usable_models
-from civitas.studio.page import begins, filled, folded, limits
+from civitas.studio.page import begins, field, filled, folded, limits, start_button
 from civitas.studio.research_view import research_view
 
 if TYPE_CHECKING:
@@ -136,7 +136,6 @@ class ResearchTab:
                     said = re.sub(rf"(?<!\S){option}(?![\w-])", f"“{label}”", said)
                 raise CivitasError(said) from error
 
-        line: dict[str, Any] = {"max_lines": 1, "min_width": 140}
         with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
             with gradio.Row():
                 fields = {
@@ -148,16 +147,11 @@ class ResearchTab:
                     )
                 }
                 with gradio.Column(scale=2):
-                    fields["folder"] = gradio.Textbox(
-                        label="Folder to search", placeholder="~/documents", max_lines=1
-                    )
+                    fields["folder"] = field("Folder to search", "~/documents")
                     with gradio.Row():
-                        fields["search_web"] = gradio.Checkbox(
-                            label="Search the web", min_width=140
-                        )
-                        fields["site"] = gradio.Textbox(
-                            label="Of the web, only this site", placeholder="sqlite.org", **line
-                        )
+                        search_web = gradio.Checkbox(label="Search the web", min_width=140)
+                        fields["search_web"] = search_web
+                        fields["site"] = field("Of the web, only this site", "sqlite.org")
             with gradio.Row():
                 fields["model"] = gradio.Dropdown(
                     [("none: quotes and cites", ""), *usable_models()],
@@ -166,22 +160,15 @@ class ResearchTab:
                     allow_custom_value=True,
                     min_width=220,
                 )
-                fields["role"] = gradio.Textbox(
-                    label="Role of the model", placeholder="a patient librarian", **line
-                )
-                fields["searxng"] = gradio.Textbox(
-                    label="Search engine: the SearXNG at",
-                    placeholder="http://localhost:8888",
-                    **line,
-                )
+                fields["role"] = field("Role of the model", "a patient librarian")
+                at = "http://localhost:8888"
+                fields["searxng"] = field("Search engine: the SearXNG at", at)
             with gradio.Row():
                 fields["iterations"] = gradio.Number(
                     3, label="Iterations", precision=0, minimum=1, min_width=140, info="at most"
                 )
                 fields |= limits()
-                button = gradio.Button(
-                    "Start", variant="primary", min_width=120, elem_classes="studio-start"
-                )
+                button = start_button()
 
         def now() -> Any:
             return folded(self._hub.journal.runs(), lambda run: run.kind == KIND)
