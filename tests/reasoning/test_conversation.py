@@ -35,9 +35,9 @@ from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.hand_over import HandOver
 from civitas.reasoning.conversation.order import RoundRobin
 from civitas.reasoning.conversation.participants import GO_ON
-from civitas.reasoning.conversation.state import ConversationState, TurnEnded, TurnStarted
+from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import MaxTurns, Said
-from civitas.reasoning.events import Done
+from civitas.reasoning.events import Done, TurnEnded, TurnStarted
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import say, use

@@ -56,6 +56,11 @@ class Asked:
         self.offered: tuple[Action, ...] = ()  # what its model has in this reply beside its own
         self.resumed = False  # whether a reply that was stopped goes on
 
+    @property
+    def of_run(self) -> dict[str, Any]:
+        """The run and the thread that it belongs to, as events and hooks have them."""
+        return {"run_id": self.run_id, "thread": self.thread}
+
     def want(self, schema: Any) -> None:
         """Say what the answer is to be: a JSON schema or a type; None for any text."""
         self.schema = schema

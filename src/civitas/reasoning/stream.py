@@ -137,7 +137,7 @@ class ReplyStream:
     def _last(self, task: asyncio.Task[Reply]) -> Event:
         self._over = True
         self.reply = task.result()
-        return Done(self._agent, self.reply, *self._of)
+        return Done(self._agent, self.reply, run_id=self._of[0], thread=self._of[1])
 
     async def aclose(self) -> None:
         """Cancel the reply, if it is not there yet, and wait until what it started has ended."""
@@ -222,5 +222,5 @@ class Watched:
 
         asked.emit = both
         reply = await answer(asked)
-        self._tell(Done(str(getattr(self, "id", "")), reply, asked.run_id, asked.thread))
+        self._tell(Done(str(getattr(self, "id", "")), reply, **asked.of_run))
         return reply

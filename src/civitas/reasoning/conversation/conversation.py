@@ -213,7 +213,7 @@ class Conversation(Group):
             # The next speaker of a reply that is resumed is asked the last.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
 
-    async def _respond(self, asked: Asked) -> Reply:
+    def _check_asked(self, asked: Asked) -> None:
         now = self._state_of(asked.state)
         if self._exchange is not None:
             raise NotPermitted(
@@ -228,7 +228,7 @@ class Conversation(Group):
                 )
             if now.run is not None:
                 asked.run_id = now.run
-        return await super()._respond(asked)
+        super()._check_asked(asked)
 
     async def _work(self, asked: Asked, record: Record[ConversationState]) -> Reply:
         thread, now = asked.state, self._state_of(asked.state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, ModelError
@@ -16,10 +17,10 @@ from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
     ConversationState,
-    TurnEnded,
     Utterance,
     shown,
 )
+from civitas.reasoning.events import TurnEnded
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.members import end_of, own
 from civitas.reasoning.record import NULL_RECORD, Record
@@ -71,22 +72,9 @@ class Exchange:
 
     async def go(self) -> Reply:
         """Have the participants speak until there is a reason to stop, and write down why."""
-
-        def cut_off(why: str) -> dict[str, Any]:
-            text, value = self._outcome()
-            return {"detail": why, "text": text, "value": value}
-
-        def failed(error: JournalError) -> Reply:
-            return self._reply("error", str(error), *self._outcome(), error)
-
+        over = partial(end_of, self._record, self._state, "saved")
         try:
-            return await guarded(
-                self._record,
-                self._go,
-                lambda reply: end_of(self._record, self._state, reply, "saved"),
-                cut_off,
-                failed,
-            )
+            return await guarded(self._record, self._go, over, self._stopped)
         finally:
             self._state.record = NULL_RECORD
             self._state.trim()
@@ -184,10 +172,10 @@ class Exchange:
             self.between = True
         asked = self._asked
         if asked.emit is not None:
-            of = (asked.run_id, asked.thread)
+            of = asked.of_run
             for number, utterance in enumerate(said, before + 1):
                 assert utterance.speaker is not None
-                asked.emit(TurnEnded(self._setup.id, utterance.speaker, number, utterance, *of))
+                asked.emit(TurnEnded(self._setup.id, utterance.speaker, number, utterance, **of))
                 if asked.seen is not None:
                     await asked.seen()  # it goes no further than its reader, who may save it here
 
@@ -278,15 +266,14 @@ class Exchange:
         error = self._error
         if reason == "error" and error is None:
             error = ModelError(f"conversation {self._setup.id!r}: {detail}")
-        return self._reply(reason, detail, text, value, error)
+        return self._stopped(Stop(reason, detail, error), text, value)
 
-    def _reply(
-        self, reason: StopReason, detail: str, text: str, value: Any, error: BaseException | None
-    ) -> Reply:
-        """The reply as it stands."""
+    def _stopped(self, stop: Stop, *outcome: Any) -> Reply:
+        """The reply as it stands, with the outcome of the last turn if none is given."""
         state = self._state
-        end = (reason, detail, error, self._asked.run_id)
-        return Reply(text, value, state.messages, state.steps[-MAX_STEPS:], state.usage, *end)
+        text, value = outcome or self._outcome()
+        said = (text, value, state.messages, state.steps[-MAX_STEPS:], state.usage)
+        return Reply(*said, stop.reason, stop.detail, stop.error, self._asked.run_id)
 
     def _outcome(self) -> tuple[str, Any]:
         """The text and the value of the last turn."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import DefinitionError, JournalError, RunMismatch
 from civitas.message import address
 from civitas.reasoning.conversation.order import Handed, Order, as_order
-from civitas.reasoning.conversation.state import ConversationState, TurnStarted, Utterance
+from civitas.reasoning.conversation.state import ConversationState, Utterance
 from civitas.reasoning.conversation.termination import Condition, as_condition
-from civitas.reasoning.events import Done
+from civitas.reasoning.events import Done, TurnStarted
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models
 from civitas.reasoning.members import ask_member, own
@@ -203,7 +203,7 @@ class Participants:
         place = 0 if waited is None else waited.number
         emit = asked.emit
         if emit is not None:
-            emit(TurnStarted(self._setup.id, id, number, asked.run_id, asked.thread))
+            emit(TurnStarted(self._setup.id, id, number, **asked.of_run))
         turn = Turn(id)
         agent = self._setup.agents[id]
         handed = Handed(partial(record.mark, f"handed.{part}"))
@@ -233,7 +233,7 @@ class Participants:
             )
             turn.gave(reply)
             if asked.emit is not None:
-                asked.emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+                asked.emit(Done(str(agent.id), reply, **asked.of_run))
         except Exception as error:
             self._failed(turn, error)
         return turn

@@ -9,12 +9,8 @@ from civitas.errors import BudgetExceeded
 from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.participants import Setup, recall
-from civitas.reasoning.conversation.state import (
-    MAX_STEPS,
-    ConversationState,
-    TurnEnded,
-    TurnStarted,
-)
+from civitas.reasoning.conversation.state import MAX_STEPS, ConversationState
+from civitas.reasoning.events import TurnEnded, TurnStarted
 from civitas.reasoning.read_record import ReadRecord, of_group
 from civitas.reasoning.record import Record, loaded
 from civitas.reasoning.reply import Reply, Stop
@@ -82,7 +78,7 @@ def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> 
     emit = asked.emit
     if emit is None:
         return
-    of = (asked.run_id, asked.thread)
+    of: dict[str, Any] = {"past": True, **asked.of_run}
     emitted: int | None = None  # the number of the last utterance; None before the first state
     for entry in record.entries():
         if entry.kind != "state":
@@ -92,8 +88,8 @@ def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> 
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
             assert utterance.speaker is not None
-            emit(TurnStarted(setup.id, utterance.speaker, number, *of))
-            emit(TurnEnded(setup.id, utterance.speaker, number, utterance, *of))
+            emit(TurnStarted(setup.id, utterance.speaker, number, **of))
+            emit(TurnEnded(setup.id, utterance.speaker, number, utterance, **of))
 
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:

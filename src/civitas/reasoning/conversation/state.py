@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from civitas.errors import StateError
 from civitas.models.protocol import Usage
@@ -213,48 +213,6 @@ class ConversationState:
             if wrong:
                 raise StateError(f"{whose}: {fault}")
         self.trim()
-
-
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
-    """A participant begins to speak: the events that follow are of its turn.
-
-    Attributes:
-        agent: the id of the conversation
-        speaker: the id of the participant
-        turn: which turn of the reply it is, from 1
-        run_id: the id of the run
-        thread: the id of the thread; None for the conversation's own
-    """
-
-    kind: ClassVar[str] = "turn_started"
-    agent: str
-    speaker: str
-    turn: int
-    run_id: str | None = None
-    thread: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
-    """A participant has spoken, or failed to.
-
-    Attributes:
-        agent: the id of the conversation
-        speaker: the id of the participant
-        turn: which turn of the reply it was, from 1
-        utterance: what stands in the transcript
-        run_id: the id of the run
-        thread: the id of the thread; None for the conversation's own
-    """
-
-    kind: ClassVar[str] = "turn_ended"
-    agent: str
-    speaker: str
-    turn: int
-    utterance: Utterance
-    run_id: str | None = None
-    thread: str | None = None
 
 
 def _as_chat(utterance: Utterance) -> dict[str, Any]:

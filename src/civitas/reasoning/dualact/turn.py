@@ -77,7 +77,7 @@ class Work:
     def _tell(self, kind: Any, number: int, made: HumanDecision | Conclusion) -> None:
         asked = self._asked
         if asked.emit is not None:
-            asked.emit(kind(str(self._agent.id), number, made, False, asked.run_id, asked.thread))
+            asked.emit(kind(str(self._agent.id), number, made, **asked.of_run))
 
     def _heard(self) -> list[str]:
         """What was said to the dual act since it last heard something."""
@@ -115,8 +115,7 @@ class Work:
         if hooks is None or not hooks.has(type):
             return value
         run = hooks.run
-        of_run = {"run_id": self._asked.run_id, "thread": self._asked.thread}
-        kwargs = {**about, **of_run, name: value}
+        kwargs = {**about, **self._asked.of_run, name: value}
 
         async def call(step: Step) -> T:
             made = await run(

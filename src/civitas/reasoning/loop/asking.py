@@ -18,8 +18,8 @@ from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.loop.given import Given
 from civitas.reasoning.loop.parts import LoopAgent
+from civitas.reasoning.loop.prompts import system_text
 from civitas.reasoning.loop.recording import LoopState
-from civitas.reasoning.prompts import system_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
@@ -103,8 +103,7 @@ class Asking:
         """What the hooks of a type make of the messages for the model, or of its answer."""
         about = {
             "iteration": self.state.iteration,
-            "run_id": self.asked.run_id,
-            "thread": self.asked.thread,
+            **self.asked.of_run,
             name: value,
         }
         of = (type, self.agent, about)
