@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -215,15 +216,18 @@ def _experiment(
     from civitas.society.experiments.study import Experiment
 
     with usage():
-        experiment = Experiment.from_yaml(path, **instead)
+        words = [f"--{name}={value}" for name, value in instead.items()]  # the seeds alone
+        words += [f"--sweep={each}" for each in sweep]
         if sweep:
             given = [_swept(each) for each in sweep]
             if twice := next((n for n, _ in given if [m for m, _ in given].count(n) > 1), None):
                 raise click.BadParameter(
                     f"{twice} is there twice: give all its values in one", param_hint="--sweep"
                 )
-            swept = {**experiment.parameters, **dict(given)}
-            experiment = Experiment.from_yaml(path, **instead, parameters=swept)
+            own = Experiment.from_yaml(path, **instead).parameters
+            instead["parameters"] = {**own, **dict(given)}
+        command = shlex.join(["civitas", "simulate", path, *words])
+        experiment = Experiment.from_yaml(path, command=command, **instead)
         size = experiment.size()
     unbounded = any(
         SimulateOrder(model=cell.parameters.get("llm")).is_remote

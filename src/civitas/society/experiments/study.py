@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any, Final, Self
@@ -54,11 +53,12 @@ class Experiment(Design):
     """
 
     @classmethod
-    def from_yaml(cls, path: str | Path, **instead: Any) -> Self:
+    def from_yaml(cls, path: str | Path, *, command: str | None = None, **instead: Any) -> Self:
         """The experiment of a YAML file.
 
         Args:
             path: the file
+            command: how the report says it is repeated, where fields are replaced
             instead: fields in the place of those of the file, such as `seeds=30`
 
         Raises:
@@ -71,7 +71,8 @@ class Experiment(Design):
             raise ConfigError(f"{path} must be a mapping of fields, such as name and workflow")
         try:
             made = cls(**{**data, **instead, "folder": path.parent})
-            made._command = _command(path, instead, data.get("parameters") or {})
+            own = None if instead else shlex.join(["civitas", "simulate", str(path)])
+            made._command = command or own
             return made
         except FieldError as error:
             told = []
@@ -117,30 +118,6 @@ class Experiment(Design):
 
             await asyncio.to_thread(write_report, self, results, folder_)
         return results
-
-
-def _command(path: Path, instead: Mapping[str, Any], own: Mapping[str, Any]) -> str | None:
-    """The command that runs a file with fields in the place of its own; None where none does."""
-    words = ["civitas", "simulate", str(path)]
-    for name, value in instead.items():
-        if name == "seeds" and isinstance(value, int):
-            words += ["--seeds", str(value)]
-        elif name == "parameters" and own.keys() <= value.keys():
-            for key, values in value.items():
-                said = [_word(each) for each in values]
-                if any("," in each for each in said):
-                    return None
-                if own.get(key) != values:
-                    words += ["--sweep", f"{key}={','.join(said)}"]
-        else:
-            return None
-    return shlex.join(words)
-
-
-def _word(value: Any) -> str:
-    """A value as `--sweep` takes it: a plain word as it is, all else as JSON."""
-    is_word = isinstance(value, str) and value.isidentifier()
-    return value if is_word and value not in ("true", "false", "null") else json.dumps(value)
 
 
 def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:

@@ -15,7 +15,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -179,18 +179,16 @@ def _write_manifest(
 
 async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
     """Live a cell in a process of its own; one that is killed is replaced once."""
-    code = 0
     for _ in range(2):
         steps = 0
-        async with contextlib.aclosing(_said(cell, part)) as all_said:
-            async for said in all_said:
-                if "lived" in said:
-                    steps += said["lived"]
-                    lived(said["lived"])
-                elif "error" in said:
+        async with _process(cell, part) as process:
+            async for line in process.stdout:
+                said = json.loads(line)
+                if "error" in said:
                     raise KINDS[said["kind"]](said["error"])
-                else:
-                    code = said["code"]
+                steps += said["lived"]
+                lived(said["lived"])
+            code = await process.wait()
         if code == 0:
             return
         lived(-steps)
@@ -200,24 +198,21 @@ async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> N
     )
 
 
-async def _said(cell: Cell, part: Path) -> AsyncGenerator[dict[str, Any], None]:
-    """What the process of a cell says, and last its exit status."""
-    process = await asyncio.create_subprocess_exec(
+@contextlib.asynccontextmanager
+async def _process(cell: Cell, part: Path) -> AsyncIterator[Any]:
+    """The process of a cell, which does not outlive this."""
+    process: Any = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "civitas.society.experiments.cell", str(part)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={"OMP_NUM_THREADS": "1", **os.environ},
         start_new_session=True,  # Ctrl-C is for the process that ends this one
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
     try:
         with contextlib.suppress(ConnectionError):
             process.stdin.write(cell.as_json() + b"\n")
             await process.stdin.drain()
-        async for line in process.stdout:
-            yield json.loads(line)
-        yield {"code": await process.wait()}
+        yield process
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
