@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -20,11 +20,10 @@ from civitas.cli.options import (
     journal_option,
     json_option,
     opened,
-    run_id_argument,
     usage,
 )
 from civitas.cli.recorded import NOBODY, Recorded, not_copied, refused_in_doubt
-from civitas.cli.run.act import screen_of
+from civitas.cli.run.act import acted, screen_of
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
@@ -40,39 +39,26 @@ if TYPE_CHECKING:
     from civitas.journal.doubt import Decision
 
 _ALL: Final = "all"
+_OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL}
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 
 
-class _Command(click.Command):
-    """The command, whose --repeat and --skip may stand alone or before a number."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # click would take whatever stands behind such an option for its value, the run's id too.
-        end = args.index("--") if "--" in args else len(args)
-        made = list(args)
-        for n in reversed(range(end)):
-            if args[n] not in ("--repeat", "--skip"):
-                continue
-            value = args[n + 1] if n + 1 < end else ""
-            if value != _ALL and not _NUMBER.fullmatch(value):
-                made.insert(n + 1, _ALL)
-        return super().parse_args(ctx, made)
-
-
-@click.command(cls=_Command)
-@run_id_argument(metavar="ID")
+@click.command()
+@click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
 @click.option(
     "--repeat",
     metavar="[N]",
     multiple=True,
+    **_OR_ALL,
     help="Run call N again; without N, all undecided calls.",
 )
 @click.option(
     "--skip",
     metavar="[N]",
     multiple=True,
+    **_OR_ALL,
     help="Skip call N, and tell the model; without N, all undecided calls.",
 )
 @click.option(
@@ -98,11 +84,9 @@ def command(
     skip: tuple[str, ...],
     done: tuple[str, ...],
     force: bool,
-    max_seconds: float | None,
-    max_tokens: int | None,
-    max_usd: float | None,
     agent: str | None,
     as_json: bool,
+    **given: float | None,
 ) -> int:
     """Resume the run with this ID where it stopped.
 
@@ -141,7 +125,6 @@ def command(
                 f"it is a run of civitas {order.command}, which sets its agent up by itself: leave "
                 "--agent out"
             )
-        given = {"max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
         limits: dict[str, Any] = {name: at for name, at in given.items() if at is not None}
         if limits and not isinstance(order, Order | ResearchOrder):
             raise click.UsageError(
@@ -214,14 +197,15 @@ def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool
 
 def _as_ordered(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
     """Go on with a run as its order says."""
-    by: Callable[..., int]
     if isinstance(order, ResearchOrder):
-        from civitas.cli.run.research import researched as by
-    elif isinstance(order, SimulateOrder):
-        from civitas.cli.run.town import simulated as by
-    else:
-        from civitas.cli.run.act import acted as by
-    return by(order, as_json, recorded)
+        from civitas.cli.run.research import researched
+
+        return researched(order, as_json, recorded)
+    if isinstance(order, SimulateOrder):
+        from civitas.cli.run.town import simulated
+
+        return simulated(order, as_json, recorded)
+    return acted(order, as_json, recorded)
 
 
 def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:

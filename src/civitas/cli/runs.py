@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from civitas.cli.options import journal_option, json_option, opened, run_id_argument
+from civitas.cli.options import journal_option, json_option, opened
 from civitas.cli.recorded import NOBODY, Recorded, tell_of
 from civitas.cli.run.act import screen_of
 from civitas.cli.run.ended import exit_code
@@ -56,7 +56,7 @@ _STATES = {
 
 
 @click.command()
-@run_id_argument(metavar="[ID]", required=False)
+@click.argument("run_id", metavar="[ID]", required=False)
 @journal_option("The journal.")
 @click.option(
     "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
@@ -225,7 +225,7 @@ def _tell(name: str, text: Any) -> None:
 
 
 @click.command()
-@run_id_argument(metavar="ID")
+@click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
 @json_option
 def replay(run_id: str, journal: str | None, as_json: bool) -> int:

@@ -190,17 +190,11 @@ def _agreed(text: str, yes: bool, give: str) -> bool:
 
 def _of_a_town(name: str, path: str) -> str:
     """What is told where an option of a town is given with an experiment."""
-    from civitas.society.experiments.study import Experiment
-
     told = f"--{name.replace('_', '-')} is of a town without an experiment"
     if name in _FIELDS:
         return f"{told}: write {_FIELDS[name]} in {path}"
-    with usage():
-        known = Experiment.from_yaml(path).arguments()
     key = "llm" if name == "model" else name
-    if known is None or key in known:
-        return f"{told}: write society.{key} in {path}, or --sweep {key}=VALUE"
-    return f"{told}, and the society of {path} has no parameter {key}; leave it out"
+    return f"{told}: write society.{key} in {path}, or --sweep {key}=VALUE"
 
 
 def _experiment(
