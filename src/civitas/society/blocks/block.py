@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import ConfigDict, Field
 
 from civitas.block import Block
+from civitas.clock import DAY_S
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
 from civitas.signature.schema import validator
@@ -207,9 +208,7 @@ def now_of(perceived: Any) -> int:
     clock = perceived.clock
     if clock is None:
         return int(perceived.step * perceived.seconds)
-    start = clock.start  # `clock.day` and `clock.time` would each compute the same
-    seconds = start.hour * 3600 + start.minute * 60 + start.second
-    return int(seconds + clock.index * clock.step_s)
+    return int(clock.day * DAY_S + clock.time)
 
 
 def _item_of(status: dict[str, Any]) -> Item | None:

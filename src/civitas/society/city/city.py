@@ -191,9 +191,10 @@ class City(CityRows):
         graph = self._graphs[self._mode(mode).name]
         if start == end:
             return 0
-        ends = [start, end]
-        metres = int(graph.metres(*self._hang_rows[ends].reshape(2, 1))[0])
-        return None if metres < 0 else metres + sum(self._access_rows[ends].tolist())
+        metres = graph.between(self._hang_rows.item(start), self._hang_rows.item(end))
+        if metres < 0:
+            return None
+        return int(metres + self._access_rows.item(start) + self._access_rows.item(end))
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
