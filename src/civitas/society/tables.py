@@ -21,7 +21,7 @@ from civitas.errors import FileError, MissingExtra
 from civitas.jsonvalue import read_json
 from civitas.society.arrays import package
 from civitas.society.citizen import CitizenAgent
-from civitas.society.experiments.table import arrow, told, write_whole
+from civitas.society.experiments.results import arrow, told, write_whole
 from civitas.society.people.table import COLUMNS
 
 if TYPE_CHECKING:
