@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from civitas.agents.folder import Folder
 from civitas.errors import CivitasError, FileError, FileTooLarge, MissingExtra
-from civitas.research.reading.documents import Document, kind_of, read_document
+from civitas.research.reading.documents import kind_of, read_document
+from civitas.research.reading.html import Document
 from civitas.text import error_text, one_line
 
 MAX_BYTES: Final = 20 * 2**20  # larger files are left out

@@ -23,7 +23,8 @@ from civitas.research.findings import Resource, Section, positive
 from civitas.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from civitas.research.folder.ranking import ranked
 from civitas.research.pool import pieces
-from civitas.research.reading.documents import Document, kind_of
+from civitas.research.reading.documents import kind_of
+from civitas.research.reading.html import Document
 from civitas.sqlite import SQLiteFile, SQLitePool
 from civitas.sqlite.fulltext import indexed
 from civitas.text import escaped
