@@ -391,7 +391,6 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     (
         (("e.yaml", "--citizens", "20"), "write society.citizens in e.yaml, or --sweep citizens=V"),
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
-        (("classic.yaml", "--threads", "2"), "of classic.yaml has no parameter threads; leave it"),
         (
             ("e.yaml", "--sweep", "feed=true", "--sweep", "feed=false"),
             "--sweep: feed is there twice: give all its values in one",
@@ -424,11 +423,9 @@ def test_an_experiment_that_cannot_be_or_is_too_large_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
-    classic = EXPERIMENT.replace("{citizens: 10,", "{model: schelling,").replace("home", "alike")
-    (tmp_path / "classic.yaml").write_text(classic)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["simulate", *args])
     assert ended.value.code == 2
     assert told in capsys.readouterr().err.replace("\n", " ")
-    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml", "classic.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml"}

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -258,13 +259,8 @@ class Researcher(Journaled, Iterating):
             spent = self._catch_up()
             if self._has_ended(record):
                 return recording.replayed(record._read)
-            return await guarded(
-                record,
-                lambda: self._to_the_end(spent),
-                recording.over,
-                lambda why: recording.over(self._stopped(Stop("cancelled", why))),
-                lambda error: self._stopped(Stop("error", str(error), error)),
-            )
+            run = partial(self._to_the_end, spent)
+            return await guarded(record, run, recording.over, self._stopped)
 
     @asynccontextmanager
     async def _recording(self, asked: Asked) -> AsyncIterator[Record[Progress]]:
