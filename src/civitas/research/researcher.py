@@ -177,7 +177,11 @@ class Researcher(Journaled, Iterating):
         now.run_id, now.results = self.run_id, self.results
         if now.progress.stop is None:
             now._stop(Stop("cancelled", ""))
-        return made(now)
+        return now._report()
+
+    def _report(self) -> Report:
+        known, extractive = self.resources.get_all(), self.model is None
+        return made(self.progress, known, self.run_id, extractive=extractive)
 
     async def forward(self) -> None:
         """One iteration of the five steps.
@@ -197,7 +201,7 @@ class Researcher(Journaled, Iterating):
                 await self._iterate()
             except Stop as stop:
                 self._stop(stop)
-                made(self).raise_for_error()
+                self._report().raise_for_error()
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -330,7 +334,7 @@ class Researcher(Journaled, Iterating):
             where = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
             text = f"{type(failure).__name__}: {failure}{where}"
             return self._stopped(Stop("error", text, failure))
-        report = made(self)
+        report = self._report()
         error = SearchError(report.detail) if report.stop_reason == "error" else None
         return recording.reply_of(report, self._asked.run_id, error)
 
@@ -359,4 +363,4 @@ class Researcher(Journaled, Iterating):
 
     def _stopped(self, stop: Stop) -> Reply:
         self._stop(stop)
-        return recording.reply_of(made(self), self._asked.run_id, stop.error)
+        return recording.reply_of(self._report(), self._asked.run_id, stop.error)
