@@ -372,7 +372,7 @@ def read_json(text: str) -> Any:
     """The JSON value that a text is, and nothing else but a ```json fence around it."""
     text = unfenced(text)
     try:
-        return _DECODER.decode(text)
+        return DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise Unreadable(
             f"not JSON: {error.msg} at character {error.pos}: "
@@ -395,4 +395,5 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
+"""Reads JSON strictly: no NaN or Infinity, no key twice."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import html
 import io
 import json
 import os
@@ -379,6 +380,8 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     assert [(row["seed"], row["parameters"]) for row in rows] == [
         (seed, f'{{"feed": {feed}}}') for feed in ("true", "false") for seed in (0, 1)
     ]
+    page = html.unescape((out / "report.html").read_text())
+    assert "<code>civitas simulate e.yaml --seeds=2 --sweep=feed=true,false</code>" in page
     again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
     assert [json.loads(line)["kind"] for line in again.stdout.splitlines()] == ["progress", "done"]
 

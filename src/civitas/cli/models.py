@@ -33,10 +33,10 @@ class _Row:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the models that there are, and whether each can be used.
+    """List the models, and whether each can be used.
 
-    A name in the list is what a program passes to model(). Those in capitals are kinds: models
-    that are not kept here, or that bring themselves here when first used.
+    Pass a name of the list to model() or --model. Names with capitals are patterns: models behind a
+    server, or models that are downloaded when first used.
 
     \b
     Examples:
@@ -62,11 +62,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def fetch(name: str, as_json: bool) -> None:
-    """Bring weights here and verify them.
+    """Download weights and verify them.
 
     NAME is one of the list below, or hf:ORG/NAME/FILE.gguf for any GGUF file of the Hugging Face
-    hub. Left out, it is the small model that everything works with. A download that was interrupted
-    goes on where it stopped.
+    hub. The default is the small bundled model. An interrupted download continues where it stopped.
 
     \b
     Examples:

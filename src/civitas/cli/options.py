@@ -121,9 +121,9 @@ def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--run-id",
         metavar="ID",
         callback=_checked_id,
-        help="The run's id in the journal.  [default: a new one]",
+        help="Id of the run in the journal.  [default: a new one]",
     )
-    return journal_option("A file to record the run in.")(run_id(function))
+    return journal_option("File in which the run is recorded.")(run_id(function))
 
 
 def opened(path: str | None) -> Journal:

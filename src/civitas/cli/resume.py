@@ -52,30 +52,30 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
     metavar="[N]",
     multiple=True,
     **_OR_ALL,
-    help="Run call N again, or all that are left.",
+    help="Run call N again; without N, all undecided calls.",
 )
 @click.option(
     "--skip",
     metavar="[N]",
     multiple=True,
     **_OR_ALL,
-    help="Skip call N, or all that are left; the model is told so.",
+    help="Skip call N, and tell the model; without N, all undecided calls.",
 )
 @click.option(
     "--done",
     metavar="N=RESULT",
     multiple=True,
-    help="Call N took effect: its result, as JSON or text.",
+    help="Call N took effect, with this result (JSON or text).",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Go on with a copy, even if the agent changed or there is a copy already.",
+    help="Resume a copy, even if the agent has changed or a copy exists.",
 )
-@click.option("--max-seconds", type=Above0(), help="A new limit.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
-@click.option("--max-usd", type=Above0("US dollars"), help="The same, in US dollars.")
-@click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if no command's.")
+@click.option("--max-seconds", type=Above0(), help="New time limit.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="New limit of tokens, in all.")
+@click.option("--max-usd", type=Above0("US dollars"), help="New limit of US dollars, in all.")
+@click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
 @json_option
 def command(
     run_id: str,
@@ -88,20 +88,21 @@ def command(
     as_json: bool,
     **given: float | None,
 ) -> int:
-    """Go on with the run of that ID where it stands.
+    """Resume the run with this ID where it stopped.
 
-    What ended is not done again. An action that was running when the process ended is in doubt:
-    nobody knows whether it took effect. Look, and say --repeat or --skip, for all of them or
-    each by its number N in `civitas runs ID`, or --done N=RESULT.
+    Actions that ended are not repeated. An action that was running when the process died is in
+    doubt: it may or may not have taken effect. Check, then decide with --repeat, --skip or --done
+    N=RESULT. `civitas runs ID` shows the number N of each.
 
-    A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
-    CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. One of `civitas
-    research` or `civitas simulate` goes on with the same options. The run of a program of yours
-    goes on with --agent: MODULE is looked for in the current folder first, AGENT is an agent, a
-    class of agents, or a function that gives one. Without it, what you decide is recorded, for when
-    the program goes on by itself.
+    A run of `civitas act`, `research` or `simulate` continues with the options it was started with.
+    The key comes from CIVITAS_KEY or the provider's own variable, or from civitas.toml if that
+    chose the model.
 
-    Go on with your own runs only: what a journal says was permitted is done without a question.
+    A run of your own program needs --agent MODULE:AGENT: an agent, an agent class, or a function
+    that returns an agent. MODULE is searched in the current folder first. Without --agent, your
+    decisions are recorded for the next time the program resumes the run.
+
+    Resume only runs that you trust: calls that the journal records as permitted run without asking.
 
     \b
     Examples:

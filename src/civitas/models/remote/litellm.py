@@ -206,13 +206,9 @@ class LiteLLMModel(RemoteModel):
             # litellm ends a stream that broke off as if it had come to its end.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
-            if stream:
-                left, reply = answer.end()
-                for part in left:
-                    yield part
-            else:
-                reply = read_answer(response.model_dump(), self.name, calls_before)
-            yield reply
+            whole = [] if stream else [read_answer(response.model_dump(), self.name, calls_before)]
+            for part in answer.end() if stream else whole:
+                yield part
 
         async with aclosing(LOOP.stream(ask)) as parts:
             async for part in parts:

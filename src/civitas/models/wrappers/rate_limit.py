@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from civitas.models.settings import check_count
+from civitas.threads import settle
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Usage
@@ -84,7 +85,8 @@ class RateLimit:
         self._guard = threading.Lock()
         self._begun: deque[Reservation] = deque()
         self._tokens = 0
-        self._waiting: deque[_Waiter] = deque()
+        # The first in turn first; each is woken, on its own loop, to look whether there is room.
+        self._waiting: dict[object, asyncio.Future[None]] = {}
 
     @property
     def waiting(self) -> int:
@@ -97,25 +99,20 @@ class RateLimit:
         Args:
             tokens: how many tokens it will have, about
         """
-        waiter = _Waiter()
-        with self._guard:
-            self._waiting.append(waiter)
+        place, loop = object(), asyncio.get_running_loop()
         try:
             while True:
-                woken = waiter.renew()
                 delay = None
                 with self._guard:
-                    while self._waiting[0].gone:
-                        self._waiting.popleft()
-                    if self._waiting[0] is waiter:
+                    woken = self._waiting[place] = loop.create_future()
+                    if self._first() is woken:
                         delay, taken = self._take(tokens)
                         if taken is not None:
                             return taken
                 await self._sleep(woken, delay)
         finally:
             with self._guard:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
+                self._waiting.pop(place, None)
                 self._wake_first()
 
     async def _sleep(self, woken: asyncio.Future[None], delay: float | None) -> None:
@@ -158,36 +155,14 @@ class RateLimit:
             if fewer:
                 self._wake_first()
 
+    def _first(self) -> asyncio.Future[None] | None:
+        """The first who waits on a loop that is not closed."""
+        for place, woken in list(self._waiting.items()):
+            if not woken.get_loop().is_closed():
+                return woken
+            del self._waiting[place]
+        return None
+
     def _wake_first(self) -> None:
-        while self._waiting and not self._waiting[0].wake():
-            self._waiting.popleft()  # its loop is closed, so nobody waits there any more
-
-
-class _Waiter:
-    """One who waits, on whatever loop that is."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._woken = self._loop.create_future()
-
-    def renew(self) -> asyncio.Future[None]:
-        self._woken = self._loop.create_future()
-        return self._woken
-
-    @property
-    def gone(self) -> bool:
-        """Whether its loop was closed while it waited."""
-        return self._loop.is_closed()
-
-    def wake(self) -> bool:
-        """Wake it, from any thread; whether its loop is still there."""
-        try:
-            self._loop.call_soon_threadsafe(_set, self._woken)
-        except RuntimeError:
-            return False  # closed
-        return True
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        while (first := self._first()) is not None and not settle(first):
+            pass  # its loop was closed just now
