@@ -297,7 +297,6 @@ EXTRA_MODULES = frozenset(
                 "consumer",
                 "dead_letters",
                 "link",
-                "local_agents",
                 "observers",
                 "presence",
                 "publisher",

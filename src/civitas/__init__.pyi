@@ -73,8 +73,6 @@ from civitas.reasoning.conversation.conversation import Conversation as Conversa
 from civitas.reasoning.conversation.hand_over import HandOver as HandOver
 from civitas.reasoning.conversation.order import RoundRobin as RoundRobin
 from civitas.reasoning.conversation.state import ConversationState as ConversationState
-from civitas.reasoning.conversation.state import TurnEnded as TurnEnded
-from civitas.reasoning.conversation.state import TurnStarted as TurnStarted
 from civitas.reasoning.conversation.state import Utterance as Utterance
 from civitas.reasoning.conversation.termination import Condition as Condition
 from civitas.reasoning.conversation.termination import Elapsed as Elapsed
@@ -104,6 +102,8 @@ from civitas.reasoning.events import DecisionMade as DecisionMade
 from civitas.reasoning.events import Done as Done
 from civitas.reasoning.events import Event as Event
 from civitas.reasoning.events import MessageAdded as MessageAdded
+from civitas.reasoning.events import TurnEnded as TurnEnded
+from civitas.reasoning.events import TurnStarted as TurnStarted
 from civitas.reasoning.loop.react import ReActAgent as ReActAgent
 from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step

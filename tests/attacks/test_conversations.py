@@ -188,7 +188,7 @@ def test_interruptions_and_observations_are_bounded() -> None:
         talk = Conversation([ann], until=MaxTurns(1))
         asked = asyncio.create_task(talk.reply("go"))
         await ann.begun.wait()
-        assert sum(bool(talk.interrupt("more")) for _ in range(200)) == 100
+        assert all(talk.interrupt("more") for _ in range(100))
         with pytest.raises(MailboxFull, match="100 interruptions"):
             talk.interrupt("more")
         with pytest.raises(MailboxFull):
@@ -342,7 +342,6 @@ def test_a_participant_without_an_id_is_refused(id: Any) -> None:
         {"max_turns": 0},
         {"max_turns": True},
         {"max_turns": 2.5},
-        {"max_kept": 0},
         {"stop_if_failed": True},
     ),
 )
@@ -462,14 +461,15 @@ def test_what_waits_to_be_heard_is_bounded() -> None:
             await asyncio.Event().wait()
 
         ann = Talker("Ann")
-        talk = Conversation([ann], never, max_kept=10)
-        for number in range(50):
+        talk = Conversation([ann], never)
+        for number in range(1010):
             begun.clear()
             asked = asyncio.create_task(talk.reply(str(number)))
             await begun.wait()
             asked.cancel()
             await asyncio.wait([asked])
-        assert [each.text for each in talk.state.pending["Ann"]] == [str(n) for n in range(40, 50)]
+        waiting = [each.text for each in talk.state.pending["Ann"]]
+        assert waiting == [str(number) for number in range(10, 1010)]
 
     asyncio.run(asyncio.wait_for(main(), WAIT))
 

@@ -35,9 +35,9 @@ from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.hand_over import HandOver
 from civitas.reasoning.conversation.order import RoundRobin
 from civitas.reasoning.conversation.participants import GO_ON
-from civitas.reasoning.conversation.state import ConversationState, TurnEnded, TurnStarted
+from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import MaxTurns, Said
-from civitas.reasoning.events import Done
+from civitas.reasoning.events import Done, TurnEnded, TurnStarted
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import say, use
@@ -420,13 +420,6 @@ def test_of_two_hand_overs_at_once_the_first_counts() -> None:
     talk = Conversation([agent("Ann", both), Talker("Bob"), Talker("Cleo")], HandOver())
     assert talk.reply_sync("go").text == "Bob 1"
     assert said(talk)[1] == ("Ann", "to Bob")
-
-
-def test_who_does_not_hand_over_may_give_back_to_the_first() -> None:
-    desk = agent("desk", handing("bills", "May?"), say("It is paid, they say."))
-    talk = Conversation([desk, Talker("bills")], HandOver("desk", back_to_first=True))
-    assert talk.reply_sync("go").text == "It is paid, they say."
-    assert [who for who, _ in said(talk)] == [None, "desk", "bills", "desk"]
 
 
 def test_an_answer_in_the_last_turn_there_is_is_an_answer() -> None:

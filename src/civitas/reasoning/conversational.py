@@ -247,14 +247,10 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         asked = Asked(text, schema, thread, run_id, deps, budget)
 
         async def begin(line: Line) -> Reply:
-            self._show_on(line, asked)
+            asked.emit, asked.seen = line.put, line.seen
             return await self._carried(asked)
 
         return ReplyStream(str(self.id), begin, asked.run_id, asked.thread)
-
-    def _show_on(self, line: Line, asked: Asked) -> None:
-        """Have a reply's events go to who reads them."""
-        asked.emit, asked.seen = line.put, line.seen
 
     async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
         """Remember something without answering.
@@ -318,7 +314,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
             # For this reply alone, not for another one that it leads to.
-            asked.record = joined[1]
+            _, asked.record, asked.offered = joined
             JOINED.set(None)
         if asked.budget is not None:
             check_reply_budget(self, asked.budget)

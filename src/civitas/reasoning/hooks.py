@@ -210,12 +210,7 @@ async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
             raise Stop.at_limit(error) from error
 
     reply: Any = None
-    kwargs = {
-        "text": asked.content,
-        "schema": asked.schema,
-        "thread": asked.thread,
-        "run_id": asked.run_id,
-    }
+    kwargs = {"text": asked.content, "schema": asked.schema, **asked.of_run}
     try:
         kwargs = await call("pre_reply", kwargs, lambda made: check_changed(made, asked))
         asked.content = checked_content(kwargs["text"], "reply")

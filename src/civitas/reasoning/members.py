@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError, ModelError
-from civitas.jsonvalue import deep_json, json_text
-from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.events import Done
+from civitas.jsonvalue import deep_json
+from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
-from civitas.reasoning.record import NULL_RECORD, NullRecord, Record, Step, dumped
+from civitas.reasoning.record import NullRecord, Record, Step, dumped
+from civitas.reasoning.recorded import RecordedAgent
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import joined
-from civitas.reasoning.resume import ENDED, begin
+from civitas.reasoning.resume import ENDED
 from civitas.reasoning.state import REPLY
-from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
+    from civitas.action import Action
     from civitas.budget import Budget
-    from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
 
-Emit: TypeAlias = Callable[[Any], Awaitable[None]]
-"""Takes an event, and returns when the next one may come."""
 
-
-class Group(Journaled, ConversationalAgent):
+class Group(RecordedAgent):
     """An agent made of others. A subclass names them, and says how they work together."""
 
-    _records = True
-    _kind = ""
-    """What its runs are called in a journal."""
     _called = ""
     """What errors call it."""
-    _state_type: type
-    """The dataclass that its state is in a record."""
     _own_budget: Budget | None = None
 
     @property
@@ -63,39 +54,11 @@ class Group(Journaled, ConversationalAgent):
                 f"or make the {self._called} with shared=True"
             )
 
-    async def _respond(self, asked: Asked) -> Reply:
+    def _check_asked(self, asked: Asked) -> None:
         self._check_thread(asked.thread)
-        part = asked.record
-        if part is None and self._journal is not None:
-            task = json_text(asked.content)
-            part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
-        if part is None:
-            return await self._work(asked, NULL_RECORD)
-        try:
-            return await self._work(asked, self._begun(part, asked))
-        finally:
-            if asked.record is None:
-                part.close()
-
-    def _begun(self, part: Part, asked: Asked) -> Record[Any]:
-        """The record of a run, begun or resumed."""
-        record: Record[Any] = Record(part, self._state_type)
-        schema = None if asked.answer is None else asked.answer.json
-        if schema is None and asked.resumed and record.begun is not None:
-            schema = record.begun["schema"]  # `resume` need not name it again
-        begin(record, asked, self._kind, str(self.id), schema, self._program())
-        return record
-
-    def _program(self) -> dict[str, Any]:
-        """What it and its members do, whatever they are asked."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
-
-    async def _work(self, asked: Asked, record: Record[Any]) -> Reply:
-        """Have the members answer, or go on with what was recorded."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it works")
 
 
-def end_of(record: Record[Any], state: Any, reply: Reply, name: str) -> dict[str, Any]:
+def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
     """What is recorded of the end.
 
     A turn that was stopped is taken again when the run goes on, so that what came of it until then
@@ -114,14 +77,16 @@ async def ask_member(
     part: str,
     asked: Asked,
     record: Record[Any],
-    emit: Emit | None = None,
+    emit: Callable[[Event], Any] | None = None,
     schema: Any = None,
+    offered: tuple[Action, ...] = (),
     **about: Any,
 ) -> Reply:
     """The reply of a member, as it was recorded or as it is given now.
 
     Its turn is known by `part` in the group's `record`, and `about` is recorded of it besides. Its
-    events go to `emit`, if it streams; its `Done` in any case.
+    events go to `emit`, if it streams; its `Done` in any case. Its model has the actions `offered`
+    in this reply, beside its own.
     """
     options = options_for(agent, asked)
     if schema is not None:
@@ -137,7 +102,7 @@ async def ask_member(
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
-        with joined(agent, record.member(part, str(agent.id), **about)):
+        with joined(agent, record.member(part, str(agent.id), **about), offered):
             return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
@@ -161,7 +126,11 @@ def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | No
 
 
 async def _asked(
-    agent: Any, content: Any, options: dict[str, Any], asked: Asked, emit: Emit | None
+    agent: Any,
+    content: Any,
+    options: dict[str, Any],
+    asked: Asked,
+    emit: Callable[[Event], Any] | None,
 ) -> Reply:
     reply: Any = None
     if emit is None or not hasattr(agent, "stream"):
@@ -169,14 +138,16 @@ async def _asked(
         if inspect.isawaitable(reply):
             reply = await reply
         if emit is not None and isinstance(reply, Reply):
-            await emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+            emit(Done(str(agent.id), reply, **asked.of_run))
     else:
         async with AsyncExitStack() as stack:
             events = agent.stream(content, **options)
             if hasattr(events, "aclose"):
                 stack.push_async_callback(events.aclose)
             async for event in events:
-                await emit(event)
+                emit(event)
+                if isinstance(event, CallStarted) and asked.seen is not None:
+                    await asked.seen()  # before somebody is asked about it
                 if isinstance(event, Done):
                     reply = event.reply  # those of members of its own come before
     if not isinstance(reply, Reply):

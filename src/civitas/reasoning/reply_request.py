@@ -22,8 +22,9 @@ from civitas.signature.schema import WrongSchema, check_schema, validator
 from civitas.text import cut, escaped, render_path, shorten
 
 if TYPE_CHECKING:
+    from civitas.action import Action
     from civitas.budget import Budget
-    from civitas.journal import Record
+    from civitas.journal import Part
     from civitas.reasoning.events import Event
     from civitas.reasoning.thread import Thread
 
@@ -51,8 +52,14 @@ class Asked:
         # Waits until who looks has seen them; None if nothing need be waited for.
         self.seen: Callable[[], Awaitable[None]] | None = None
         self.state: Thread  # what is kept for the thread, once it has its turn
-        self.record: Record | None = None  # where it is recorded as a part of another's run
+        self.record: Part | None = None  # where it is recorded as a part of another's run
+        self.offered: tuple[Action, ...] = ()  # what its model has in this reply beside its own
         self.resumed = False  # whether a reply that was stopped goes on
+
+    @property
+    def of_run(self) -> dict[str, Any]:
+        """The run and the thread that it belongs to, as events and hooks have them."""
+        return {"run_id": self.run_id, "thread": self.thread}
 
     def want(self, schema: Any) -> None:
         """Say what the answer is to be: a JSON schema or a type; None for any text."""

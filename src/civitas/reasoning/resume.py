@@ -12,7 +12,7 @@ from weakref import finalize
 
 from civitas.errors import CivitasError, JournalError, StateError
 from civitas.reasoning.read_record import fingerprint
-from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply import Reply, Stop
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
@@ -90,19 +90,26 @@ async def guarded(
     record: Record[Any],
     run: Callable[[], Awaitable[R]],
     over: Callable[[R], Mapping[str, Any]],
-    cut_off: Callable[[str], Mapping[str, Any]],
-    failed: Callable[[JournalError], R],
+    stopped: Callable[[Stop], R],
 ) -> R:
-    """Run to the end and write down why it ended, whatever ends it."""
+    """Run to the end and write down why it ended, whatever ends it.
+
+    Args:
+        record: where
+        run: does it
+        over: what is recorded of the end, beside the reason
+        stopped: the reply of a run that is stopped here
+    """
     try:
         reply = await run()
         await record.end(reply.stop_reason, **over(reply))
     except JournalError as error:
         log_failure(logger, f"run {record.run_id!r} stops", error)
-        return failed(error)
+        return stopped(Stop("error", str(error), error))
     except BaseException as error:
         if record.over is None:  # else it had ended, and only its end was still to be written
-            record.note_end("cancelled", **cut_off(f"{type(error).__name__}: {error}"))
+            cut_off = Stop("cancelled", f"{type(error).__name__}: {error}")
+            record.note_end("cancelled", **over(stopped(cut_off)))
         try:
             if isinstance(error, Exception | asyncio.CancelledError):
                 await record.commit()

@@ -60,11 +60,6 @@ class Line:
             self.look()
         await looked
 
-    async def pass_on(self, event: Any) -> None:
-        """Add an event, and wait until the reader has seen it and asks for more."""
-        self.put(event)
-        await self.seen()
-
     def look(self) -> None:
         """The reader has seen everything: who waits for that goes on."""
         while self._looked:
@@ -142,7 +137,7 @@ class ReplyStream:
     def _last(self, task: asyncio.Task[Reply]) -> Event:
         self._over = True
         self.reply = task.result()
-        return Done(self._agent, self.reply, *self._of)
+        return Done(self._agent, self.reply, run_id=self._of[0], thread=self._of[1])
 
     async def aclose(self) -> None:
         """Cancel the reply, if it is not there yet, and wait until what it started has ended."""
@@ -218,17 +213,14 @@ class Watched:
         self, answer: Callable[[Asked], Coroutine[Any, Any, Reply]], asked: Asked
     ) -> Reply:
         """Reply, and tell who watches."""
-        asked.emit = self._shown_too(asked.emit)
-        reply = await answer(asked)
-        self._tell(Done(str(getattr(self, "id", "")), reply, asked.run_id, asked.thread))
-        return reply
-
-    def _shown_too(self, emit: Callable[[Event], Any] | None) -> Callable[[Event], Any]:
-        """Where events go, so that who watches is shown them too."""
+        emit = asked.emit
 
         def both(event: Event) -> None:
             if emit is not None:
                 emit(event)
             self._tell(event)
 
-        return both
+        asked.emit = both
+        reply = await answer(asked)
+        self._tell(Done(str(getattr(self, "id", "")), reply, **asked.of_run))
+        return reply

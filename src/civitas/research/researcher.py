@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,6 @@ from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
-    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
@@ -65,7 +65,7 @@ class Researcher(Journaled, Iterating):
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         target: the expertise, from 0 to 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
-        **options: what every `Agent` takes
+        **options: what every `Agent` takes, and `shared`
 
     Attributes:
         steps: the blocks of the five steps, by name
@@ -96,22 +96,9 @@ class Researcher(Journaled, Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__(id, **options)
         self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")
@@ -268,13 +255,8 @@ class Researcher(Journaled, Iterating):
             spent = self._catch_up()
             if self._has_ended(record):
                 return recording.replayed(record._read)
-            return await guarded(
-                record,
-                lambda: self._to_the_end(spent),
-                recording.over,
-                lambda why: recording.over(self._stopped(Stop("cancelled", why))),
-                lambda error: self._stopped(Stop("error", str(error), error)),
-            )
+            run = partial(self._to_the_end, spent)
+            return await guarded(record, run, recording.over, self._stopped)
 
     @asynccontextmanager
     async def _recording(self, asked: Asked) -> AsyncIterator[Record[Progress]]:

@@ -149,11 +149,13 @@ class LanedMailbox(Mailbox):
         if self._line:
             self.router.make_ready(self)
 
-    def _put_back(self, delivery: Delivery) -> None:
+    def put_back(self, delivery: Delivery) -> None:
+        """Put a message back, first in its order."""
         lane: Lane | None = delivery.lane
         if lane is None:
-            super()._put_back(delivery)
+            super().put_back(delivery)
             return
+        delivery.state = QUEUED
         lane.queue[delivery] = None
         lane.queue.move_to_end(delivery, last=False)
         self._queued += 1
@@ -161,9 +163,9 @@ class LanedMailbox(Mailbox):
         self._taken -= 1
         self._line.appendleft(lane)
 
-    def hold_back(self, delivery: Delivery) -> Callable[[], None]:
-        """Put a message back, first in its order, and begin nothing; gives what begins again."""
-        begin_again = super().hold_back(delivery)
+    def pause(self) -> Callable[[], None]:
+        """Begin nothing; gives what begins again."""
+        begin_again = super().pause()
         self._paused += 1
 
         def go_on() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any
 
 from civitas.errors import (
@@ -15,7 +16,6 @@ from civitas.errors import (
     SpaceClosed,
 )
 from civitas.message import Envelope
-from civitas.spaces.deadlines import Deadlines
 from civitas.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -35,6 +35,8 @@ from civitas.text import error_text
 logger = logging.getLogger("civitas.space")
 
 _BIG = 2**63
+_FAR_S = 1e9
+"""Seconds that no process lasts; later deadlines are taken for this one."""
 
 
 class Outcomes:
@@ -46,6 +48,7 @@ class Outcomes:
         closed: whether it is closed: nothing is delivered any more
         thread_id: the identifier of the loop's thread
         start: begins a handler
+        deadlines: how many requests have a timer that ends them
     """
 
     def __init__(self, thread: LoopThread) -> None:
@@ -58,7 +61,9 @@ class Outcomes:
         self.loop = thread.loop
         self.tasks = TaskPool(self.loop, self.ended)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
-        self.deadlines = Deadlines(self.loop, self._expired)
+        self.deadlines = 0
+        # What the loop itself does belongs to no handler, whoever had it done.
+        self._nobody = Context()
 
     def post(self, delivery: Delivery) -> None:
         """Put a message into its receiver's mailbox, or end it."""
@@ -150,8 +155,10 @@ class Outcomes:
             # Before whoever asked goes on: what it does next is to be seen after this.
             self._show_answer(delivery, value, error)
         delivery.answered = True
-        if delivery.tick:
-            self.deadlines.discard(delivery)
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+            delivery.timer = None
+            self.deadlines -= 1
         waiter = delivery.waiter
         if waiter is not None:
             delivery.waiter = None
@@ -201,6 +208,12 @@ class Outcomes:
     def _dropped(self, delivery: Delivery) -> None:
         if not delivery.answered:
             self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
+
+    def _start_deadline(self, delivery: Delivery, timeout: float) -> None:
+        self.deadlines += 1
+        delivery.timer = self.loop.call_later(
+            min(timeout, _FAR_S), self._expired, delivery, context=self._nobody
+        )
 
     def _expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
 from threading import get_ident
 from typing import Any
 
@@ -48,8 +47,6 @@ class Router(Outcomes):
         self._fresh: list[Delivery] = []
         self._pumping = False
         self._credit = 0
-        # What the loop itself does belongs to no handler, whoever had it done.
-        self._nobody = Context()
         self._expected: dict[str, deque[Delivery]] = {}
         self.dispatch: Callable[[Delivery], None] = self.post
 
@@ -245,7 +242,7 @@ class Router(Outcomes):
             self._fresh = []
             for delivery in fresh:
                 if not delivery.answered and delivery.timeout is not None:
-                    self.deadlines.add(delivery, delivery.timeout)
+                    self._start_deadline(delivery, delivery.timeout)
         ready = self._ready
         tasks = self.tasks
         for _ in range(min(len(ready), _A_TURN)):
@@ -266,7 +263,7 @@ class Router(Outcomes):
     @property
     def pending(self) -> int:
         """How many requests have a deadline running."""
-        return len(self.deadlines) + sum(not delivery.answered for delivery in self._fresh)
+        return self.deadlines + sum(not delivery.answered for delivery in self._fresh)
 
     def _not_found(self, id: str) -> AgentNotFound:
         return AgentNotFound(f'no agent "{id}" in this space')

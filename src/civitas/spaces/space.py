@@ -354,7 +354,6 @@ class Space:
         for mailbox in list(router.mailboxes.values()):
             self._detach(mailbox)
         router.leave()
-        router.deadlines.close()
         router.tasks.close()
         WATCHDOG.forget(router)
 

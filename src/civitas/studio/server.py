@@ -60,7 +60,7 @@ class _Json(JSONResponse):
         return as_json(content).encode()
 
 
-def application(studio: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
+def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
     app = FastAPI(
         title="civitas studio",
@@ -71,15 +71,17 @@ def application(studio: Hub, secret: str, host: str, *, is_password: bool) -> Gu
     )
     app.add_exception_handler(CivitasError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
-    _shared(app, studio)
-    for tab in studio.tabs:
+    _shared(app, hub)
+    for tab in hub.tabs:
         router = APIRouter(prefix=f"/studio/{tab.name}")
         tab.routes(router)
         app.include_router(router)
     app.mount("/studio/static", StaticFiles(directory=STATIC))
     # What the environment might switch on for Gradio stays off.
     off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
-    gradio.mount_gradio_app(app, blocks(studio), path="/", footer_links=[], **off, **look())
+    gradio.mount_gradio_app(
+        app, blocks(hub.tabs, hub.opens), path="/", footer_links=[], **off, **look()
+    )
     return Guard(app, secret, host, is_password=is_password)
 
 
@@ -98,7 +100,7 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _Json({"error": "; ".join(faults)}, 422)
 
 
-def _shared(app: FastAPI, studio: Hub) -> None:
+def _shared(app: FastAPI, hub: Hub) -> None:
     """The stream of events, and the cards."""
 
     @app.websocket("/studio/events")
@@ -106,7 +108,7 @@ def _shared(app: FastAPI, studio: Hub) -> None:
         await socket.accept()
 
         async def tell() -> None:
-            async for frame in studio.feed.frames(epoch, after):
+            async for frame in hub.feed.frames(epoch, after):
                 await asyncio.wait_for(socket.send_text(frame), _READS_S)
 
         async def watch() -> None:
@@ -126,8 +128,8 @@ def _shared(app: FastAPI, studio: Hub) -> None:
 
     @app.get("/studio/cards")
     def cards() -> list[dict[str, Any]]:
-        return studio.cards.to_json()
+        return hub.cards.to_json()
 
     @app.post("/studio/cards/{number}")
     def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
-        return {"said": studio.cards.decide(number, answer)}
+        return {"said": hub.cards.decide(number, answer)}

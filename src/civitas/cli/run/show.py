@@ -52,7 +52,6 @@ def one_or_more(count: int, noun: str) -> str:
 class Shown:
     """Prints each step, in colours where the terminal has them; what it prints is escaped."""
 
-    for_a_person = True
     _noun = "step"
     _unseen = frozenset(("message", "block_started", "block_ended"))
 

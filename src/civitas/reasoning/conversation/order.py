@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from civitas.action import is_async
+from civitas.action import Action, is_async
 from civitas.errors import CivitasError, DefinitionError
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.state import ConversationState
@@ -43,6 +42,7 @@ class Handed:
 
     note: Callable[[str], None]
     to: str | None = None
+    is_over: bool = False  # whether the turn in which it could is over
 
     def over(self, to: str) -> None:
         """Hand over to a participant."""
@@ -71,11 +71,9 @@ class Order:
         """What it does, as JSON data: a run that is recorded goes on only with the same."""
         return [type(self).__qualname__]
 
-    def speaking(
-        self, state: ConversationState, id: str, agent: Any, handed: Handed
-    ) -> AbstractContextManager[None]:
-        """What surrounds the turn of a participant, who may hand over in it."""
-        return nullcontext()
+    def offered(self, state: ConversationState, id: str, handed: Handed) -> tuple[Action, ...]:
+        """The actions that a participant's model has for its turn, beside its own."""
+        return ()
 
 
 class RoundRobin(Order):

@@ -9,12 +9,8 @@ from civitas.errors import BudgetExceeded
 from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.participants import Setup, recall
-from civitas.reasoning.conversation.state import (
-    MAX_STEPS,
-    ConversationState,
-    TurnEnded,
-    TurnStarted,
-)
+from civitas.reasoning.conversation.state import MAX_STEPS, ConversationState
+from civitas.reasoning.events import TurnEnded, TurnStarted
 from civitas.reasoning.read_record import ReadRecord, of_group
 from civitas.reasoning.record import Record, loaded
 from civitas.reasoning.reply import Reply, Stop
@@ -47,7 +43,7 @@ def program_of(setup: Setup) -> dict[str, Any]:
 def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
     """Have a recorded state go on in this process, with what was heard after it."""
     state.record = record
-    state.check(setup.agents, setup.max_kept, f"run {record.run_id!r}")
+    state.check(setup.agents, f"run {record.run_id!r}")
     if state is record.state:
         for each in record.heard:
             state.add(None, each["content"], known_to=each["known_to"])
@@ -65,7 +61,7 @@ async def resumed(
             stop = Stop.of(error)
             why = (stop.reason, stop.detail, stop.error, asked.run_id)
             return Reply("", "", [], [], Usage(), *why)
-    await emit_past(setup, record, asked)
+    emit_past(setup, record, asked)
     stand(record.state, record, setup)
     return as_it_ended(record, asked.answer) if ended(record) else None
 
@@ -77,12 +73,12 @@ def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
     return record.state or ConversationState()
 
 
-async def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:
+def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:
     """Give whoever watches the turns of the process before."""
-    emit: Any = asked.emit
+    emit = asked.emit
     if emit is None:
         return
-    of = (asked.run_id, asked.thread)
+    of: dict[str, Any] = {"past": True, **asked.of_run}
     emitted: int | None = None  # the number of the last utterance; None before the first state
     for entry in record.entries():
         if entry.kind != "state":
@@ -92,8 +88,8 @@ async def emit_past(setup: Setup, record: Record[ConversationState], asked: Aske
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
             assert utterance.speaker is not None
-            await emit(TurnStarted(setup.id, utterance.speaker, number, *of))
-            await emit(TurnEnded(setup.id, utterance.speaker, number, utterance, *of))
+            emit(TurnStarted(setup.id, utterance.speaker, number, **of))
+            emit(TurnEnded(setup.id, utterance.speaker, number, utterance, **of))
 
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:

@@ -340,13 +340,14 @@ class DualActAgent(Group):
         """Tell whoever looks on what was decided and concluded in the process before."""
         if asked.emit is None:
             return
-        of = (True, progress.run_id, progress.thread)
-        rounds: list[list[Any]] = [
-            [DecisionMade(str(self.id), n, e, *of) for n, e in enumerate(progress.decisions, 1)],
-            [
-                ConclusionReached(str(self.id), n, each, *of)
-                for n, each in enumerate(progress.conclusions, 1)
-            ],
+
+        def told(kind: Any, made: list[Any]) -> list[Any]:
+            numbered = enumerate(made, 1)
+            return [kind(str(self.id), n, each, past=True, **asked.of_run) for n, each in numbered]
+
+        rounds = [
+            told(DecisionMade, progress.decisions),
+            told(ConclusionReached, progress.conclusions),
         ]
         if self.config.first == "reactive":
             rounds.reverse()

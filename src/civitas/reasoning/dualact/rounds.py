@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, RunMismatch
@@ -57,33 +58,23 @@ class Rounds(Work):
 
     async def reply(self) -> DualActReply:
         """Turn after turn, until it is over."""
-        progress, record = self._progress, self._record
+        over = partial(end_of, self._record, self._progress, "progress")
+        return await guarded(self._record, self._reply, over, self._stopped)
 
-        def failed(error: JournalError) -> DualActReply:
-            progress.over("error", str(error))
-            return progress.reply(error)
-
-        def cut_off(why: str) -> dict[str, Any]:
-            progress.over("cancelled", why)
-            return end(progress.reply())
-
-        def end(reply: DualActReply) -> dict[str, Any]:
-            return end_of(record, progress, reply, "progress")
-
-        return await guarded(record, self._reply, end, cut_off, failed)
+    def _stopped(self, stop: Stop) -> DualActReply:
+        self._progress.over(stop.reason, stop.detail)
+        return self._progress.reply(stop.error)
 
     async def _reply(self) -> DualActReply:
         progress = self._progress
-        error: BaseException | None = None
         try:
             while not progress.is_over:
                 await (self._decide() if progress.turn == "human" else self._act())
                 if not progress.is_over:
                     self._record.save(progress)
         except Stop as stop:
-            error = stop.error
-            progress.over(stop.reason, stop.detail)
-        return progress.reply(error)
+            return self._stopped(stop)
+        return progress.reply()
 
     # -- H's turn ----------------------------------------------------------------------------------
 

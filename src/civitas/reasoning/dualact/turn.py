@@ -12,7 +12,7 @@ from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.dualact.config import DualActConfig
 from civitas.reasoning.dualact.progress import Progress
-from civitas.reasoning.events import Done
+from civitas.reasoning.events import Done, Event
 from civitas.reasoning.group import in_thread, takes
 from civitas.reasoning.members import Group, ask_member
 from civitas.reasoning.record import Record, Step
@@ -64,22 +64,20 @@ class Work:
 
     async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
         """The reply of H or R, as it was recorded or as it is given now."""
-        asked = self._asked
+        asked, emit = self._asked, self._asked.emit
 
-        async def emit(event: Any) -> None:
-            if asked.emit is not None and not isinstance(event, Done):
-                asked.emit(event)
-                if event.kind == "call_started" and asked.seen is not None:
-                    await asked.seen()  # before somebody is asked about it
+        def shown(event: Event) -> None:
+            if emit is not None and not isinstance(event, Done):
+                emit(event)
 
-        shown = None if asked.emit is None else emit
         wanted = schema if takes(agent.reply, "schema") else None
-        return await ask_member(agent, text, part, asked, self._record, shown, wanted)
+        to = None if emit is None else shown
+        return await ask_member(agent, text, part, asked, self._record, to, wanted)
 
     def _tell(self, kind: Any, number: int, made: HumanDecision | Conclusion) -> None:
         asked = self._asked
         if asked.emit is not None:
-            asked.emit(kind(str(self._agent.id), number, made, False, asked.run_id, asked.thread))
+            asked.emit(kind(str(self._agent.id), number, made, **asked.of_run))
 
     def _heard(self) -> list[str]:
         """What was said to the dual act since it last heard something."""
@@ -117,8 +115,7 @@ class Work:
         if hooks is None or not hooks.has(type):
             return value
         run = hooks.run
-        of_run = {"run_id": self._asked.run_id, "thread": self._asked.thread}
-        kwargs = {**about, **of_run, name: value}
+        kwargs = {**about, **self._asked.of_run, name: value}
 
         async def call(step: Step) -> T:
             made = await run(

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from civitas.action import Action
 from civitas.errors import InvalidArguments
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
-from civitas.reasoning.prompts import EMPTY
+from civitas.reasoning.loop.prompts import EMPTY
 from civitas.text import json_type, shorten
 
 MAX_NAME = 64

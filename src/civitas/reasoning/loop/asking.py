@@ -18,8 +18,8 @@ from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.loop.given import Given
 from civitas.reasoning.loop.parts import LoopAgent
+from civitas.reasoning.loop.prompts import system_text
 from civitas.reasoning.loop.recording import LoopState
-from civitas.reasoning.prompts import system_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
@@ -61,7 +61,7 @@ class Asking:
         """The model's answer, whatever that is: as it was recorded, or as it is given now."""
         record, iteration = self.record, self.state.iteration
         try:
-            self.shown = self.agent._show(self.thread)
+            self.shown = self.agent._show(self.thread, self.asked.offered)
             if record is NULL_RECORD:
                 given = await self._ask(NULL_STEP)
             else:
@@ -103,8 +103,7 @@ class Asking:
         """What the hooks of a type make of the messages for the model, or of its answer."""
         about = {
             "iteration": self.state.iteration,
-            "run_id": self.asked.run_id,
-            "thread": self.asked.thread,
+            **self.asked.of_run,
             name: value,
         }
         of = (type, self.agent, about)
@@ -165,6 +164,9 @@ class Asking:
     def find(self, name: str) -> tuple[str, Action | None]:
         """The public name and the action that a name of the model's stands for."""
         public = self.shown.public.get(name, name)
+        for offered in self.asked.offered:
+            if offered.name == public:
+                return public, offered
         found = self.agent.actions.get_action(public)
         if found is None:
             return public, (self.thread.discovered or {}).get(public)

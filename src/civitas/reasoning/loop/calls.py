@@ -207,7 +207,7 @@ class Call:
         emit, wanted, asked = self._asked.emit, self._wanted, self._asked
         if emit is not None:
             about = (str(self._agent.id), self._of.iteration, wanted.id, wanted.name)
-            emit(CallEnded(*about, result, error_of(result), False, asked.run_id, asked.thread))
+            emit(CallEnded(*about, result, error_of(result), **asked.of_run))
 
     # -- as it is recorded -------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Call:
             _change(wanted, step.args)
         if asked.emit is not None:
             about = (str(agent.id), self._of.iteration, wanted.id, wanted.name, wanted.args)
-            asked.emit(CallStarted(*about, False, asked.run_id, asked.thread))
+            asked.emit(CallStarted(*about, **asked.of_run))
         return await execute(agent, wanted, asked, step)
 
     def _hooked(
@@ -256,8 +256,7 @@ class Call:
             "args": copy_json(wanted.args),
             "iteration": self._of.iteration,
             "call_id": wanted.id,
-            "run_id": asked.run_id,
-            "thread": asked.thread,
+            **asked.of_run,
             **more,
         }
         return agent._hooks.run(type, agent, told, lambda made: check(made[what]))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from civitas.jsonvalue import as_json, deep_json, json_text, read_json
+from civitas.jsonvalue import as_json, json_text, read_json
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
@@ -33,7 +34,7 @@ class Given:
         mine = len(new) if new == own[len(own) - len(new) :] else _alike(new[::-1], own[::-1])
         noted: dict[str, Any] = {"same": same, "own": [len(own) - mine, len(own)]}
         if mine < len(new):
-            noted["new"] = deep_json(new[: len(new) - mine])
+            noted["new"] = _text(new[: len(new) - mine])
         if shown is not self._shown:
             self._shown = shown
             tools = [
@@ -57,12 +58,21 @@ def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, A
             own += entry.data.get("appended", {}).get("messages", ())
         noted = entry.data.get("prompt")
         if noted is not None:
-            prompt = [*prompt[: noted["same"]], *noted.get("new", ()), *own[slice(*noted["own"])]]
+            new = read_json(noted.get("new", "[]"))
+            prompt = [*prompt[: noted["same"]], *new, *own[slice(*noted["own"])]]
             if "tools" in noted:
                 about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
         if entry.sequence == sequence:
             return None if noted is None else {"messages": prompt, **about}
     return None
+
+
+def _text(messages: list[Any]) -> str:
+    """Messages as one text, which costs least where a thread has a long past."""
+    try:
+        return json.dumps(messages, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):  # something that is not JSON
+        return json_text(messages)
 
 
 def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:

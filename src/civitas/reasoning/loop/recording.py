@@ -16,11 +16,11 @@ from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.resume import Marks, begin, not_ended, overlap
+from civitas.reasoning.resume import Marks, not_ended, overlap
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Entry, Part
+    from civitas.journal import Entry
     from civitas.journal.replay import RecordedPart
     from civitas.memory.memory import Memory
     from civitas.reasoning.loop.parts import LoopAgent
@@ -45,14 +45,6 @@ class LoopState:
     usage: Usage = field(default_factory=Usage)
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
-
-
-def begun(agent: LoopAgent, part: Part, asked: Asked) -> Record[LoopState]:
-    """The record of a run of the loop, begun or gone on with."""
-    record = Record(part, LoopState)
-    schema = None if asked.answer is None else asked.answer.json
-    begin(record, asked, KIND, str(agent.id), schema, program_of(agent))
-    return record
 
 
 def over(reply: Reply) -> dict[str, Any]:
@@ -186,14 +178,14 @@ def replayed(part: RecordedPart) -> Reply:
 
 def past_events(agent: str, asked: Asked, entries: Sequence[Entry]) -> list[Event]:
     """What happened in the process before, for whoever looks on."""
-    of = (True, asked.run_id, asked.thread)
+    of: dict[str, Any] = {"past": True, **asked.of_run}
     events: list[Event] = []
     begun = set()
     for entry in entries:
         data = entry.data
         if entry.kind == "state":
             messages = data["appended"].get("messages", ())
-            events.extend(MessageAdded(agent, message, *of) for message in messages)
+            events.extend(MessageAdded(agent, message, **of) for message in messages)
         about = data.get("about", {})
         if entry.kind not in ("started", "ended") or "action" not in about:
             continue
@@ -203,10 +195,10 @@ def past_events(agent: str, asked: Asked, entries: Sequence[Entry]) -> list[Even
             args = data["result"]["args"]
         # What was refused has an end alone.
         if data["key"] not in begun:
-            events.append(CallStarted(*common, args or {}, *of))
+            events.append(CallStarted(*common, args or {}, **of))
         begun.add(data["key"])
         if entry.kind == "ended":
             result = data["result"]["result"]
             error = result.get("error")
-            events.append(CallEnded(*common, result, None if error is None else str(error), *of))
+            events.append(CallEnded(*common, result, None if error is None else str(error), **of))
     return events

@@ -265,7 +265,7 @@ class FolderIndex:
 
 def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
     same = (size, mtime_ns) == (status.st_size, status.st_mtime_ns)
-    return same and abs(read_ns - mtime_ns) > _RECENT_NS
+    return same and read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
 
 
 def _remove(db: Connection, file: int) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.city.file import (
+from civitas.society.city.generate import generated
+from civitas.society.city.map import (
+    MODES,
+    Mode,
+    Place,
+    Road,
+    check_integer,
     checked_nodes,
     checked_roads,
     read,
     unique,
     written,
 )
-from civitas.society.city.generate import generated
-from civitas.society.city.map import MODES, Mode, Place, Road, check_integer
 from civitas.society.city.routes import Roads, Route
 from civitas.society.city.rows import CityRows
 from civitas.society.places import Near
@@ -36,7 +39,12 @@ class City(CityRows):
         roads: the edges between nodes and places: `Road`s, or tuples `(a, b, metres)`
         nodes: road nodes that are no places, with their coordinates in metres: `{"n1": (0, 100)}`
         modes: the ways to travel; the first is the default
-        cache_bytes: the memory for tables of distances, of each set of roads that a mode may use
+
+    Attributes:
+        places: every place, in order of id
+        roads: every road, as given
+        nodes: the road nodes that are no places, with their coordinates, in order of id
+        modes: the ways to travel; the first is the default
 
     Raises:
         ConfigError: an id is there twice, a road or place leads to a node that does not exist, a
@@ -50,53 +58,42 @@ class City(CityRows):
         *,
         nodes: Mapping[str, tuple[int, int]] | None = None,
         modes: Iterable[Mode] = MODES,
-        cache_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         np = numpy()
-        check_integer("cache_bytes", cache_bytes, 1, None)
-        self._cache_bytes = cache_bytes
         self._modes = unique("modes", modes, Mode, "name")
+        self.modes = tuple(self._modes.values())
         if not self._modes:
             raise ConfigError("modes must have at least one")
         by_id = dict(sorted(unique("places", places, Place, "id").items()))
-        self._nodes = checked_nodes(nodes or {}, by_id)
-        self._roads = checked_roads(roads, self._modes, self._nodes, by_id)
-        self._places = tuple(by_id.values())
+        self.nodes = checked_nodes(nodes or {}, by_id)
+        self.roads = checked_roads(roads, self._modes, self.nodes, by_id)
+        self.places = tuple(by_id.values())
         # Road nodes come first, then the places that are nodes themselves.
-        own = [place.id for place in self._places if place.node is None]
-        self._node_ids = [*self._nodes, *own]
+        own = [place.id for place in self.places if place.node is None]
+        self._node_ids = [*self.nodes, *own]
         index = {node: number for number, node in enumerate(self._node_ids)}
         access, hangs = [], []
-        for place in self._places:
-            x, y = (place.x, place.y) if place.node is None else self._nodes[place.node]
+        for place in self.places:
+            x, y = (place.x, place.y) if place.node is None else self.nodes[place.node]
             access.append(abs(place.x - x) + abs(place.y - y))
             hangs.append(index[place.node or place.id])
         self._ids = tuple(by_id)
-        self._index = {place: number for number, place in enumerate(self._ids)}
+        self.place_numbers = {place: number for number, place in enumerate(self._ids)}
         self._hang_rows = np.array(hangs, dtype=np.int64)
         self._access_rows = np.array(access, dtype=np.int64)
         of_kind: dict[str, list[str]] = {}
-        for place in self._places:
+        for place in self.places:
             of_kind.setdefault(place.kind, []).append(place.id)
         self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
         self._kind_rows = {
-            kind: np.array([self._index[each] for each in ids], dtype=np.int64)
+            kind: np.array([self.place_numbers[each] for each in ids], dtype=np.int64)
             for kind, ids in self._by_kind.items()
         }
+        spots = [*self.nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
+        self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
-        spots = [*self._nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
-        self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
-        self._made = {}  # what is asked for rows; copies of a city share it
-        # By road node, so that neighbours share it; citizens ask for the same day after day.
-        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_near"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
+        self._made = {}  # tables, made when first asked for; copies of a city share them
 
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
@@ -119,7 +116,7 @@ class City(CityRows):
 
     def to_json(self) -> str:
         """Return the city as JSON, in its canonical form: the same text for the same city."""
-        return written(self.places, self._roads, self._nodes, self._modes.values())
+        return written(self.places, self.roads, self.nodes, self.modes)
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -129,54 +126,32 @@ class City(CityRows):
     def _build_graphs(self, index: dict[str, int]) -> None:
         np = numpy()
         edges = np.array(
-            [(index[road.a], index[road.b], road.metres) for road in self._roads], dtype=np.int64
+            [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
         ).reshape(-1, 3)
-        oneway = np.array([road.oneway for road in self._roads], dtype=bool)
+        oneway = np.array([road.oneway for road in self.roads], dtype=bool)
         shared: dict[bytes, Roads] = {}
         for mode in self._modes:
             used = np.array(
-                [road.modes is None or mode in road.modes for road in self._roads], dtype=bool
+                [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
             )
             key = used.tobytes()
             if key not in shared:
-                shared[key] = Roads(
-                    len(index), edges[used], oneway[used], cache_bytes=self._cache_bytes
-                )
+                shared[key] = Roads(edges[used], oneway[used], self._spots)
             self._graphs[mode] = shared[key]
 
     # -- what there is -----------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def __contains__(self, place: object) -> bool:
-        return place in self._index
+        return place in self.place_numbers
 
     def __getitem__(self, place: str) -> Place:
-        return self._places[self._number(place)]
+        return self.places[self._number(place)]
 
     def __repr__(self) -> str:
-        return f"<City of {len(self)} places, {len(self._roads)} roads>"
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """Every place, in order of id."""
-        return self._places
-
-    @property
-    def roads(self) -> tuple[Road, ...]:
-        """Every road, as given."""
-        return self._roads
-
-    @property
-    def nodes(self) -> dict[str, tuple[int, int]]:
-        """The road nodes that are no places, with their coordinates, in order of id."""
-        return dict(self._nodes)
-
-    @property
-    def modes(self) -> tuple[Mode, ...]:
-        """The ways to travel; the first is the default."""
-        return tuple(self._modes.values())
+        return f"<City of {len(self)} places, {len(self.roads)} roads>"
 
     def ids(self) -> tuple[str, ...]:
         """Return every place's id, in order."""
@@ -204,8 +179,8 @@ class City(CityRows):
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y in metres, of a place or of a road node."""
-        if place in self._nodes:
-            return self._nodes[place]
+        if place in self.nodes:
+            return self.nodes[place]
         return self[place].x, self[place].y
 
     # -- ways --------------------------------------------------------------------------------------
@@ -216,9 +191,9 @@ class City(CityRows):
         graph = self._graphs[self._mode(mode).name]
         if start == end:
             return 0
-        metres = graph.metres(*self._hang_rows[[start, end]].tolist())
-        access = self._access_rows[[start, end]].tolist()
-        return None if metres < 0 else metres + sum(access)
+        ends = [start, end]
+        metres = int(graph.metres(*self._hang_rows[ends].reshape(2, 1))[0])
+        return None if metres < 0 else metres + sum(self._access_rows[ends].tolist())
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
@@ -239,7 +214,7 @@ class City(CityRows):
         if a == b:
             return Route((a,), 0, 0)
         way = self._graphs[self._mode(mode).name].way(
-            *self._hang_rows[[self._index[a], self._index[b]]].tolist()
+            *self._hang_rows[[self.place_numbers[a], self.place_numbers[b]]].tolist()
         )
         nodes = [self._node_ids[node] for node in way or ()]
         ends = ([a] if nodes[0] != a else [], [b] if nodes[-1] != b else [])
@@ -259,41 +234,28 @@ class City(CityRows):
         The nearest is so in metres; ties are in order of id.
         """
         check_integer("limit", limit, 1, None)
+        limit = min(limit, len(self))
         number, chosen = self._number(place), self._mode(mode)
-        found = self._near(self._graphs[chosen.name], int(self._hang_rows[number]), kind, limit)
-        access = int(self._access_rows[number])
+        node, access = self._hang_rows[number], int(self._access_rows[number])
+        table = self._near_table(self._graphs[chosen.name], kind, limit)
         near = [
-            Near(each, int(chosen.time(metres + access))) for each, metres in found if each != place
+            Near(self._ids[each], int(chosen.time(metres + access)))
+            for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
+            if each not in (-1, number)
         ]
         return tuple(near[:limit])
-
-    def _find_near(
-        self, graph: Roads, node: int, kind: str | None, limit: int
-    ) -> tuple[tuple[str, int], ...]:
-        """Return `limit` + 1 places, as one may be where one is, and the metres from the node."""
-        np = numpy()
-        targets = (
-            np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._hang_rows[:0])
-        )
-        metres = graph.table(node)[self._hang_rows[targets]].astype(np.int64)
-        targets, metres = targets[metres >= 0], metres[metres >= 0]
-        # Places are numbered in order of id, so this key has no ties.
-        keys = (metres + self._access_rows[targets]) * len(self) + targets
-        keys = np.sort(np.partition(keys, limit)[: limit + 1] if limit < len(keys) else keys)
-        far, found = np.divmod(keys, len(self))
-        return tuple((self._ids[each], m) for each, m in zip(found, far.tolist(), strict=True))
 
     # -- lookups -----------------------------------------------------------------------------------
 
     def _number(self, place: str) -> int:
         try:
-            return self._index[place]
+            return self.place_numbers[place]
         except (KeyError, TypeError):
             raise ConfigError(f"the city has no place {excerpt(place)}") from None
 
     def _mode(self, mode: str | None) -> Mode:
         if mode is None:
-            return next(iter(self._modes.values()))
+            return self.modes[0]
         try:
             return self._modes[mode]
         except (KeyError, TypeError):

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.clock import DAY_S
 from civitas.society.arrays import csgraph, numpy
-from civitas.society.city.labels import Labels
 from civitas.society.city.map import Mode, Place
-from civitas.society.city.routes import Roads
+from civitas.society.city.routes import WHOLE, Roads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WHOLE: Final = 2500
-"""Up to so many nodes, the metres between all of them are kept as one table."""
 _AT_ONCE: Final = 1 << 22
-_MAKING: Final = threading.RLock()
-_CACHED: Final = 1 << 22
 _FARTHEST: Final = 1 << 32
-_METRES: Final = (1 << 24) - 1
 
 
 class CityRows:
@@ -31,25 +24,21 @@ class CityRows:
     """The places that an intervention has closed."""
     _graphs: dict[str, Roads]
     _modes: dict[str, Mode]
-    _places: tuple[Place, ...]
-    _index: dict[str, int]
+    places: tuple[Place, ...]
+    place_numbers: dict[str, int]
+    """The number of each place in `ids()`."""
     _kind_rows: dict[str, Any]
     _hang_rows: Any
     _access_rows: Any
     _spots: Any
     _made: dict[Any, Any]
 
-    @property
-    def place_numbers(self) -> dict[str, int]:
-        """The number of each place in `ids()`."""
-        return self._index
-
     def kind_rows(self) -> NDArray[Any]:
         """Return each place's kind as its number in `kinds()`; int16."""
         np = numpy()
         made = self._made.get("kinds")
         if made is None:
-            made = np.zeros(len(self._places), np.int16)
+            made = np.zeros(len(self.places), np.int16)
             for number, rows in enumerate(self._kind_rows.values()):
                 made[rows] = number
             self._made["kinds"] = made
@@ -58,8 +47,8 @@ class CityRows:
     def capacity_rows(self) -> NDArray[Any]:
         """Return how many citizens each place holds; int64."""
         if "capacity" not in self._made:
-            holds = (place.capacity for place in self._places)
-            self._made["capacity"] = numpy().fromiter(holds, "int64", len(self._places))
+            holds = (place.capacity for place in self.places)
+            self._made["capacity"] = numpy().fromiter(holds, "int64", len(self.places))
         return self._made["capacity"]
 
     def by_area(self, places: Any) -> NDArray[Any]:
@@ -85,7 +74,7 @@ class CityRows:
         if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
             time = time % DAY_S
         if "hours" not in self._made:
-            every, count = self._places, len(self._places)
+            every, count = self.places, len(self.places)
             opens = np.fromiter((place.opens for place in every), "int32", count)
             lasts = np.fromiter((place.closes for place in every), "int32", count) - opens
             self._made["hours"] = opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
@@ -96,8 +85,10 @@ class CityRows:
         since += (since < 0) * np.int32(DAY_S)
         found = since < lasts
         if self.closed:
-            shut = np.zeros(len(self._places), bool)
-            shut[[self._index[each] for each in self.closed if each in self._index]] = True
+            shut = np.zeros(len(self.places), bool)
+            shut[
+                [self.place_numbers[each] for each in self.closed if each in self.place_numbers]
+            ] = True
             found &= ~(shut if places is None else shut[places])
         return found
 
@@ -136,7 +127,7 @@ class CityRows:
         np = numpy()
         graph = self._graphs[next(iter(self._modes)) if mode is None else mode]
         start, end = self._hang_rows[place], self._hang_rows[to]
-        metres = self._ways(graph, start, end)
+        metres = graph.metres(start, end)
         reached = metres + self._access_rows[place] + self._access_rows[to]
         return np.where(metres < 0, -1, np.where(place == to, 0, reached))
 
@@ -171,45 +162,6 @@ class CityRows:
 
     # -- tables ------------------------------------------------------------------------------------
 
-    def _ways(self, graph: Roads, start: Any, end: Any) -> NDArray[Any]:
-        """The metres between nodes; −1 without a way."""
-        np = numpy()
-        if graph.count <= WHOLE:
-            return self._whole(graph)[start, end].astype(np.int64)
-        if not graph.symmetric:  # one table a source, which the graph keeps
-            found = np.empty(len(start), np.int64)
-            for node in np.unique(start).tolist():
-                at = np.flatnonzero(start == node)
-                found[at] = graph.table(node)[end[at]]
-            return found
-        labels = self._once(("labels", id(graph)), lambda: Labels(graph.matrix, self._spots))
-        if graph.count > 1 << 20:
-            return labels.metres(start, end)
-        # Who goes somewhere comes back, and goes there again: the last ways are kept, each in one
-        # word (which threads write whole): both nodes, and the metres and 1.
-        kept = self._once(("ways", id(graph)), lambda: np.zeros(_CACHED, np.uint64))
-        one, other = np.minimum(start, end), np.maximum(start, end)
-        pair = one.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
-        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
-        word = kept[at]
-        known = word >> np.uint64(24) == pair
-        known &= word & np.uint64(_METRES) != 0
-        found = (word & np.uint64(_METRES)).astype(np.int64) - 1
-        new = np.flatnonzero(~known)
-        if len(new):
-            found[new] = labels.metres(one[new], other[new])
-            fits = new[(found[new] >= 0) & (found[new] < _METRES)]
-            kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
-        return found
-
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What a function makes, made once for all threads."""
-        if key not in self._made:
-            with _MAKING:
-                if key not in self._made:
-                    self._made[key] = make()
-        return self._made[key]
-
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
         """Make the tables of ways and of so many near places of some kinds, and keep no others."""
         for key in [each for each in self._made if each[0] == "near"]:
@@ -219,38 +171,28 @@ class CityRows:
         graph = next(iter(self._graphs.values()))
         for kind in kinds:
             self._near_table(graph, kind, limit)
-        self._ways(graph, self._hang_rows[:1], self._hang_rows[:1])
+        graph.metres(self._hang_rows[:1], self._hang_rows[:1])
 
-    def _whole(self, graph: Roads) -> NDArray[Any]:
-        """The metres between all nodes of a small graph; int32, −1 without a way."""
-        np = numpy()
-
-        def make() -> Any:
-            found = csgraph().dijkstra(graph.matrix)
-            return np.where(np.isinf(found), -1, found).astype(np.int32)
-
-        return self._once(("whole", id(graph)), make)
-
-    def _near_table(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
+    def _near_table(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
         """The `limit` + 1 nearest places of a kind of each node, and the metres, rank by rank."""
-        with _MAKING:
-            made = self._made.get(key := ("near", id(graph), kind))
-            if made is None or len(made[0]) <= limit:
-                made = self._made[key] = self._near_made(graph, kind, limit)
-        return tuple(each[: limit + 1] for each in made)  # more than are needed may be there
+        made = self._made.get(key := ("near", id(graph), kind))
+        if made is None or len(made[0]) <= limit:
+            made = self._made[key] = self._near_made(graph, kind, limit)
+        return made[0][: limit + 1], made[1][: limit + 1]  # more than are needed may be there
 
-    def _near_made(self, graph: Roads, kind: str, limit: int) -> tuple[Any, Any]:
+    def _near_made(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
         np = numpy()
         targets = self._kind_rows.get(kind, self._hang_rows[:0])
+        if kind is None:
+            targets = np.arange(len(self.places))
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
         if len(targets):
             if graph.count <= WHOLE:
-                whole = self._whole(graph)
                 step = max(1, _AT_ONCE // len(targets))
                 for first in range(0, graph.count, step):
                     part = slice(first, first + step)
-                    far = whole[part][:, self._hang_rows[targets]]
+                    far = graph.whole[part][:, self._hang_rows[targets]]
                     self._nearest(far, targets, places[part], metres[part])
             else:
                 self._near_by_tiles(graph, targets, places, metres)
@@ -259,7 +201,7 @@ class CityRows:
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
         """Write the nearest of `targets` by the metres to their nodes; gives the last's metres."""
         np = numpy()
-        width, count = places.shape[1], len(self._places)
+        width, count = places.shape[1], len(self.places)
         none = np.iinfo(np.int64).max
         # Places are numbered in order of id, so this key has no ties.
         keys = (far.astype(np.int64) + self._access_rows[targets]) * count + targets

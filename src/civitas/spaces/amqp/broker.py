@@ -12,7 +12,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from civitas.errors import BrokerError
-from civitas.spaces.amqp.consumer import Consumer, Tag
+from civitas.spaces.amqp.consumer import Consumer, Deliver
 from civitas.spaces.amqp.link import Control, Link, LinkLost, Operation, Refused, settle
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.amqp.publisher import Publisher
@@ -44,7 +44,7 @@ class Broker:
         names: Names,
         *,
         settled: Callable[[Outbound, str], None],
-        replied: Callable[[Tag, Any, bytes], None],
+        replied: Deliver,
         replies_lost: Callable[[], None],
         attached: Callable[[], Awaitable[None]],
         on_state: Callable[[str, str], None],
@@ -129,7 +129,7 @@ class Broker:
         self.consumer.attach(channel)
         await self.consumer.consume(
             self._replies,
-            lambda tag, _, properties, body: self._replied(tag, properties, body),
+            self._replied,
             _REPLY_PREFETCH,
             self._replies_deleted,
         )

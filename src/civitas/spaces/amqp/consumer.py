@@ -17,6 +17,9 @@ logger = logging.getLogger("civitas.amqp")
 Tag = tuple[int, int]
 """A delivery: which of this process's consuming channels it came on, and AMQP's delivery tag."""
 
+Deliver = Callable[[Tag, Any, bytes], None]
+"""Takes a message: its tag, AMQP's properties and its body."""
+
 _SOON_S = 0.005
 """How long an acknowledgement waits for a write that it can go with."""
 
@@ -62,13 +65,13 @@ class Consumer:
     async def consume(
         self,
         queue: str,
-        deliver: Callable[[Tag, Any, Any, bytes], None],
+        deliver: Deliver,
         prefetch: int,
         cancelled: Callable[[], None],
         *,
         classic: bool = True,
     ) -> str:
-        """Have `deliver(tag, method, properties, body)` called with each message of a queue."""
+        """Have `deliver(tag, properties, body)` called with each message of a queue."""
         channel = self._channel
         if channel is None:
             raise LinkLost("there is no channel")
@@ -80,7 +83,7 @@ class Consumer:
             tag = method.delivery_tag
             self._open[tag] = None
             try:
-                deliver((number, tag), method, properties, body)
+                deliver((number, tag), properties, body)
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in civitas: a message could not be taken")
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import random
 import ssl
-import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -269,16 +268,8 @@ class Link:
                     self._on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
 
 
-_CONTROL_CHANNELS: weakref.WeakSet[Channel] = weakref.WeakSet()
-
-
-def _unexpected(record: logging.LogRecord) -> bool:
-    """Whether a record is not pika's warning of a refusal, which `Control` expects."""
-    args = record.args if isinstance(record.args, tuple) else ()
-    return not any(isinstance(each, Channel) and each in _CONTROL_CHANNELS for each in args)
-
-
-logging.getLogger("pika.channel").addFilter(_unexpected)
+# It warns of each refusal: `Control` expects them, and other channels are opened again.
+logging.getLogger("pika.channel").setLevel(logging.ERROR)
 
 Operation = Callable[[Channel, Callable[[Any], None]], Any]
 
@@ -311,7 +302,6 @@ class Control:
             if channel is None or not channel.is_open:
                 channel = self._channel = await self._link.channel()
                 channel.add_on_close_callback(self._closed)
-                _CONTROL_CHANNELS.add(channel)
             waiting = self._waiting = asyncio.get_running_loop().create_future()
             operation(channel, lambda frame: settle(waiting, frame.method))
             try:

@@ -56,7 +56,7 @@ class Observers:
         await call(lambda c, done: c.queue_bind(queue, names.exchange, "#", callback=done))
         await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
 
-    def _observed(self, tag: Tag, _: Any, properties: Any, body: bytes) -> None:
+    def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
         try:
             inbound = wire.read(properties, body)

@@ -17,7 +17,6 @@ from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.dead_letters import DeadLetterExchange
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from civitas.spaces.amqp.recorder import Ident, InFlight, Recorder
-from civitas.spaces.amqp.requests import CallChains
 from civitas.spaces.amqp.wire import Inbound, Outbound, Unreadable
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.mailbox import Mailbox
@@ -48,7 +47,7 @@ class Receiver:
         inbox: Inbox,
         recorder: Recorder,
         *,
-        chains: CallChains,
+        innermost: Callable[[tuple[str, ...]], Delivery | None],
         show: Callable[[Delivery], None],
     ) -> None:
         self._router = router
@@ -58,15 +57,13 @@ class Receiver:
         self._loop = router.loop
         self._consumer = broker.consumer
         self._publisher = broker.publisher
-        self._chains = chains
+        self._innermost = innermost
         self._dead_letters = DeadLetterExchange(broker)
         self._show = show
         self._cancelled: dict[Ident, None] = {}
         self._unread: list[tuple[Mailbox, Tag, Any, bytes]] = []
 
-    def take(
-        self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes, *, redelivered: bool = False
-    ) -> None:
+    def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message to the agent of a mailbox."""
         try:
             inbound = wire.read(properties, body)
@@ -76,9 +73,7 @@ class Receiver:
             if to not in (mailbox.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, and came to {mailbox.id!r}")
         except Unreadable as error:
-            self._dead_letters.refuse(
-                tag, properties, body, str(error), mailbox.id, redelivered=redelivered
-            )
+            self._dead_letters.refuse(tag, properties, body, str(error), mailbox.id)
             return
         if inbound.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", mailbox.id)
@@ -160,7 +155,7 @@ class Receiver:
 
     def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> Delivery:
         kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
-        delivery = Delivery(inbound.envelope, kind, self._chains.innermost(inbound.call_chain))
+        delivery = Delivery(inbound.envelope, kind, self._innermost(inbound.call_chain))
         delivery.hops = inbound.hops
         delivery.key = inbound.key
         delivery.call_chain = inbound.call_chain

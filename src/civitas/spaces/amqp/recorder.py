@@ -160,7 +160,8 @@ class Recorder:
             # A handler here waits for this one, so it cannot wait.
             self._router.refuse(delivery, ActionError("InboxError", str(error)))
             return
-        self._loop.call_later(_AGAIN_S, mailbox.hold_back(delivery))
+        mailbox.put_back(delivery)
+        self._loop.call_later(_AGAIN_S, mailbox.pause())
 
     # -- ended -------------------------------------------------------------------------------------
 

@@ -21,11 +21,10 @@ from civitas.errors import (
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.agent_queues import AgentQueues
+from civitas.spaces.amqp.agent_queues import AgentQueues, LocalAgents
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.link import LinkLost, Refused
-from civitas.spaces.amqp.local_agents import LocalAgents
 from civitas.spaces.amqp.observers import Observers
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.amqp.presence import Presence
@@ -89,7 +88,6 @@ class AMQPRouter(Router):
             queues,
             self.mailboxes,
             absent=lambda request: self.abort(request, self._not_found(request.envelope.to)),
-            declared=lambda id: self.requests.queue_lost(id),
             settled=self._settled,
             keep_s=keep_s,
         )
@@ -102,7 +100,7 @@ class AMQPRouter(Router):
             broker,
             inbox,
             self.recorder,
-            chains=self.requests.chains,
+            innermost=self.requests.innermost,
             show=self._show_inbound,
         )
         self.local_agents = LocalAgents(
@@ -312,7 +310,6 @@ class AMQPRouter(Router):
     async def shut_down(self) -> None:
         """Wait until all that was sent is confirmed, end the open requests, and disconnect."""
         broker = self.broker
-        self.presence.close()
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
         if broker.link.is_up:

@@ -10,22 +10,14 @@ from typing import Any, Final, NamedTuple
 import pika
 from pydantic_core import from_json, to_json
 
+from civitas import errors
 from civitas.errors import (
     ActionError,
-    ActionNotFound,
-    AgentNotFound,
-    AgentStopped,
     HopLimitExceeded,
     InDoubt,
-    InvalidArguments,
     InvalidId,
     InvalidMessage,
-    MailboxFull,
-    NotPermitted,
-    RequestCancelled,
     RequestError,
-    RequestTimeout,
-    SpaceClosed,
 )
 from civitas.message import Envelope, address, check_message
 
@@ -283,18 +275,11 @@ def _timeout(value: object) -> float | None:
 
 # By name: no other name becomes an exception.
 _PLAIN: dict[str, type[RequestError]] = {
-    kind.__name__: kind
-    for kind in (
-        InvalidArguments,
-        ActionNotFound,
-        NotPermitted,
-        AgentNotFound,
-        MailboxFull,
-        RequestTimeout,
-        RequestCancelled,
-        AgentStopped,
-        SpaceClosed,
-    )
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type)
+    and issubclass(kind, RequestError)
+    and not issubclass(kind, ActionError)
 }
 
 _LONGEST = 1000
@@ -323,9 +308,10 @@ def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | No
         return plain(text)
     type_ = str(headers.get("type", outcome))
     said = "" if text == type_ else text.removeprefix(f"{type_}: ")
-    where = headers.get("where")
+    found = headers.get("where")
+    where = found if isinstance(found, str) else None
     if outcome == "HopLimitExceeded":
         return HopLimitExceeded(said)
     if outcome == "InDoubt":
-        return InDoubt(said, where if isinstance(where, str) else None)
-    return ActionError(type_, said, where if isinstance(where, str) else None)
+        return InDoubt(said, where)
+    return ActionError(type_, said, where)

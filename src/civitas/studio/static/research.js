@@ -244,14 +244,14 @@ function place(url) {
   return h("span", { class: "s-url s-soft" }, path);
 }
 
-function facts({ spent, seconds, order }) {
+function facts({ totals, order }) {
   const of = (limit) => (limit ? ` of ${limit.toLocaleString("en")}` : "");
   const where = order && [order.folder, order.searxng ? `the web by ${order.searxng}` : order.search_web ? "the web" : null].filter(Boolean).join(" and ");
   const rows = [
-    ["Tokens", `${spent.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
-    ["US dollars", spent.usd || !spent.tokens ? `${spent.usd.toFixed(4)}${of(order?.max_usd)}` : "not known"],
-    ["Time", `${seconds.toFixed(1)} s${of(order?.max_seconds)}`],
-    ["Calls", `${count(spent.model_calls, "model call")}, ${count(spent.actions, "task")}`],
+    ["Tokens", `${totals.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
+    ["US dollars", totals.unpriced ? "not known" : `${Number(totals.usd).toFixed(4)}${of(order?.max_usd)}`],
+    ["Time", `${totals.seconds.toFixed(1)} s${of(order?.max_seconds)}`],
+    ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
     order && ["Model", order.model || "none: extractive"],
     order?.role && ["Role", order.role],
     where && ["Searches", where + (order.site ? `, only ${order.site}` : "")],

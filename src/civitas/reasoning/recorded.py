@@ -1,0 +1,65 @@
+"""Agents whose replies are recorded, with a journal, so that they go on after a crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from civitas.jsonvalue import json_text
+from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.reply import Reply
+from civitas.reasoning.resume import begin
+from civitas.reasoning.threaded import Journaled
+
+if TYPE_CHECKING:
+    from civitas.budget import Budget
+    from civitas.journal import Part
+    from civitas.reasoning.reply_request import Asked
+
+
+class RecordedAgent(Journaled, ConversationalAgent):
+    """An agent whose replies are recorded, with a journal or as part of another's run."""
+
+    _records = True
+    _kind = ""
+    """What its runs are called in a journal."""
+    _state_type: type
+    """The dataclass that its state is in a record."""
+
+    async def _respond(self, asked: Asked) -> Reply:
+        self._check_asked(asked)
+        part = asked.record
+        if part is None and self._journal is not None:
+            task = json_text(asked.content)
+            part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
+        if part is None:
+            return await self._work(asked, NULL_RECORD)
+        try:
+            return await self._work(asked, self._begun(part, asked))
+        finally:
+            if asked.record is None:
+                part.close()
+
+    def _begun(self, part: Part, asked: Asked) -> Record[Any]:
+        """The record of a run, begun or resumed."""
+        record: Record[Any] = Record(part, self._state_type)
+        schema = None if asked.answer is None else asked.answer.json
+        if schema is None and asked.resumed and record.begun is not None:
+            schema = record.begun["schema"]  # `resume` need not name it again
+        begin(record, asked, self._kind, str(self.id), schema, self._program())
+        return record
+
+    def _check_asked(self, asked: Asked) -> None:
+        """Refuse what it cannot be asked, before a run begins."""
+
+    async def _work(self, asked: Asked, record: Record[Any]) -> Reply:
+        """Answer, or go on with what was recorded."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it works")
+
+    def _program(self) -> dict[str, Any]:
+        """What it and its members do, whatever they are asked."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
+
+    async def _recall(self, part: Part, budget: Budget | None) -> None:
+        """Know what it did in a part of a run that is over, within the budget of this reply."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
