@@ -30,11 +30,10 @@ MODULES = (
     "prompt_toolkit.shortcuts",
     "rich.console",
 )
-NAMES = ("AMQPSpace", "NativeSpace", "ReActAgent", "ScriptedModel", "User")
 
 
 def get_ready() -> None:
-    """Import what the commands do."""
+    """Import what the commands and most programs do."""
     import civitas
     import civitas.cli
 
@@ -42,7 +41,7 @@ def get_ready() -> None:
         importlib.import_module(module.name)
     for name in MODULES:
         importlib.import_module(name)
-    for name in NAMES:
+    for name in civitas.__all__:
         getattr(civitas, name)
     assert threading.active_count() == 1  # a thread would be missing in who is forked
     gc.collect()
@@ -135,5 +134,6 @@ def opened(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
 
 if __name__ == "__main__":
     get_ready()
-    become(serve(socket.socket(fileno=int(sys.argv[1]))))
-    runpy.run_module("civitas", run_name="__main__", alter_sys=True)
+    order = serve(socket.socket(fileno=int(sys.argv[1])))
+    become(order)
+    runpy.run_module(order["module"], run_name="__main__", alter_sys=True)

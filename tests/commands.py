@@ -1,7 +1,7 @@
-"""Commands of civitas that tests run, each in a process that is forked with its modules imported.
+"""Programs that tests run, each in a process that is forked with the modules of civitas imported.
 
 A fresh interpreter takes 0.3 s of the processor to import them, hundreds of times. So one process,
-the starter, imports them once and forks for each command: a process with its own arguments, folder,
+the starter, imports them once and forks for each program: a process with its own arguments, folder,
 environment, streams, terminal and signals, which ends as any does. Tests of what an interpreter
 does as it starts run `sys.executable`.
 """
@@ -32,6 +32,7 @@ class Command:
     """`civitas` with these arguments; the rest is as for `subprocess.Popen`.
 
     Args:
+        module: another program of the tests' own, as after `-m`
         options: the interpreter's, such as `-W error`
         at_terminal: whether its standard input is a terminal, which is to be in charge of it
     """
@@ -39,6 +40,7 @@ class Command:
     def __init__(
         self,
         *args: object,
+        module: str = "civitas",
         options: tuple[str, ...] = (),
         at_terminal: bool = False,
         cwd: Path | None = None,
@@ -56,6 +58,7 @@ class Command:
         self.stderr, complain = _stream(stderr, 2, text)
         self._told, tell = socket.socketpair()
         order = {
+            "module": module,
             "args": [*map(str, args)],
             "cwd": os.path.abspath(cwd or ""),
             "environment": environment,
@@ -163,7 +166,7 @@ def _stream(given: int | IO[Any] | None, number: int, text: bool) -> tuple[Any, 
     read, write = os.pipe()
     mine, its = (write, read) if number == 0 else (read, write)
     mode = ("w" if number == 0 else "r") + ("" if text else "b")
-    return open(mine, mode), its
+    return open(mine, mode, 1 if text else -1), its
 
 
 class _Starter:
