@@ -77,7 +77,6 @@ class Steps(Space):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._order: list[SocietyMailbox] | None = []
-        self._citizens: list[SocietyMailbox] = []
         self._come: list[SocietyMailbox] = []
         self._left: list[str] = []
         self._failed: list[tuple[SocietyMailbox, str]] = []
@@ -204,7 +203,6 @@ class Steps(Space):
         self._come_and_go()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
-        _ = self.mailboxes
         for mailbox in self._citizens:
             memory, status = cast(Any, mailbox.agent).memory, books._status[mailbox.id]
             what = books.restore(mailbox.id)
@@ -314,8 +312,11 @@ class Steps(Space):
         if self._order is None:
             mailboxes: Iterable[Any] = list(self.router.mailboxes.values())
             self._order = sorted(mailboxes, key=lambda mailbox: mailbox.rank)
-            self._citizens = [s for s in self._order if isinstance(s.agent, CitizenAgent)]
         return self._order
+
+    @property
+    def _citizens(self) -> list[SocietyMailbox]:
+        return [each for each in self.mailboxes if isinstance(each.agent, CitizenAgent)]
 
     def _make_router(self) -> Router:
         return SocietyRouter(

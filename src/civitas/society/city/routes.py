@@ -87,7 +87,7 @@ class Roads:
     def table(self, source: int) -> NDArray[Any]:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a way."""
         if self.count <= WHOLE:
-            return self.whole[source]  # type: ignore[no-any-return]
+            return self.whole[source]
         table = self._tables.get(source)
         if table is None:
             np = numpy()
@@ -103,7 +103,7 @@ class Roads:
         """Return the metres of ways between nodes, two arrays; int64, −1 without a way."""
         np = numpy()
         if self.count <= WHOLE:
-            return self.whole[start, end].astype(np.int64)  # type: ignore[no-any-return]
+            return self.whole[start, end].astype(np.int64)
         if not self._symmetric:
             found = np.empty(len(start), np.int64)
             for node in np.unique(start).tolist():
