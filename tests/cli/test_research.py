@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from civitas.cli.main import main
+from commands import run
 from models.openai_server import HANG, Answer, OpenAIServer, Request, answer, text
 from pseudo_terminal import CONTROL_C, Terminal, uncoloured
 from research.small_web import evaluation, plan
@@ -45,15 +45,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def research(*args: str, cwd: Path, command: str = "research") -> subprocess.CompletedProcess[str]:
     """The command as a script runs it."""
-    return subprocess.run(
-        [sys.executable, "-m", "civitas", command, *args],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, **environment(cwd), "COLUMNS": "200"},
-    )
+    return run(command, *args, cwd=cwd, env={**os.environ, **environment(cwd), "COLUMNS": "200"})
 
 
 def typed(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -161,8 +161,6 @@ class TorchEngine(Engine):
         device = self._device
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        bars = transformers.utils.logging.is_progress_bar_enabled()
-        transformers.utils.logging.disable_progress_bar()
         how = {"local_files_only": True, "trust_remote_code": False}
         try:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how)
@@ -174,9 +172,6 @@ class TorchEngine(Engine):
             raise WeightsError(
                 f"{self.name}: could not be loaded: {one_line(str(error), 300)}"
             ) from error
-        finally:
-            if bars:
-                transformers.utils.logging.enable_progress_bar()
         special = [each.content for each in tokenizer.added_tokens_decoder.values() if each.special]
         special = sorted({*special, *tokenizer.all_special_tokens}, key=len, reverse=True)
         marks = [re.escape(mark) for mark in special if len(mark) > 1]
@@ -200,9 +195,6 @@ class TorchEngine(Engine):
             return self._source
         import huggingface_hub
 
-        shown: Any = huggingface_hub.utils
-        bars = not shown.are_progress_bars_disabled()
-        shown.disable_progress_bars()
         here_only = is_offline() and not is_loopback(huggingface_hub.constants.ENDPOINT)
         try:
             found = huggingface_hub.snapshot_download(
@@ -220,13 +212,12 @@ class TorchEngine(Engine):
             raise WeightsError(
                 f"{self.name}: the hub did not give it: {one_line(str(error), 300)}"
             ) from error
-        finally:
-            if bars:
-                shown.enable_progress_bars()
         return Path(found)
 
 
 def _libraries() -> tuple[Any, Any]:
+    # Otherwise each file has a bar of its own, on the terminal of whoever chats.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # On two busy cores, products of matrices took 6 s with as many turns, 51 s without a bound.
     with patient_threads(400):
         import torch

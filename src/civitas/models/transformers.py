@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -16,8 +15,8 @@ from civitas.arguments import names_checked
 from civitas.errors import DefinitionError, MissingExtra
 from civitas.jsonvalue import unfenced
 from civitas.models import choice
-from civitas.models.base import Answering, Closing, Request
-from civitas.models.engine import Generated
+from civitas.models.base import Request
+from civitas.models.engine import Generated, InProcess
 from civitas.models.plain_chat import add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_count, check_sampling
@@ -28,7 +27,7 @@ _THINK, _THOUGHT = "<think>", "</think>"
 
 
 @names_checked
-class TransformersModel(Answering, Closing):
+class TransformersModel(InProcess):
     """A model of the `transformers` library in this process.
 
     It loads when it is first used, once for all who use it, in a thread. One answer is computed at
@@ -84,11 +83,10 @@ class TransformersModel(Answering, Closing):
         self.name = f"hf:{name_or_path}"
         self.max_tokens = max_tokens
         MissingExtra.unless("TransformersModel", "transformers", "torch", "transformers")
-        self._engine = TorchEngine(
+        self._torch = TorchEngine(
             source, self.name, device, context_tokens, max_tokens, temperature, seed
         )
-        # Runs at the latest when the interpreter exits, while its thread can still be waited for.
-        self._finalizer = weakref.finalize(self, self._engine.close, tell=False)
+        self._hold(self._torch)
 
     def __repr__(self) -> str:
         return f"TransformersModel({self.name.removeprefix('hf:')!r})"
@@ -96,21 +94,11 @@ class TransformersModel(Answering, Closing):
     @property
     def context_tokens(self) -> int | None:
         """How much a prompt and its answer may take together; None if that is not known yet."""
-        return self._engine.context_tokens
+        return self._torch.context_tokens
 
     @context_tokens.setter
     def context_tokens(self, value: int | None) -> None:
         raise AttributeError("context_tokens is given to TransformersModel(context_tokens=…)")
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return not self._finalizer.alive
-
-    def close(self) -> None:
-        """End what is being generated and give the memory back; then it answers no more."""
-        if self._finalizer.detach():
-            self._engine.close()
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         messages, actions, schema, _ = request

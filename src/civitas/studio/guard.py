@@ -289,11 +289,12 @@ def _with_headers(send: Send, path: str) -> Send:
 
     async def sending(message: Message) -> None:
         if message["type"].endswith("http.response.start"):
-            headers = MutableHeaders(raw=message["headers"])
+            headers = MutableHeaders(raw=[*message.get("headers", ())])
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
-            if not cached:
+            if not cached or message["status"] >= 400:
                 headers.setdefault("cache-control", "no-store")
+            message["headers"] = headers.raw
         await send(message)
 
     return sending

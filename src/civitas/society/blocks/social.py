@@ -81,7 +81,6 @@ class SocialBlock(TalkBlock):
     what are its answer.
     """
 
-    name = "SocialBlock"
     description = "Meets people, writes messages and hears them"
     actions: dict[str, str] = {"meet": "Find somebody and say something"}  # noqa: RUF012
     ParamsType = SocialBlockParams

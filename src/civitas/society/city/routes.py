@@ -128,6 +128,12 @@ class Roads:
             self._kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
         return found
 
+    def between(self, start: int, end: int) -> int:
+        """Return the metres from one node to another; −1 without a way."""
+        if self.count <= WHOLE:
+            return int(self.whole.item(start, end))
+        return int(self.metres(numpy().array([start]), numpy().array([end]))[0])
+
     def way(self, source: int, target: int) -> list[int] | None:
         """Return the nodes of the shortest way, both ends included; None if there is none.
 
