@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
@@ -13,7 +12,7 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import not_ended
-from civitas.reasoning.state import dumped, loaded, usage_json
+from civitas.reasoning.state import dumped, loaded
 from civitas.research.findings import Objective, Progress, Resource
 from civitas.research.pool import ResourcePool
 from civitas.research.report import Report, made
@@ -92,25 +91,8 @@ def over(reply: Reply) -> dict[str, Any]:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """A report as JSON data, with each passage once."""
-    passages = list(dict.fromkeys(each.passage for each in report.citations))
-    data = dumped(report) | {"passages": as_json(passages), "usage": usage_json(report.usage)}
-    data["citations"] = [
-        [each.number, each.sentence, passages.index(each.passage)] for each in report.citations
-    ]
-    del data["run_id"]
-    return data
-
-
-def report_of_json(given: dict[str, Any], run_id: str) -> Report:
-    """A report, as it was recorded."""
-    citations = [
-        {"number": number, "sentence": sentence, "passage": given["passages"][at]}
-        for number, sentence, at in given["citations"]
-    ]
-    usage = asdict(Usage(*given["usage"]))
-    more = {"citations": citations, "usage": usage, "run_id": run_id}
-    return loaded(Report, given | more, "a recorded report")
+    """A report as JSON data."""
+    return {name: value for name, value in dumped(report).items() if name != "run_id"}
 
 
 def replayed(part: RecordedPart) -> Reply:
@@ -118,8 +100,12 @@ def replayed(part: RecordedPart) -> Reply:
     record = ReadRecord(part, Progress)
     if record.over is None:
         raise not_ended(part.run_id)
-    report = report_of_json(record.over["report"], part.run_id)
-    return reply_of(report, part.run_id)
+    return reply_of(_ended_with(record), part.run_id)
+
+
+def _ended_with(record: ReadRecord[Progress]) -> Report:
+    report = {**(record.over or {})["report"], "run_id": record.run_id}
+    return loaded(Report, report, "a recorded report")
 
 
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
@@ -129,7 +115,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     """
     record = ReadRecord(ReadPart(run_id, entries), Progress)
     if record.over is not None and "report" in record.over:
-        return report_of_json(record.over["report"], run_id)
+        return _ended_with(record)
     begun = record.begun or {}
     progress = record.state or Progress()
     if not progress.objectives:

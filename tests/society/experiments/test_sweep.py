@@ -147,7 +147,7 @@ def test_ended_cells_are_not_lived_again_and_more_seeds_go_on(tmp_path: Path) ->
     assert set(results.values("owned")) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("jobs", (pytest.param(0, marks=pytest.mark.long), 1))
+@pytest.mark.parametrize("jobs", (0, pytest.param(1, marks=pytest.mark.long)))
 def test_a_file_imports_the_files_beside_it(tmp_path: Path, jobs: int) -> None:
     code = """\
 from beside import SIZE
