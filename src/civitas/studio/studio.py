@@ -20,7 +20,7 @@ from civitas.studio.hub import Hub
 from civitas.studio.jobs import Jobs
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
-from civitas.studio.society.tab import SocietyTab
+from civitas.studio.society import SocietyTab
 from civitas.studio.space import SpaceTab
 
 if TYPE_CHECKING:
