@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, MissingExtra
 from civitas.jsonvalue import unfenced
 from civitas.models import choice
@@ -19,7 +19,7 @@ from civitas.models.base import Request
 from civitas.models.engine import Generated, InProcess
 from civitas.models.plain_chat import add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
-from civitas.models.settings import check_count, check_sampling
+from civitas.models.settings import check_sampling
 from civitas.models.torch_engine import TorchEngine
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
