@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice, weights
 from civitas.models.base import Request
@@ -17,7 +17,7 @@ from civitas.models.engine import Generated, InProcess
 from civitas.models.llama import BATCH_TOKENS, ChatEngine, Llama
 from civitas.models.plain_chat import add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
-from civitas.models.settings import check_count, check_sampling
+from civitas.models.settings import check_sampling
 
 # What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
 # or a web page must not be able to end its own turn and speak as the system.
