@@ -91,7 +91,8 @@ class Command:
         """Read what it writes to its end; gives standard output and error."""
         if self.stdin is not None:
             self.stdin.close()
-        said = [None if each is None else each.read() for each in (self.stdout, self.stderr)]
+        left = (self.stdout, self.stderr)
+        said = [each.read() if each is not None and not each.closed else None for each in left]
         self.wait(timeout)
         self._close()
         return said[0], said[1]
