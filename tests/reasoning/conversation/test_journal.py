@@ -388,7 +388,8 @@ async def test_its_turns_are_told_again_when_it_goes_on(tmp_path: Path) -> None:
         return Conversation(pair("one", "two"), until=MaxTurns(3), journal=tmp_path / "j.db")
 
     async def turns(talk: Conversation) -> list[Any]:
-        return [e async for e in talk.stream("go", run_id=RUN) if isinstance(e, TurnEnded)]
+        found = [e async for e in talk.stream("go", run_id=RUN) if isinstance(e, TurnEnded)]
+        return [(e.past, e.turn, e.speaker, e.utterance.text) for e in found]
 
     talk = make_it()
     stream = talk.stream("go", run_id=RUN)
@@ -398,13 +399,16 @@ async def test_its_turns_are_told_again_when_it_goes_on(tmp_path: Path) -> None:
     await stream.aclose()  # type: ignore[attr-defined]
     assert talk.journal is not None
     assert talk.journal.run(RUN).state == "cancelled"
-    told_again = await turns(make_it())
-    assert [(e.turn, e.speaker, e.utterance.text) for e in told_again] == [
-        (1, "a", "one"),
-        (2, "b", "one"),
-        (3, "a", "two"),
+    assert await turns(make_it()) == [
+        (True, 1, "a", "one"),
+        (True, 2, "b", "one"),
+        (False, 3, "a", "two"),
     ]
-    assert await turns(make_it()) == told_again
+    assert await turns(make_it()) == [
+        (True, 1, "a", "one"),
+        (True, 2, "b", "one"),
+        (True, 3, "a", "two"),
+    ]
 
 
 @on_a_loop
