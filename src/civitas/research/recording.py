@@ -10,13 +10,12 @@ from civitas.jsonvalue import as_json
 from civitas.models.protocol import Usage
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.resume import not_ended
 from civitas.reasoning.state import dumped, loaded, usage_json
 from civitas.research.findings import Progress, ResearchTask
 from civitas.research.report import Report
 
 if TYPE_CHECKING:
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal.run import RecordedPart
     from civitas.research.workbench import Workbench
 
 KIND = "Researcher"
@@ -114,7 +113,6 @@ def report_of_json(given: dict[str, Any], run_id: str) -> Report:
 def replayed(part: RecordedPart) -> Reply:
     """The reply that a run ended with."""
     record = ReadRecord(part, Progress)
-    if record.over is None:
-        raise not_ended(part.run_id)
+    assert record.over is not None
     report = report_of_json(record.over["report"], part.run_id)
     return reply_of(report, part.run_id)

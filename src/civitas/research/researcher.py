@@ -18,9 +18,10 @@ from civitas.jsonvalue import json_text
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.recorded import begin
 from civitas.reasoning.reply import GIVEN, Reply, Stop
 from civitas.reasoning.reply_request import Asked
-from civitas.reasoning.resume import begin, guarded
+from civitas.reasoning.resume import guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.reasoning.threaded import Journaled
 from civitas.research import recording
