@@ -25,7 +25,7 @@ from civitas.approval import RefuseAll as RefuseAll
 from civitas.approval import Rule as Rule
 from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
-from civitas.approval.refusal import Refused as Refused
+from civitas.approval.approval import Refused as Refused
 from civitas.block import Block as Block
 from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent

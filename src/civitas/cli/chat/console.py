@@ -23,7 +23,7 @@ from civitas.cli.chat.transcript import (
     told,
 )
 from civitas.errors import MissingExtra
-from civitas.text import escaped
+from civitas.text import escaped, shown_lines
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -128,8 +128,7 @@ class TerminalConsole:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._asking = 0
-        asked = _Asked(self)
-        self.approver: Approver = TerminalApprover(asked, asked)
+        self.approver: Approver = _Approver(self)
 
     def _usable(self, history: Path | None) -> bool:
         """Whether lines can be kept in a file, which nobody else may read."""
@@ -268,28 +267,18 @@ class TerminalConsole:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-class _Asked(io.StringIO):
-    """What `TerminalApprover` takes for a terminal: what is written is the question."""
+class _Approver(TerminalApprover):
+    """Asks in place of the line that is being written."""
 
     def __init__(self, console: TerminalConsole) -> None:
         super().__init__()
         self._console = console
 
-    def flush(self) -> None:
-        # What is whole is no question, and is not to wait for the next one.
-        if self.getvalue().endswith("\n"):
-            for line in self._taken().strip("\n").split("\n"):
-                self._console.tell(escaped(line))
-
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override] # as StringIO's own
-        question = self._taken()
-        return self._console.ask("\n".join(escaped(line) for line in question.split("\n")))
-
-    def _taken(self) -> str:
-        written = self.getvalue()
-        self.seek(0)
-        self.truncate()
-        return written
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        line = self._console.ask(shown_lines(text))
+        if not line and unanswered:
+            self._console.tell(escaped(unanswered.strip()))
+        return line
 
 
 Console: TypeAlias = PlainConsole | TerminalConsole

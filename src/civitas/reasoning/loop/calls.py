@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.action import ACCESS_DENIED, ACCESS_PERMITTED, Action, is_async
 from civitas.agent import CURRENT
 from civitas.approval import ApprovalRequest
-from civitas.approval.refusal import Decision, not_permitted
+from civitas.approval.approval import Decision, not_permitted
 from civitas.context import Context, filled
 from civitas.environment import execute_in_thread, failed
 from civitas.errors import (
