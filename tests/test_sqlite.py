@@ -145,7 +145,7 @@ def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
             ("journal", lambda: run(journal, "B")),
             ("journal", journal.runs),
             ("journal", lambda: journal.fork("A")),
-            ("journal", lambda: journal.decide("A", repeat=True)),
+            ("journal", lambda: journal.decide("A", "repeat")),
             ("memory", lambda: memory.add_memory({"role": "user", "content": "x"})),
             ("memory", memory.get_memories),
         )
@@ -256,7 +256,7 @@ def test_who_may_not_write_a_journal_is_told_so_where_he_writes() -> None:
     said = may_only_read(
         "journal = Journal(path)\n"
         "for write in (lambda: run(journal, 'B'), lambda: journal.fork('A'),\n"
-        "              lambda: journal.decide('A', repeat=True),\n"
+        "              lambda: journal.decide('A', 'repeat'),\n"
         "              lambda: Budget(actions=1, journal=journal, name='b').reserve(actions=1),\n"
         "              lambda: Journal(sys.argv[1] + '/new')):\n"
         "    try:\n"
