@@ -297,7 +297,6 @@ EXTRA_MODULES = frozenset(
                 "connection",
                 "consumer",
                 "dead_letters",
-                "link",
                 "observers",
                 "presence",
                 "publisher",

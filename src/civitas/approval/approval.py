@@ -144,11 +144,7 @@ class Approver(Protocol):
 
 
 def check_approver(approver: object, whose: str) -> None:
-    """Refuse what is no approver: it would only be known by everything being refused.
-
-    Raises:
-        DefinitionError: it has no method `approve`
-    """
+    """Refuse what is no approver: it would only be known by everything being refused."""
     if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
         given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
         raise DefinitionError(

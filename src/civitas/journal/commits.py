@@ -93,7 +93,7 @@ class OpenRun:
         return self.file.kept(hash) if found is None else found
 
     async def commit(self, upto: int | None = None) -> None:
-        """Write what was noted, at least the first `upto`; see `Part.commit`."""
+        """Write what was noted, at least the first `upto`. Cancelled, it still waits."""
         if self._has_to_write(upto):
             await self._commits.commit(self)
 

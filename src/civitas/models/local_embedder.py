@@ -9,13 +9,13 @@ import threading
 import weakref
 from pathlib import Path
 
+from civitas.arguments import check_count
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.jsonvalue import readable
 from civitas.models import weights
 from civitas.models.base import Closing
 from civitas.models.engine import EXIT_S
 from civitas.models.llama import Llama
-from civitas.models.settings import check_count
 from civitas.text import one_line
 
 _POOLINGS = ("mean", "cls", "last")

@@ -35,15 +35,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Weights that can be fetched by name.
-
-    Attributes:
-        name: what people call them
-        title: what they are
-        license: under which terms their makers give them
-        size: bytes; of a hub's file, roughly
-        source: where they come from
-    """
+    """Weights that can be fetched by name; `size` is in bytes, of a hub's file roughly."""
 
     name: str
     title: str

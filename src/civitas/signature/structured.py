@@ -46,13 +46,22 @@ def structured_form(annotation: Any) -> tuple[Any, TypeAdapter[Any]]:
 def _read(validator: SchemaValidator, value: Any) -> Any:
     # Read as JSON text, a strict validator takes a text for a date, and an array for a tuple.
     try:
-        return validator.validate_json(to_json(value), strict=True)
+        return validator.validate_json(to_json(_with_integers(value)), strict=True)
     except ValidationError:
         raise
     except Exception as error:  # a validator of the user's may raise anything
         raise PydanticCustomError(
             "raised", "{text}", {"text": error_text(error), "error": error}
         ) from error
+
+
+def _with_integers(value: Any) -> Any:
+    """Return JSON data with integers for floats such as 2.0, as some writers print every number."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {key: _with_integers(item) for key, item in value.items()}
+    return [_with_integers(item) for item in value] if isinstance(value, list) else value
 
 
 def _read_now(schema: Any) -> Any:

@@ -52,7 +52,7 @@ class ResearchTab:
 
     def report(self, run: str) -> Report:
         """The report of a run, as far as it is."""
-        from civitas.research.so_far import report_so_far
+        from civitas.research.recording import report_so_far
 
         under_way = self._hub.journal.run(run).state == "running"
         return report_so_far(run, self._entries(run), under_way=under_way)

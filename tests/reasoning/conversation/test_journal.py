@@ -7,8 +7,6 @@ import functools
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -32,6 +30,7 @@ from civitas import (
     TurnEnded,
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
+from commands import run
 from journal.crash import crash
 from reasoning.conversation.journalled import (
     RUN,
@@ -43,9 +42,8 @@ from reasoning.conversation.journalled import (
 )
 from reasoning.talkers import answer
 
-PROGRAM = Path(__file__).with_name("journalled.py")
-TESTS = PROGRAM.parent.parent.parent
-WAIT = 30
+PROGRAM = "reasoning.conversation.journalled"
+TESTS = Path(__file__).parents[2]
 
 # Of each order, the actions of the unbroken run.
 ALWAYS = ("nested",)
@@ -95,19 +93,11 @@ class Desk:
     ) -> Any:
         """What it printed, or None if it was killed."""
         env = {k: v for k, v in os.environ.items() if k != "MEMORIES"}
-        env["PYTHONPATH"] = os.pathsep.join([str(TESTS), env.get("PYTHONPATH", "")])
         env["IDEMPOTENT"] = str(int(idempotent))
         if durable:
             env["MEMORIES"] = str(self.memories)
         args = [order, str(self.journal), str(self.log), kill]
-        done = subprocess.run(
-            [sys.executable, str(PROGRAM), *args],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=WAIT,
-            env=env,
-        )
+        done = run(*args, module=PROGRAM, cwd=TESTS, env=env)
         if done.returncode == -signal.SIGKILL:
             return None
         assert done.returncode == 0, done.stderr

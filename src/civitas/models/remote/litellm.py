@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import (
     DefinitionError,
     MissingExtra,
@@ -24,7 +24,6 @@ from civitas.models.remote.chat_answer import read_answer, said
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.remote import RemoteModel, tried
-from civitas.models.settings import check_count
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit

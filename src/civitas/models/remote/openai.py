@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
 from civitas.models.base import in_pieces
@@ -16,7 +16,6 @@ from civitas.models.protocol import StreamPart
 from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.remote import RemoteModel
-from civitas.models.settings import check_count
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit

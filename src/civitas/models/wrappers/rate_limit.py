@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from civitas.models.settings import check_count
+from civitas.arguments import check_count
 from civitas.threads import settle
 
 if TYPE_CHECKING:
@@ -24,14 +24,6 @@ class _Clock(Protocol):
     def now(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
-
-
-class _RealClock:
-    def now(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 @dataclass(eq=False, slots=True)
@@ -80,7 +72,8 @@ class RateLimit:
         check_count("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
-        self._clock: _Clock = clock or _RealClock()
+        self._now = time.monotonic if clock is None else clock.now
+        self._wait = asyncio.sleep if clock is None else clock.sleep
         # Held for a few instructions, never while waiting.
         self._guard = threading.Lock()
         self._begun: deque[Reservation] = deque()
@@ -120,7 +113,7 @@ class RateLimit:
         if delay is None:
             await woken
             return
-        sleeper = asyncio.ensure_future(self._clock.sleep(delay))
+        sleeper = asyncio.ensure_future(self._wait(delay))
         try:
             await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -129,7 +122,7 @@ class RateLimit:
 
     def _take(self, tokens: int) -> tuple[float, Reservation | None]:
         """A reservation, or how long until there may be room."""
-        now = self._clock.now()
+        now = self._now()
         begun = self._begun
         while begun and begun[0].at + _MINUTE_S <= now:
             past = begun.popleft()

@@ -10,11 +10,9 @@ from civitas.errors import NotPermitted, StateError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
-from civitas.reasoning.conversation.participants import Participants, recall, set_up
+from civitas.reasoning.conversation.participants import KIND, Participants, Setup, recall
 from civitas.reasoning.conversation.record import (
-    KIND,
     at_end,
-    program_of,
     resumed,
     stand,
 )
@@ -120,7 +118,7 @@ class Conversation(Group):
             deps=deps,
             **options,
         )
-        setup = set_up(str(self.id), agents, next, until, max_turns, stop_if_failed)
+        setup = Setup(str(self.id), agents, next, until, max_turns, stop_if_failed)
         self.agents: Final = setup.agents
         self.next: Final = setup.next
         self.until: Final = setup.until
@@ -270,7 +268,7 @@ class Conversation(Group):
             thread.own = state
 
     def _program(self) -> dict[str, Any]:
-        return program_of(self._setup)
+        return self._setup.program()
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, ConversationState)

@@ -11,7 +11,7 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.participants import Setup, recall
 from civitas.reasoning.conversation.state import MAX_STEPS, ConversationState
 from civitas.reasoning.events import TurnEnded, TurnStarted
-from civitas.reasoning.read_record import ReadRecord, of_group
+from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, loaded
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import AnswerSchema
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
 
 logger = logging.getLogger("civitas.reasoning")
-
-KIND = "Conversation"
-
-
-def program_of(setup: Setup) -> dict[str, Any]:
-    """What a conversation and its participants do, whatever they are asked."""
-    return of_group(
-        setup.agents.values(),
-        agent=[KIND, setup.id],
-        agents=list(setup.agents),
-        next=setup.next.described(),
-        until=None if setup.until is None else str(setup.until),
-        max_turns=setup.max_turns,
-        stop_if_failed=setup.stop_if_failed,
-    )
 
 
 def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
