@@ -102,11 +102,15 @@ def served(url: str) -> str:
 
 def is_resolved(passage: Passage, stored: dict[int, Passage]) -> bool:
     digest = sha256(passage.text.encode()).hexdigest()
-    return (
-        passage in stored.values()
-        and passage.sha256 == digest
-        and bare(passage.text) in served(passage.url.partition("#")[0])
-    )
+    if passage not in stored.values() or passage.sha256 != digest:
+        return False
+    page, at = served(passage.url.partition("#")[0]), 0
+    for paragraph in map(bare, passage.text.split("\n\n")):
+        at = page.find(paragraph, at)
+        if at < 0:
+            return False
+        at += len(paragraph)
+    return True
 
 
 def judged(question: Question, researcher: Researcher, report: Report, seconds: float) -> Outcome:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from cli.journal_programs import MOMENT_S
+from commands import run
 from models.openai_server import HANG, OpenAIServer, call, status, streamed
 from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal, plain, uncoloured
 
@@ -55,15 +56,9 @@ def act(
     *args: str, cwd: Path, environment: dict[str, str] | None = None, stdin: Any = None
 ) -> subprocess.CompletedProcess[str]:
     """The command as a script runs it."""
-    return subprocess.run(
-        [sys.executable, "-m", "civitas", "act", *args],
-        capture_output=True,
-        stdin=subprocess.DEVNULL if stdin is None else stdin,
-        text=True,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, **ENVIRONMENT, **(environment or {})},
-    )
+    given = {} if stdin is None else {"stdin": stdin}
+    env = {**os.environ, **ENVIRONMENT, **(environment or {})}
+    return run("act", *args, cwd=cwd, env=env, **given)
 
 
 @pytest.fixture
@@ -278,11 +273,13 @@ def test_questions_come_one_by_one_each_after_its_step(folder: Path) -> None:
         OpenAIServer(does(WRITE, other), streamed("Well.")) as server,
         at_terminal(server, folder) as terminal,
     ):
-        terminal.until("Permit this? [y/N/always] ")
-        assert "other.txt" not in terminal.seen
+        shown = uncoloured(terminal.until("Permit this? [y/N/always] "))
+        assert shown.index('write_file(file_name="new.txt"') < shown.index('file_name:"new.txt"')
+        assert 'file_name:"other.txt"' not in shown
         terminal.type("n\n")
-        terminal.until("Permit this? [y/N/always] ")
-        assert "new.txt" not in terminal.seen
+        shown = terminal.until("Permit this? [y/N/always] ")
+        assert 'file_name:"other.txt"' in shown
+        assert 'file_name:"new.txt"' not in shown
         terminal.type("y\n")
         assert terminal.end() == 0
     assert not (folder / "new.txt").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import html
 import io
 import json
 import os
@@ -21,6 +22,8 @@ import pytest
 
 from civitas.cli.main import main
 from civitas.society import compare, read_people
+from commands import Command
+from commands import run as command
 from journal.crash import crash
 from models.openai_server import OpenAIServer, status, text
 from pseudo_terminal import Terminal
@@ -31,15 +34,8 @@ DAYS = ("--citizens", "10", "--days", "6")
 
 def civitas(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command as a script runs it."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "civitas", *args],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, "CIVITAS_JOURNAL": "", **environment},
-    )
+    given = {**os.environ, "CIVITAS_JOURNAL": "", **environment}
+    return command(*args, options=("-W", "error"), cwd=cwd, env=given)
 
 
 def simulate(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -114,11 +110,9 @@ def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     tmp_path: Path, struck: signal.Signals
 ) -> None:
     # More lines than a pipe holds, so it cannot have ended before it is struck.
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "civitas", "simulate", *DAYS, "--json", "--out", "stopped"),
-            *("--journal", "runs.db", "--run-id", "town"),
-        ],
+    process = Command(
+        *("simulate", *DAYS, "--json", "--out", "stopped"),
+        *("--journal", "runs.db", "--run-id", "town"),
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
@@ -159,8 +153,8 @@ def test_another_order_cannot_go_on_with_a_run(
 
 
 def test_interrupted_without_a_journal_it_says_that_one_would_help(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "civitas", "simulate", *DAYS, "--json"],
+    process = Command(
+        *("simulate", *DAYS, "--json"),
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
@@ -379,6 +373,8 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     assert [(row["seed"], row["parameters"]) for row in rows] == [
         (seed, f'{{"feed": {feed}}}') for feed in ("true", "false") for seed in (0, 1)
     ]
+    page = html.unescape((out / "report.html").read_text())
+    assert "<code>civitas simulate e.yaml --seeds=2 --sweep=feed=true,false</code>" in page
     again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
     assert [json.loads(line)["kind"] for line in again.stdout.splitlines()] == ["progress", "done"]
 
@@ -388,7 +384,6 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     (
         (("e.yaml", "--citizens", "20"), "write society.citizens in e.yaml, or --sweep citizens=V"),
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
-        (("classic.yaml", "--threads", "2"), "of classic.yaml has no parameter threads; leave it"),
         (
             ("e.yaml", "--sweep", "feed=true", "--sweep", "feed=false"),
             "--sweep: feed is there twice: give all its values in one",
@@ -421,11 +416,9 @@ def test_an_experiment_that_cannot_be_or_is_too_large_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
-    classic = EXPERIMENT.replace("{citizens: 10,", "{model: schelling,").replace("home", "alike")
-    (tmp_path / "classic.yaml").write_text(classic)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["simulate", *args])
     assert ended.value.code == 2
     assert told in capsys.readouterr().err.replace("\n", " ")
-    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml", "classic.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml"}

@@ -68,6 +68,15 @@ def contents(reply: Reply, role: str) -> list[str]:
 # -- the ordinary ----------------------------------------------------------------------------------
 
 
+def test_a_reply_is_short_where_it_is_printed() -> None:
+    asked, _ = agent(say("12 pears. " * 1000))
+
+    printed = repr(asked.reply_sync("how many pears? " * 1000))
+
+    assert printed.startswith("Reply(stop_reason='done', text='12 pears.")
+    assert len(printed) < 200
+
+
 def test_an_answer_in_text_is_the_reply() -> None:
     thinker, model = agent(say("Hello."))
     reply = thinker.reply_sync("Hi")

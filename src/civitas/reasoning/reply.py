@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
 from civitas.jsonvalue import deep_json
 from civitas.models.protocol import Usage
-from civitas.text import cut, log_failure
+from civitas.text import cut, log_failure, shorten
 
 _LOGGER = logging.getLogger("civitas.reasoning")
 
@@ -107,8 +107,13 @@ class Reply:
     error: BaseException | None = None
     run_id: str | None = None
 
+    def __repr__(self) -> str:
+        # Short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
+        text, steps = shorten(self.text, 80), len(self.steps)
+        return f"Reply(stop_reason={self.stop_reason!r}, text={text!r}, steps={steps})"
+
     def to_json(self) -> dict[str, Any]:
-        """It as JSON data; what has no JSON form, such as the error, as its text."""
+        """Return it as JSON data; what has no JSON form, such as the error, as its text."""
         made: dict[str, Any] = deep_json(self)
         return made
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
 from civitas.agent import CURRENT
-from civitas.approval.refusal import not_permitted
+from civitas.approval.approval import not_permitted
 from civitas.context import Context, filled
 from civitas.errors import ActionError, RequestError
 from civitas.jsonvalue import NotJSON, to_json

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy import stats
 
 from civitas import ScriptedModel
 from civitas.errors import ConfigError
 from civitas.society import Experiment, Results, Society
-from civitas.society.experiments.curves import draw_metric
+from civitas.society.experiments.report import draw_metric
 from civitas.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
@@ -68,6 +67,8 @@ def run(made: Experiment, **options: Any) -> Results:
 def test_an_interval_is_students(tmp_path: Path) -> None:
     values = [3.0, 5.0, 4.0, 9.0]
     found = Interval.of(values)
+    from scipy import stats
+
     low, high = stats.t.interval(0.95, 3, loc=5.25, scale=stats.sem(values))
     assert (found.mean, found.n) == (5.25, 4)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
@@ -163,37 +164,21 @@ workflow: [step: 1]
 conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
 """)
     path = tmp_path / "my file.yaml"
-    swept = Experiment.from_yaml(path, seeds=2, parameters={"more": ["x", "true", 3]})
+    said = f"civitas simulate '{path}' --sweep 'more=x,\"true\",3'"
+    values = {"more": ["x", "true", 3]}
+    swept = Experiment.from_yaml(path, command=said, seeds=2, parameters=values)
     run(swept, out=tmp_path / "out")
     page = html.unescape((tmp_path / "out" / "report.html").read_text())
-    said = f"""civitas simulate '{path}' --seeds 2 --sweep 'more=x,"true",3'"""
     assert f"<code>{said}</code>" in page
     assert "above 'as it was', seed by seed" in page
     assert page.index("<figcaption>all messages: mean and") < page.index("<figcaption>one: mean")
 
 
-@pytest.mark.parametrize(
-    ("instead", "options"),
-    (
-        ({}, ""),
-        ({"seeds": 2}, " --seeds 2"),
-        ({"parameters": {"more": [1], "size": [2, 3]}}, " --sweep size=2,3"),
-        ({"parameters": {"more": ["a,b"]}}, None),
-        ({"parameters": {"size": [2]}}, None),
-        ({"seeds": [1, 2]}, None),
-        ({"question": "Why?"}, None),
-    ),
-)
-def test_the_command_repeats_an_experiment_or_is_none(
-    tmp_path: Path, instead: dict[str, Any], options: str | None
-) -> None:
-    path = tmp_path / "e.yaml"
-    (tmp_path / "m.py").write_text("def made(seed, more=1, size=2):\n    pass\n")
-    path.write_text(
-        "name: e\nsociety: {make: m.py:made}\nparameters: {more: [1]}\nworkflow: [step: 1]\n"
-    )
-    command = Experiment.from_yaml(path, **instead).command
-    assert command == (None if options is None else f"civitas simulate {path}{options}")
+def test_the_command_repeats_a_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "my e.yaml"
+    path.write_text("name: e\nworkflow: [step: 1]\n")
+    assert Experiment.from_yaml(path).command == f"civitas simulate '{path}'"
+    assert Experiment.from_yaml(path, seeds=2).command is None
 
 
 def drawn(experiment: Experiment, path: Path, metric: str = "chance", **options: Any) -> list[str]:
