@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import traceback
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import partial
@@ -223,17 +222,8 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
 
 def text_of(error: BaseException) -> str:
     """What an exception says, as text that can travel, even if its own `__str__` fails."""
-    return _text(lambda: error_message(error))
-
-
-def traceback_of(error: BaseException) -> str:
-    """Its traceback, as text that any log can take."""
-    return _text(lambda: "".join(traceback.format_exception(error)).rstrip())
-
-
-def _text(make: Callable[[], str]) -> str:
     try:
-        text = make()
+        text = error_message(error)
     except BaseException as failed:  # it is the action's code that runs here
         return f"(unprintable exception: {type(failed).__name__})"
     if len(text) > _LONGEST:

@@ -26,11 +26,11 @@ from civitas.spaces.delivery import (
     RUNNING,
     Delivery,
 )
-from civitas.spaces.handler import answers, outcome_of, returned, traceback_of
+from civitas.spaces.handler import answers, outcome_of, returned
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.task_pool import TaskPool
-from civitas.text import error_text
+from civitas.text import log_failure
 
 logger = logging.getLogger("civitas.space")
 
@@ -104,10 +104,10 @@ class Outcomes:
                 envelope = delivery.envelope
                 what = f"action {envelope.name!r} of agent {mailbox.id!r} failed on a message of"
                 what = f"{what} {envelope.sender!r}"
-                if not isinstance(error, CivitasError):  # that says it all, to who sent it
-                    logger.error("%s: %s", what, error_text(error))
-                if logger.isEnabledFor(logging.DEBUG):
-                    logger.debug("%s\n%s", what, traceback_of(error))
+                if isinstance(error, CivitasError):  # that says it all, to who sent it
+                    logger.debug("%s", what, exc_info=error)
+                else:
+                    log_failure(logger, what, error)
             self.refuse(delivery, outcome_of(delivery, error))
         elif value is None and kind != REQUEST:
             delivery.answered = True
