@@ -65,7 +65,8 @@ class Outcomes:
         self.tasks = TaskPool(self.loop, self.ended)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
         self.deadlines = 0
-        self._untimed: list[Delivery] = []
+        self._untimed: dict[Delivery, None] = {}
+        self._timing = False  # whether `_start_deadlines` is about to be called
         # What the loop itself does belongs to no handler, whoever had it done.
         self._nobody = Context()
 
@@ -163,6 +164,8 @@ class Outcomes:
             delivery.timer.cancel()
             delivery.timer = None
             self.deadlines -= 1
+        elif self._untimed:
+            self._untimed.pop(delivery, None)
         waiter = delivery.waiter
         if waiter is not None:
             delivery.waiter = None
@@ -215,9 +218,10 @@ class Outcomes:
 
     def _start_deadlines(self) -> None:
         """Start the timers of requests that are still open: most end before they need one."""
-        untimed, self._untimed = self._untimed, []
+        self._timing = False
+        untimed, self._untimed = self._untimed, {}
         for delivery in untimed:
-            if not delivery.answered and delivery.timeout is not None:
+            if delivery.timer is None and delivery.timeout is not None:
                 self.deadlines += 1
                 wait_s = min(delivery.timeout - UNTIMED_S, _FAR_S)
                 delivery.timer = self.loop.call_later(

@@ -242,9 +242,10 @@ class Router(Outcomes):
             self._fresh = []
             still_open = [delivery for delivery in fresh if not delivery.answered]
             if still_open:
-                if not self._untimed:
+                self._untimed.update(dict.fromkeys(still_open))
+                if not self._timing:
+                    self._timing = True
                     self.loop.call_later(UNTIMED_S, self._start_deadlines, context=self._nobody)
-                self._untimed += still_open
         ready = self._ready
         tasks = self.tasks
         for _ in range(min(len(ready), _A_TURN)):
@@ -265,8 +266,8 @@ class Router(Outcomes):
     @property
     def pending(self) -> int:
         """How many requests have a deadline running."""
-        untimed = (*self._fresh, *self._untimed)
-        return self.deadlines + sum(not delivery.answered for delivery in untimed)
+        fresh = sum(not delivery.answered for delivery in self._fresh)
+        return self.deadlines + len(self._untimed) + fresh
 
     def _not_found(self, id: str) -> AgentNotFound:
         return AgentNotFound(f'no agent "{id}" in this space')
