@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from commands import Command
+
 WAIT_S = 30
 _AGAIN_S = 2
 CONTROL_C = "\x03"
@@ -63,17 +65,21 @@ class Terminal:
         # This terminal answers no questions about its cursor.
         given = {**unset, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1"}
         given |= environment or {}
-        self.process = subprocess.Popen(
-            [sys.executable, *args],
-            stdin=secondary,
-            stdout=secondary,
-            stderr=secondary,
-            start_new_session=True,
-            cwd=cwd,
-            env={k: v for k, v in given.items() if v is not None},
-            # So that it turns Control-C into a signal.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        given = {k: v for k, v in given.items() if v is not None}
+        streams = {"stdin": secondary, "stdout": secondary, "stderr": secondary}
+        self.process: Command | subprocess.Popen[bytes]
+        if args[:2] == ("-m", "civitas"):
+            self.process = Command(*args[2:], at_terminal=True, cwd=cwd, env=given, **streams)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, *args],
+                start_new_session=True,
+                cwd=cwd,
+                env=given,
+                # So that it turns Control-C into a signal.
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                **streams,
+            )
         os.close(secondary)
         self.raw = ""
         self._over = False  # whether the program has closed its side

@@ -6,11 +6,12 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
+
+from commands import Command
 
 WAIT_S = 30
 
@@ -19,15 +20,20 @@ class Program:
     """A program whose lines are read as they come; killed at the end, if it has not ended."""
 
     def __init__(self, *command: str | Path, cwd: Path, port: int, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env={**os.environ, "AMQP_PORT": str(port), "PYTHONUNBUFFERED": "1", **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        how: dict[str, Any] = {
+            "cwd": cwd,
+            "env": {**os.environ, "AMQP_PORT": str(port), **environment},
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+        }
+        self.process: Command | subprocess.Popen[str]
+        if command[0] == "civitas":
+            self.process = Command(*command[1:], **how)
+        else:
+            how["env"]["PYTHONUNBUFFERED"] = "1"
+            self.process = subprocess.Popen(command, **how)
         self.lines: queue.Queue[str | None] = queue.Queue()
         self.errors: list[str] = []
         self._readers = [
@@ -89,5 +95,4 @@ class Program:
 
 def civitas(*args: str, cwd: Path, port: int, **environment: str) -> Program:
     """A command of ours."""
-    command = (sys.executable, "-m", "civitas", *args)
-    return Program(*command, cwd=cwd, port=port, **environment)
+    return Program("civitas", *args, cwd=cwd, port=port, **environment)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from commands import run
 from models.openai_server import OpenAIServer, call, streamed
 from pseudo_terminal import Terminal
 
@@ -109,15 +110,7 @@ def does(*listed: tuple[str, dict[str, Any]]) -> Any:
 
 def civitas(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command of ours, with nobody at a terminal."""
-    return subprocess.run(
-        [sys.executable, "-m", "civitas", *args],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, **ENVIRONMENT, **environment},
-    )
+    return run(*args, cwd=cwd, env={**os.environ, **ENVIRONMENT, **environment})
 
 
 def at_terminal(*args: str, cwd: Path, **environment: str) -> Terminal:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from cli.journal_programs import MOMENT_S
+from commands import run
 from models.openai_server import HANG, OpenAIServer, call, status, streamed
 from pseudo_terminal import CONTROL_C, CONTROL_D, Terminal, plain, uncoloured
 
@@ -55,15 +56,9 @@ def act(
     *args: str, cwd: Path, environment: dict[str, str] | None = None, stdin: Any = None
 ) -> subprocess.CompletedProcess[str]:
     """The command as a script runs it."""
-    return subprocess.run(
-        [sys.executable, "-m", "civitas", "act", *args],
-        capture_output=True,
-        stdin=subprocess.DEVNULL if stdin is None else stdin,
-        text=True,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, **ENVIRONMENT, **(environment or {})},
-    )
+    given = {} if stdin is None else {"stdin": stdin}
+    env = {**os.environ, **ENVIRONMENT, **(environment or {})}
+    return run("act", *args, cwd=cwd, env=env, **given)
 
 
 @pytest.fixture

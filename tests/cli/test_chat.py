@@ -15,6 +15,7 @@ import pytest
 
 from civitas import Journal
 from civitas.cli.main import main
+from commands import Command, run
 from models.openai_server import (
     HANG,
     Answer,
@@ -155,17 +156,8 @@ def gated(given: Answer, pieces: int, gate: threading.Event) -> Answer:
 def piped(
     folder: Path, lines: str | bytes, *args: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*CHAT, "--model", NO_MODEL, *args],
-        input=lines.encode() if isinstance(lines, str) else lines,
-        capture_output=True,
-        timeout=WAIT,
-        cwd=folder,
-        env=environment(**more),
-    )
-    return subprocess.CompletedProcess(
-        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-    )
+    given = ("--model", NO_MODEL, *args)
+    return run("chat", *given, input=lines, cwd=folder, env=environment(**more))
 
 
 # -- at a terminal ---------------------------------------------------------------------------------
@@ -734,15 +726,8 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file(
             ((), {"CIVITAS_MODEL": f"{server.url}#environment", "CIVITAS_ROOT": "."}),
             (("--model", f"{server.url}#line"), {"CIVITAS_MODEL": f"{server.url}#environment"}),
         ):
-            done = subprocess.run(
-                [*CHAT, *given],
-                input=f"{said}\n",
-                capture_output=True,
-                text=True,
-                timeout=WAIT,
-                cwd=folder,
-                env=environment(**environment_),
-            )
+            given = ("chat", *given)
+            done = run(*given, input=f"{said}\n", cwd=folder, env=environment(**environment_))
             assert done.returncode == 0, done.stderr
         assert [r.body["model"] for r in server.requests] == ["table", "environment", "line"]
         given = ("-m", "civitas", "chat", "--no-history")
@@ -772,17 +757,10 @@ def test_a_key_goes_with_the_model_that_is_named_beside_it(
         (folder / "civitas.toml").write_text(file.format(url=server.url))
         more = {name: value.format(url=server.url) for name, value in environment_.items()}
         for arguments, lines in (
-            (("chat",), b'/Chatty.say content:"Hello"\n'),
-            (("act", "Do it"), b""),
+            (("chat",), '/Chatty.say content:"Hello"\n'),
+            (("act", "Do it"), ""),
         ):
-            done = subprocess.run(
-                [*CHAT[:-1], *arguments],
-                input=lines,
-                capture_output=True,
-                timeout=WAIT,
-                cwd=folder,
-                env=environment(**more),
-            )
+            done = run(*arguments, input=lines, cwd=folder, env=environment(**more))
             assert done.returncode == 0, done.stderr
         keys = {request.headers["authorization"] for request in server.requests}
     assert keys == {f"Bearer {sent}"}
@@ -965,8 +943,8 @@ def test_interrupted_while_it_reads_it_is_exit_code_130(folder: Path) -> None:
 
 def test_interrupted_while_it_waits_for_an_answer_it_runs_no_further_line(folder: Path) -> None:
     with OpenAIServer(HANG) as server:
-        process = subprocess.Popen(
-            [*CHAT, "--model", f"{server.url}#m", "--agent", "my_agents:Calculator"],
+        process = Command(
+            *("chat", "--model", f"{server.url}#m", "--agent", "my_agents:Calculator"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

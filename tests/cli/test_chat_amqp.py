@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from benchmarks.broker import Broker
 
 from civitas import Agent, AMQPOptions, AMQPSpace, Context, action
+from commands import run
 from models.openai_server import OpenAIServer, Request, streamed, text
 from pseudo_terminal import Terminal
 
@@ -80,16 +80,8 @@ def piped(
     broker: Broker, exchange: str, tmp_path: Path
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     def piped(lines: str, *args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "civitas", "chat", *args],
-            cwd=tmp_path,
-            env={**os.environ, **SETTINGS, "AMQP_PORT": str(broker.port), **environment},
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            check=False,
-        )
+        env = {**os.environ, **SETTINGS, "AMQP_PORT": str(broker.port), **environment}
+        return run("chat", *args, input=lines, cwd=tmp_path, env=env)
 
     return piped
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from benchmarks.broker import Broker
 
 from civitas import Agent, AMQPOptions, AMQPSpace
+from commands import run as command
 
 WAIT_S = 30
 TIME = "2026-01-31T09:00:00Z"
@@ -56,16 +56,8 @@ def run(
     options: AMQPOptions, exchange: str, tmp_path: Path
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "civitas", "dead-letters", *args],
-            cwd=tmp_path,
-            env={**os.environ, "AMQP_PORT": str(options.port), **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-            check=False,
-        )
+        env = {**os.environ, "AMQP_PORT": str(options.port), **environment}
+        return command("dead-letters", *args, cwd=tmp_path, env=env)
 
     return run
 

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from civitas.cli.main import main
+from commands import run
 from models.openai_server import HANG, Answer, OpenAIServer, Request, answer, text
 from pseudo_terminal import CONTROL_C, Terminal, uncoloured
 from research.small_web import evaluation, plan
@@ -45,15 +45,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 def research(*args: str, cwd: Path, command: str = "research") -> subprocess.CompletedProcess[str]:
     """The command as a script runs it."""
-    return subprocess.run(
-        [sys.executable, "-m", "civitas", command, *args],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, **environment(cwd), "COLUMNS": "200"},
-    )
+    return run(command, *args, cwd=cwd, env={**os.environ, **environment(cwd), "COLUMNS": "200"})
 
 
 def typed(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -131,9 +123,9 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
     assert kinds[-2:] == ["done", "report"]
     report = lines[-1]
     assert report["markdown"].startswith(f"# {PORT}\n")
-    number, sentence, place = report["citations"][0]
+    number, sentence, passage = report["citations"][0].values()
     assert (number, sentence) == (1, "“The alpha protocol uses port 4711.”")
-    assert "port 4711" in report["passages"][place]["text"]
+    assert "port 4711" in passage["text"]
 
 
 @pytest.mark.parametrize(

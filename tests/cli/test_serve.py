@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -14,6 +12,7 @@ from benchmarks.broker import Broker
 from civitas import Agent, AMQPOptions, AMQPSpace
 from civitas.errors import ActionError, AgentNotFound, SpaceClosed
 from cli.broker_programs import Program, civitas
+from commands import run
 
 WAIT_S = 30
 
@@ -257,16 +256,8 @@ def test_what_is_wrong_is_said_in_a_line(
     text: str,
 ) -> None:
     (tmp_path / "my_agents.py").write_text(AGENTS)
-    done = subprocess.run(
-        [sys.executable, "-m", "civitas", "serve", *args],
-        cwd=tmp_path,
-        env={**os.environ, "AMQP_PORT": str(broker.port), **environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    env = {**os.environ, "AMQP_PORT": str(broker.port), **environment}
+    done = run("serve", *args, cwd=tmp_path, env=env)
     assert (done.returncode, done.stdout) == (code, "")
     *usage, last = done.stderr.splitlines()
     assert text in last

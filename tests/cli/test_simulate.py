@@ -22,6 +22,8 @@ import pytest
 
 from civitas.cli.main import main
 from civitas.society import compare, read_people
+from commands import Command
+from commands import run as command
 from journal.crash import crash
 from models.openai_server import OpenAIServer, status, text
 from pseudo_terminal import Terminal
@@ -32,15 +34,8 @@ DAYS = ("--citizens", "10", "--days", "6")
 
 def civitas(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command as a script runs it."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "civitas", *args],
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=50,
-        cwd=cwd,
-        env={**os.environ, "CIVITAS_JOURNAL": "", **environment},
-    )
+    given = {**os.environ, "CIVITAS_JOURNAL": "", **environment}
+    return command(*args, options=("-W", "error"), cwd=cwd, env=given)
 
 
 def simulate(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -115,11 +110,9 @@ def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     tmp_path: Path, struck: signal.Signals
 ) -> None:
     # More lines than a pipe holds, so it cannot have ended before it is struck.
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "civitas", "simulate", *DAYS, "--json", "--out", "stopped"),
-            *("--journal", "runs.db", "--run-id", "town"),
-        ],
+    process = Command(
+        *("simulate", *DAYS, "--json", "--out", "stopped"),
+        *("--journal", "runs.db", "--run-id", "town"),
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
@@ -160,8 +153,8 @@ def test_another_order_cannot_go_on_with_a_run(
 
 
 def test_interrupted_without_a_journal_it_says_that_one_would_help(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "civitas", "simulate", *DAYS, "--json"],
+    process = Command(
+        *("simulate", *DAYS, "--json"),
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
+from commands import Command
+
 WAIT_S = 30
 TESTS = Path(__file__).resolve().parent.parent
 
@@ -69,19 +71,19 @@ class Process:
 
     def __init__(self, settings: dict[str, Any], log: Path) -> None:
         self._log = log
-        self._command = (sys.executable, "-m", "faults.worker", json.dumps(settings))
+        self._settings = json.dumps(settings)
         self.start()
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
+            self._process = Command(
+                self._settings,
+                module="faults.worker",
                 cwd=TESTS,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                bufsize=1,
             )
         self._hear("ready")
 

@@ -283,7 +283,7 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
 def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
     """Write the files of a report whose process was killed when it had ended, before it wrote."""
     from civitas.orders.research import write
-    from civitas.research.so_far import report_so_far
+    from civitas.research.recording import report_so_far
 
     there: dict[str, Any] = {
         name: None for name in ("out", "html") if os.path.exists(getattr(order, name) or "")

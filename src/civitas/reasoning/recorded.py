@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.jsonvalue import json_text
 from civitas.reasoning.conversational import ConversationalAgent
+from civitas.reasoning.read_record import fingerprint
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.resume import begin
 from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
@@ -63,3 +63,17 @@ class RecordedAgent(Journaled, ConversationalAgent):
     async def _recall(self, part: Part, budget: Budget | None) -> None:
         """Know what it did in a part of a run that is over, within the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
+
+
+def begin(
+    record: Record[Any], asked: Asked, kind: str, agent: str, schema: Any, program: dict[str, Any]
+) -> None:
+    """Note what a reply begins with, or see that it goes on with what it began with."""
+    now = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program
+    if record.begun is not None and (asked.record is not None or asked.resumed):
+        now.pop("task")  # whoever made it has recorded that, or nobody says it again
+    given = None if asked.given == asked.content else asked.given  # before a hook changed it
+    about = {"task": asked.content, "given": given, "thread": asked.thread, "schema": schema}
+    record.begin(kind, agent, now, **about)
+    assert record.begun is not None
+    asked.content = record.begun["task"]

@@ -94,16 +94,15 @@ class ReplyStream:
     def __init__(
         self,
         agent: str,
-        begin: Callable[[Line], Coroutine[Any, Any, Reply]],
-        run_id: str | None = None,
-        thread: str | None = None,
+        asked: Asked,
+        answer: Callable[[Asked], Coroutine[Any, Any, Reply]],
     ) -> None:
-        self._begin = begin
+        self._agent = agent
+        self._asked = asked
+        self._answer = answer
         self._line: Line | None = None
         self._task: asyncio.Task[Reply] | None = None
         self._over = False
-        self._of = (run_id, thread)
-        self._agent = agent
         self.reply: Reply | None = None
 
     def __aiter__(self) -> Self:
@@ -115,7 +114,8 @@ class ReplyStream:
         line = self._line
         if line is None:
             line = self._line = Line()
-            self._task = asyncio.get_running_loop().create_task(self._begin(line))
+            self._asked.emit, self._asked.seen = line.put, line.seen
+            self._task = asyncio.get_running_loop().create_task(self._answer(self._asked))
             self._task.add_done_callback(line.wake)
         assert self._task is not None
         while not line.events:
@@ -137,7 +137,7 @@ class ReplyStream:
     def _last(self, task: asyncio.Task[Reply]) -> Event:
         self._over = True
         self.reply = task.result()
-        return Done(self._agent, self.reply, run_id=self._of[0], thread=self._of[1])
+        return Done(self._agent, self.reply, **self._asked.of_run)
 
     async def aclose(self) -> None:
         """Cancel the reply, if it is not there yet, and wait until what it started has ended."""

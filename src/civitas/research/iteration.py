@@ -12,7 +12,13 @@ from civitas.reasoning.reply import Stop
 from civitas.reasoning.state import usage_json
 from civitas.research import recording
 from civitas.research.calling import sourced
-from civitas.research.findings import Findings, Narrative, check_given, objectives_of
+from civitas.research.findings import (
+    Findings,
+    Narrative,
+    ResearchTask,
+    check_given,
+    objectives_of,
+)
 from civitas.research.workbench import Workbench
 
 _GRACE_S: Final = 1.0
@@ -99,7 +105,8 @@ class Iterating(Workbench):
         else:
             data = await self._record.step(key, call)
         if past:
-            recording.take_step(self, data)
+            recording.take_step(self.progress, data)
+            self.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or self.tasks
         emit(BlockEnded(*about, data, **run))
 
     async def _within_time(self, name: str) -> Any:

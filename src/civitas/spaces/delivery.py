@@ -46,7 +46,6 @@ class Delivery:
         inner: whether it takes none of its agent's places: it has its under's, or its lane's
         lane: the lane of its agent that it waits or runs in, if any, for the mailbox alone
         recorder: what records and answers it, if it came over a broker
-        in_flight: what that knows of it
         key: its idempotency key, over a broker
         call_chain: the keys of the handlers of other processes that wait for it
         wait: whether a request waits for an agent that is not there yet
@@ -91,7 +90,6 @@ class Delivery:
     waits: set[Delivery] | None = None
     original_id: str | None = None
     recorder: Any = None
-    in_flight: Any = None
     key: str = ""
     call_chain: tuple[str, ...] | None = None
     wait: bool = False

@@ -229,11 +229,6 @@ class Mailbox:
         if not held:
             self.held.pop(outer, None)
 
-    @property
-    def places(self) -> int:
-        """How many messages may be handled at a time."""
-        return self.concurrency
-
     def pause(self) -> Callable[[], None]:
         """Begin nothing; gives what begins again."""
         places = self.concurrency

@@ -35,6 +35,9 @@ from civitas.text import error_text
 logger = logging.getLogger("civitas.space")
 
 _BIG = 2**63
+UNTIMED_S = 0.025
+"""How long requests are open before they have a timer: a deadline is kept to within about this."""
+
 _FAR_S = 1e9
 """Seconds that no process lasts; later deadlines are taken for this one."""
 
@@ -62,6 +65,7 @@ class Outcomes:
         self.tasks = TaskPool(self.loop, self.ended)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
         self.deadlines = 0
+        self._untimed: list[Delivery] = []
         # What the loop itself does belongs to no handler, whoever had it done.
         self._nobody = Context()
 
@@ -209,11 +213,16 @@ class Outcomes:
         if not delivery.answered:
             self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
 
-    def _start_deadline(self, delivery: Delivery, timeout: float) -> None:
-        self.deadlines += 1
-        delivery.timer = self.loop.call_later(
-            min(timeout, _FAR_S), self._expired, delivery, context=self._nobody
-        )
+    def _start_deadlines(self) -> None:
+        """Start the timers of requests that are still open: most end before they need one."""
+        untimed, self._untimed = self._untimed, []
+        for delivery in untimed:
+            if not delivery.answered and delivery.timeout is not None:
+                self.deadlines += 1
+                wait_s = min(delivery.timeout - UNTIMED_S, _FAR_S)
+                delivery.timer = self.loop.call_later(
+                    wait_s, self._expired, delivery, context=self._nobody
+                )
 
     def _expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))

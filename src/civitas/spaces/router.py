@@ -21,7 +21,7 @@ from civitas.message import Envelope
 from civitas.spaces.delivery import BROADCAST, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
-from civitas.spaces.outcomes import Outcomes
+from civitas.spaces.outcomes import UNTIMED_S, Outcomes
 from civitas.spaces.request import Request
 
 logger = logging.getLogger("civitas.space")
@@ -240,9 +240,11 @@ class Router(Outcomes):
         fresh = self._fresh
         if fresh:
             self._fresh = []
-            for delivery in fresh:
-                if not delivery.answered and delivery.timeout is not None:
-                    self._start_deadline(delivery, delivery.timeout)
+            still_open = [delivery for delivery in fresh if not delivery.answered]
+            if still_open:
+                if not self._untimed:
+                    self.loop.call_later(UNTIMED_S, self._start_deadlines, context=self._nobody)
+                self._untimed += still_open
         ready = self._ready
         tasks = self.tasks
         for _ in range(min(len(ready), _A_TURN)):
@@ -263,7 +265,8 @@ class Router(Outcomes):
     @property
     def pending(self) -> int:
         """How many requests have a deadline running."""
-        return self.deadlines + sum(not delivery.answered for delivery in self._fresh)
+        untimed = (*self._fresh, *self._untimed)
+        return self.deadlines + sum(not delivery.answered for delivery in untimed)
 
     def _not_found(self, id: str) -> AgentNotFound:
         return AgentNotFound(f'no agent "{id}" in this space')

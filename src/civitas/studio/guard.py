@@ -10,12 +10,16 @@ import secrets
 import socket
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from starlette.datastructures import MutableHeaders
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 MOST_BYTES: Final = 1 << 20
@@ -44,16 +48,17 @@ _GRADIO: Final = {
     "POST": ("/gradio_api/queue/join", "/gradio_api/cancel"),
 }
 _HEADERS: Final = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-        "img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
-        "manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+    b"content-security-policy": (
+        b"default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+        b"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
+        b"manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
     ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "x-frame-options": "SAMEORIGIN",
-    "cross-origin-resource-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"x-frame-options": b"SAMEORIGIN",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cache-control": b"no-store",
 }
 
 
@@ -289,11 +294,14 @@ def _with_headers(send: Send, path: str) -> Send:
 
     async def sending(message: Message) -> None:
         if message["type"].endswith("http.response.start"):
-            headers = MutableHeaders(raw=message["headers"])
-            for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
-            if not cached:
-                headers.setdefault("cache-control", "no-store")
+            headers = dict(message.get("headers", ()))
+            may_keep = cached and message["status"] < 400
+            own = [
+                (name, value)
+                for name, value in _HEADERS.items()
+                if name not in headers and not (may_keep and name == b"cache-control")
+            ]
+            message["headers"] = [*message.get("headers", ()), *own]
         await send(message)
 
     return sending

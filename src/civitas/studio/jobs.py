@@ -28,7 +28,7 @@ from civitas.studio.cards import PageDesk
 
 if TYPE_CHECKING:
     from civitas.studio.hub import Hub
-    from civitas.studio.society.tab import SocietyTab
+    from civitas.studio.society import SocietyTab
 
 logger = logging.getLogger("civitas.studio")
 _Order: TypeAlias = Order | ResearchOrder

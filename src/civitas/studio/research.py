@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from civitas.studio.hub import Hub
     from civitas.studio.jobs import Jobs
 
-_FIELDS: Final = {
-    "--folder DIR": "Folder to search",
-    "--search-web": "Search the web",
-    "--searxng URL": "Search engine",
-    "--site": "Of the web, only this site",
-    "--role": "Role of the model",
-    "--max-usd": "US dollars",
-    "--max-tokens": "Tokens",
-    "--model": "Model",
-}
-"""What the form calls the options of the command."""
 # What a report holds is shown and not obeyed; its links open elsewhere.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -63,7 +52,7 @@ class ResearchTab:
 
     def report(self, run: str) -> Report:
         """The report of a run, as far as it is."""
-        from civitas.research.so_far import report_so_far
+        from civitas.research.recording import report_so_far
 
         under_way = self._hub.journal.run(run).state == "running"
         return report_so_far(run, self._entries(run), under_way=under_way)
@@ -131,9 +120,11 @@ class ResearchTab:
             try:
                 self.start(**given)
             except CivitasError as error:
+                # It speaks of the options of the command.
                 said = str(error).replace("give --", "fill in --")
-                for option, label in _FIELDS.items():
-                    said = re.sub(rf"(?<!\S){option}(?![\w-])", f"“{label}”", said)
+                for name, each in fields.items():
+                    option = rf"(?<!\S)--{name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"
+                    said = re.sub(option, f"“{each.label.partition(':')[0]}”", said)
                 raise CivitasError(said) from error
 
         with gradio.Accordion("New research", open=False, elem_id="research-new") as form:

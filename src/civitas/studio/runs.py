@@ -65,11 +65,11 @@ class RunsTab:
         """Look at the runs from now on, until `close`."""
         self._closed = threading.Event()
         looks = threading.Thread(
-            target=self._look_on, args=(self._closed,), name="civitas-runs", daemon=True
+            target=self._keep_looking, args=(self._closed,), name="civitas-runs", daemon=True
         )
         looks.start()
 
-    def _look_on(self, closed: threading.Event) -> None:
+    def _keep_looking(self, closed: threading.Event) -> None:
         took = 0.0
         while not closed.wait(max(_LOOK_S, 10 * took)):  # a tenth of its time, however many runs
             if not self._hub.feed.is_watched:

@@ -17,7 +17,6 @@ from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets import http11
 
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
@@ -34,23 +33,6 @@ http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, 1 << 20)
 
 _READS_S: Final = 30.0
 """A page that takes no event for so long is gone: it comes back by itself."""
-
-
-class PageSocket(WebSocketsSansIOProtocol):  # type: ignore[misc]
-    """A page's socket; one that is refused, or ending when the server ends, is no fault."""
-
-    async def send(self, message: Any) -> None:
-        """Tell it something."""
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body":
-            self.handshake_complete = True
-
-    def shutdown(self) -> None:
-        """End it."""
-        try:
-            super().shutdown()
-        except Exception:  # of its protocol: it is being closed, and another thing was to be said
-            self.transport.abort()
 
 
 class _Json(JSONResponse):

@@ -20,7 +20,7 @@ from civitas.studio.hub import Hub
 from civitas.studio.jobs import Jobs
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
-from civitas.studio.society.tab import SocietyTab
+from civitas.studio.society import SocietyTab
 from civitas.studio.space import SpaceTab
 
 if TYPE_CHECKING:
@@ -120,18 +120,14 @@ class Studio(Hub):
         secret = _secret("password", password, 8) if is_password else _secret("token", token, 16)
 
         try:
-            from civitas.studio.server import PageSocket, application
+            from civitas.studio.server import application
         except ImportError as error:
             raise MissingExtra("the studio", "studio") from error
         sockets = _listening(host, port)
         try:
             self._open_journal(journal)
             self.runs.look_on()
-            self._serve(
-                lambda: application(self, secret, host, is_password=is_password),
-                PageSocket,
-                sockets,
-            )
+            self._serve(lambda: application(self, secret, host, is_password=is_password), sockets)
         except BaseException:
             for each in sockets:
                 each.close()
@@ -183,9 +179,7 @@ class Studio(Hub):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _serve(
-        self, made: Callable[[], Any], page_socket: type, sockets: list[socket.socket]
-    ) -> None:
+    def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
         import uvicorn
 
         began: Future[Any] = Future()
@@ -195,7 +189,7 @@ class Studio(Hub):
             config = uvicorn.Config(
                 made(),
                 http="h11",
-                ws=page_socket,
+                ws="websockets-sansio",
                 log_level="warning",
                 access_log=False,
                 server_header=False,

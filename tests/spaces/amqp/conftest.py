@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
 from civitas import AMQPOptions, AMQPSpace
+from commands import Command
 from conformance.conftest import WAIT_S, Kept, Log
 from conformance.conftest import log as log
 from spaces.amqp.worker import Notes
@@ -101,14 +100,14 @@ class Process:
     def __init__(self, options: dict[str, Any], killed: set[str]) -> None:
         self._ids: set[str] = set()
         self._killed = killed
-        path = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
-        self._process = subprocess.Popen(
-            (sys.executable, "-m", "spaces.amqp.program", json.dumps(options)),
+        self._process = Command(
+            json.dumps(options),
+            module="spaces.amqp.program",
+            cwd=ROOT / "tests",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": path},
         )
 
     def tell(self, what: str, **given: Any) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Gives, for a line up to the cursor, how many characters of it which candidates replace."""
 _QUICK_S: Final = 0.3
+# The chat has a handler of its own, which prompt_toolkit's would not put back.
+_NO_SIGINT: Final[dict[str, Any]] = {"handle_sigint": False}
 
 
 class PlainConsole:
@@ -115,7 +117,6 @@ class TerminalConsole:
         self._began = 0.0
         self._clock: asyncio.TimerHandle | None = None
         self._echoing: list[Any] | None = None  # how the terminal is when nobody is at work
-        self._current: PromptSession[Any] | None = None
         completer: Completer = FromHelp()
         self._session: PromptSession[str | None] = PromptSession(
             completer=completer,
@@ -150,8 +151,8 @@ class TerminalConsole:
         while True:
             async with self._turn:
                 try:
-                    line: str | None = await self._prompt(
-                        self._session, "> ", default=written, pre_run=self._make_room
+                    line: str | None = await self._session.prompt_async(
+                        "> ", default=written, pre_run=self._make_room, **_NO_SIGINT
                     )
                 except KeyboardInterrupt:
                     written = ""
@@ -166,13 +167,12 @@ class TerminalConsole:
 
     def show(self, line: str) -> None:
         """Show a text, above the line that is being written."""
-        app = None if self._current is None else self._current.app
-        if app is None or app.context is None or not app.is_running:
-            self._transcript.line(line)
-            return
-        from prompt_toolkit.application import run_in_terminal
+        from prompt_toolkit.application import get_app_or_none, run_in_terminal
 
-        app.context.copy().run(run_in_terminal, lambda: print(line, flush=True))
+        if get_app_or_none() is None:
+            self._transcript.line(line)
+        else:
+            run_in_terminal(lambda: print(line, flush=True))
 
     complain = show
 
@@ -232,7 +232,7 @@ class TerminalConsole:
                     print(above)
                 self._forget_typed()
                 try:
-                    line: str = await self._prompt(self._questions, prompt)
+                    line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
                     return f"{line}\n"
                 except KeyboardInterrupt:
                     self._interrupt()
@@ -244,18 +244,10 @@ class TerminalConsole:
         finally:
             self._asking -= 1
 
-    async def _prompt(self, session: PromptSession[Any], prompt: str, **options: Any) -> Any:
-        self._current = session
-        try:
-            # The chat has a handler of its own, which prompt_toolkit's would not put back.
-            return await session.prompt_async(prompt, handle_sigint=False, **options)
-        finally:
-            self._current = None
-
     def _make_room(self) -> None:
         """Take the line that is being written off the screen, if there is a question to ask."""
         app = self._session.app
-        if self._asking and self._current is self._session and app.is_running and not app.is_done:
+        if self._asking and app.is_running and not app.is_done:
             app.erase_when_done = True
             app.exit(result=None)
 

@@ -31,6 +31,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
+from civitas.text import escaped
 
 _INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
@@ -250,12 +251,8 @@ class ResearchShown(Shown):
                 self._line(_cut(objective["topic"]), "dim", "  also: ", "    ")
 
     def _bar(self, expertise: float, topic: str) -> None:
-        from rich.text import Text
-
-        from civitas.text import escaped
-
         full = round(expertise * _BAR)
-        text = Text()
+        text = self._text()
         text.append("■" * full, "green")
         text.append("·" * (_BAR - full), "dim")
         text.append(f"  {expertise:.2f}  {escaped(_cut(topic))}")

@@ -19,6 +19,7 @@ from civitas.reasoning.events import Done, TurnStarted
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models
 from civitas.reasoning.members import ask_member, own
+from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import observing
@@ -35,52 +36,59 @@ GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
 """What a speaker is asked that has heard everything already."""
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """What the last speaker is asked if the outcome is wanted by a schema."""
+KIND: Final = "Conversation"
 _MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` says it
 _RULES: Final = ("all", "any", "none")
 _MARKS = Marks()
 
 
-@dataclass(slots=True)
 class Setup:
-    """What a conversation is made of, as `Conversation` describes it."""
+    """What a conversation is made of, as `Conversation` describes it, checked."""
 
-    id: str
-    agents: dict[str, Any]
-    next: Order
-    until: Condition | None
-    max_turns: int
-    stop_if_failed: str
+    def __init__(
+        self,
+        id: str,
+        agents: Iterable[Any],
+        next: Order | Callable[[ConversationState], Any] | None,
+        until: Condition | Callable[[ConversationState], Any] | None,
+        max_turns: int | None,
+        stop_if_failed: str,
+    ) -> None:
+        self.id = id
+        self.agents = _participants(agents, id)
+        self.next = as_order(next)
+        self.next.check(self.agents)
+        self.until = None if until is None else as_condition(until)
+        if self.until is not None and (unknown := self.until.ids - self.agents.keys()):
+            raise DefinitionError(
+                f"conversation {id!r}: until={self.until} waits for {sorted(unknown)!r:.200}, "
+                "who takes no part"
+            )
+        if max_turns is None:
+            max_turns = (self.until.most_turns if self.until is not None else None) or _MAX_TURNS
+        if type(max_turns) is not int or max_turns < 1:
+            raise DefinitionError(
+                f"conversation {id!r}: max_turns= must be 1 or more, got {max_turns!r:.80}"
+            )
+        if stop_if_failed not in _RULES:
+            raise DefinitionError(
+                f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
+                f"{stop_if_failed!r:.80}"
+            )
+        self.max_turns = max_turns
+        self.stop_if_failed = stop_if_failed
 
-
-def set_up(
-    id: str,
-    agents: Iterable[Any],
-    next: Order | Callable[[ConversationState], Any] | None,
-    until: Condition | Callable[[ConversationState], Any] | None,
-    max_turns: int | None,
-    stop_if_failed: str,
-) -> Setup:
-    """What `Conversation` was given, checked."""
-    participants, order = _participants(agents, id), as_order(next)
-    order.check(participants)
-    condition = None if until is None else as_condition(until)
-    if condition is not None and (unknown := condition.ids - participants.keys()):
-        raise DefinitionError(
-            f"conversation {id!r}: until={condition} waits for {sorted(unknown)!r:.200}, "
-            "who takes no part"
+    def program(self) -> dict[str, Any]:
+        """What the conversation and its participants do, whatever they are asked."""
+        return of_group(
+            self.agents.values(),
+            agent=[KIND, self.id],
+            agents=list(self.agents),
+            next=self.next.described(),
+            until=None if self.until is None else str(self.until),
+            max_turns=self.max_turns,
+            stop_if_failed=self.stop_if_failed,
         )
-    if max_turns is None:
-        max_turns = (condition.most_turns if condition is not None else None) or _MAX_TURNS
-    if type(max_turns) is not int or max_turns < 1:
-        raise DefinitionError(
-            f"conversation {id!r}: max_turns= must be 1 or more, got {max_turns!r:.80}"
-        )
-    if stop_if_failed not in _RULES:
-        raise DefinitionError(
-            f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
-            f"{stop_if_failed!r:.80}"
-        )
-    return Setup(id, participants, order, condition, max_turns, stop_if_failed)
 
 
 def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from civitas.clock import DAY_S
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
 from civitas.society.city.generate import generated
@@ -21,18 +23,22 @@ from civitas.society.city.map import (
     unique,
     written,
 )
+from civitas.society.city.near import Nearest
 from civitas.society.city.routes import Roads, Route
-from civitas.society.city.rows import CityRows
 from civitas.society.places import Near
 from civitas.text import excerpt
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-class City(CityRows):
+
+class City:
     """Places on a graph of roads. It never changes; what is asked often is cached.
 
     A place hangs on a road node (`Place.node`), to which one goes straight along x and y, or is a
     node itself. Ways are the shortest in metres over the roads that the mode may use; their time is
-    the mode's wait and the metres by its speed, in whole seconds, rounded up once.
+    the mode's wait and the metres by its speed, in whole seconds, rounded up once. What it is given
+    are its attributes; places and nodes are in order of id.
 
     Args:
         places: where citizens can be; ids are unique
@@ -40,16 +46,13 @@ class City(CityRows):
         nodes: road nodes that are no places, with their coordinates in metres: `{"n1": (0, 100)}`
         modes: the ways to travel; the first is the default
 
-    Attributes:
-        places: every place, in order of id
-        roads: every road, as given
-        nodes: the road nodes that are no places, with their coordinates, in order of id
-        modes: the ways to travel; the first is the default
-
     Raises:
         ConfigError: an id is there twice, a road or place leads to a node that does not exist, a
             road names an unknown mode, or a field is wrong.
     """
+
+    closed: frozenset[str] = frozenset()
+    """The places that an intervention has closed."""
 
     def __init__(
         self,
@@ -85,15 +88,21 @@ class City(CityRows):
         for place in self.places:
             of_kind.setdefault(place.kind, []).append(place.id)
         self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
-        self._kind_rows = {
+        self._kind_rows: dict[str | None, NDArray[Any]] = {
             kind: np.array([self.place_numbers[each] for each in ids], dtype=np.int64)
             for kind, ids in self._by_kind.items()
         }
+        self._kind_of = np.zeros(len(self.places), np.int16)
+        for number, rows in enumerate(self._kind_rows.values()):
+            self._kind_of[rows] = number
+        self._kind_rows[None] = np.arange(len(self.places))
         spots = [*self.nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
         self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
-        self._made = {}  # tables, made when first asked for; copies of a city share them
+        self._nearest = Nearest(
+            self._kind_rows, self._hang_rows, self._access_rows, self._spots
+        )  # copies of a city share its tables
 
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
@@ -191,9 +200,10 @@ class City(CityRows):
         graph = self._graphs[self._mode(mode).name]
         if start == end:
             return 0
-        ends = [start, end]
-        metres = int(graph.metres(*self._hang_rows[ends].reshape(2, 1))[0])
-        return None if metres < 0 else metres + sum(self._access_rows[ends].tolist())
+        metres = graph.between(self._hang_rows.item(start), self._hang_rows.item(end))
+        if metres < 0:
+            return None
+        return int(metres + self._access_rows.item(start) + self._access_rows.item(end))
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
@@ -208,17 +218,15 @@ class City(CityRows):
 
     def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
         """Return the shortest way from `a` to `b`; None if there is none."""
-        metres = self.metres(a, b, mode)
+        metres, chosen = self.metres(a, b, mode), self._mode(mode)
         if metres is None:
             return None
         if a == b:
             return Route((a,), 0, 0)
-        way = self._graphs[self._mode(mode).name].way(
-            *self._hang_rows[[self.place_numbers[a], self.place_numbers[b]]].tolist()
-        )
-        nodes = [self._node_ids[node] for node in way or ()]
-        ends = ([a] if nodes[0] != a else [], [b] if nodes[-1] != b else [])
-        return Route((*ends[0], *nodes, *ends[1]), int(self._mode(mode).time(metres)), metres)
+        ends = (self._hang_rows.item(self._number(each)) for each in (a, b))
+        nodes = [self._node_ids[node] for node in self._graphs[chosen.name].way(*ends) or ()]
+        before, after = [a] if nodes[0] != a else [], [b] if nodes[-1] != b else []
+        return Route((*before, *nodes, *after), int(chosen.time(metres)), metres)
 
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
@@ -237,13 +245,139 @@ class City(CityRows):
         limit = min(limit, len(self))
         number, chosen = self._number(place), self._mode(mode)
         node, access = self._hang_rows[number], int(self._access_rows[number])
-        table = self._near_table(self._graphs[chosen.name], kind, limit)
+        table = self._nearest.table(self._graphs[chosen.name], kind, limit)
         near = [
             Near(self._ids[each], int(chosen.time(metres + access)))
             for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
             if each not in (-1, number)
         ]
         return tuple(near[:limit])
+
+    # -- the same of many places at once, by their numbers in `ids()` ------------------------------
+
+    def kind_rows(self) -> NDArray[Any]:
+        """Return each place's kind as its number in `kinds()`; int16."""
+        return self._kind_of
+
+    def capacity_rows(self) -> NDArray[Any]:
+        """Return how many citizens each place holds; int64."""
+        return self._capacities
+
+    def by_area(self, places: Any) -> NDArray[Any]:
+        """Return the order of places in which those that are near each other follow one another.
+
+        It is that of Morton 1966: the bits of x and y in turn, in steps of 50 m.
+        """
+        np = numpy()
+        x, y = (self._spots[self._hang_rows[places]] - self._spots.min(axis=0)).T // 50
+        key = np.zeros(len(x), np.int64)
+        for bit in range(19):
+            key |= (x >> bit & 1) << (2 * bit) | (y >> bit & 1) << (2 * bit + 1)
+        return np.lexsort((places, key))
+
+    def open_rows(self, time: Any, places: Any = None) -> NDArray[Any]:
+        """Return of each place whether it is open; booleans.
+
+        Args:
+            time: seconds after midnight; whole numbers, broadcast against the places
+            places: which places; all if left out
+        """
+        np = numpy()
+        if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
+            time = time % DAY_S
+        opens, lasts = self._hours
+        if places is not None:
+            opens, lasts = opens[places], lasts[places]
+        since = np.asarray(time).astype(np.int32) - opens
+        since += (since < 0) * np.int32(DAY_S)
+        found = since < lasts
+        if self.closed:
+            shut = np.zeros(len(self.places), bool)
+            shut[[self.place_numbers[each] for each in self.closed]] = True
+            found &= ~(shut if places is None else shut[places])
+        return found
+
+    def seconds_rows(self, place: Any, to: Any, mode: Any, words: Sequence[str]) -> NDArray[Any]:
+        """Return how long each way takes; int64, −1 without one, 0 from nowhere.
+
+        Args:
+            place: where each begins; −1 for nowhere
+            to: where each ends
+            mode: how one travels, as numbers of `words`; −1 for the default
+            words: the texts that numbers stand for
+        """
+        np = numpy()
+        place, to = np.asarray(place), np.asarray(to)
+        mode = np.broadcast_to(mode, place.shape)
+        found = np.full(len(place), -1, np.int64)
+        for number in np.unique(mode).tolist():
+            name = self.modes[0].name if number < 0 else words[number]
+            if name in self._modes:
+                at = np.flatnonzero(mode == number)
+                metres = self.metres_rows(place[at], to[at], name)
+                found[at] = self.time_rows(metres, place[at] == to[at], name)
+        found[place < 0] = 0
+        return found
+
+    def time_rows(self, metres: Any, same: Any, mode: str | None = None) -> NDArray[Any]:
+        """Return the seconds for so many metres, −1 for −1; 0 where it is the same place."""
+        np = numpy()
+        return np.where(same, 0, np.where(metres < 0, -1, self._mode(mode).time(metres)))
+
+    def metres_rows(self, place: Any, to: Any, mode: str | None = None) -> NDArray[Any]:
+        """Return the metres of each shortest way; int64, −1 without one."""
+        np = numpy()
+        graph = self._graphs[self._mode(mode).name]
+        metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
+        reached = metres + self._access_rows[place] + self._access_rows[to]
+        return np.where(metres < 0, -1, np.where(place == to, 0, reached))
+
+    def same_roads(self, modes: Sequence[str]) -> bool:
+        """Return whether all these modes use the same roads, so that their metres are the same."""
+        return len({id(self._graphs[mode]) for mode in modes}) == 1
+
+    def near_rows(
+        self, place: Any, kind: str, limit: int = 10, mode: str | None = None
+    ) -> tuple[Any, Any]:
+        """Return what `near` gives of each: places, −1 where there are no more, and seconds.
+
+        Returns:
+            two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
+        """
+        np = numpy()
+        chosen = self._mode(mode)
+        places, metres = self._nearest.table(self._graphs[chosen.name], kind, limit)
+        place = np.asarray(place)
+        node = self._hang_rows[place]
+        found, far = places.take(node, axis=1), metres.take(node, axis=1)
+        number = [*self._kind_rows, kind].index(kind)
+        own = np.flatnonzero(self._kind_of[place] == number)
+        if len(own):  # one who is at such a place is not near itself: the others move up
+            after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
+            for each in (found, far):
+                each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
+        found = found[:-1]
+        seconds = chosen.time(far[:-1] + self._access_rows[place])
+        seconds *= found >= 0
+        return found.T, seconds.T
+
+    def keep_near(self, kinds: Collection[str], limit: int) -> None:
+        """Make the tables of ways and of so many near places of some kinds, and keep no others."""
+        graph = self._graphs[self.modes[0].name]
+        self._nearest.keep(graph, kinds, limit)
+        graph.metres(self._hang_rows[:1], self._hang_rows[:1])
+
+    @functools.cached_property
+    def _capacities(self) -> NDArray[Any]:
+        return numpy().fromiter((place.capacity for place in self.places), "int64", len(self))
+
+    @functools.cached_property
+    def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """When each place opens, and for how long."""
+        np = numpy()
+        opens = np.fromiter((place.opens for place in self.places), "int32", len(self))
+        lasts = np.fromiter((place.closes for place in self.places), "int32", len(self)) - opens
+        return opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
 
     # -- lookups -----------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ class Roads:
     def table(self, source: int) -> NDArray[Any]:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a way."""
         if self.count <= WHOLE:
-            return self.whole[source]  # type: ignore[no-any-return]
+            return self.whole[source]
         table = self._tables.get(source)
         if table is None:
             np = numpy()
@@ -103,7 +103,7 @@ class Roads:
         """Return the metres of ways between nodes, two arrays; int64, −1 without a way."""
         np = numpy()
         if self.count <= WHOLE:
-            return self.whole[start, end].astype(np.int64)  # type: ignore[no-any-return]
+            return self.whole[start, end].astype(np.int64)
         if not self._symmetric:
             found = np.empty(len(start), np.int64)
             for node in np.unique(start).tolist():
@@ -127,6 +127,12 @@ class Roads:
             fits = new[(found[new] >= 0) & (found[new] < _METRES)]
             self._kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
         return found
+
+    def between(self, start: int, end: int) -> int:
+        """Return the metres from one node to another; −1 without a way."""
+        if self.count <= WHOLE:
+            return int(self.whole.item(start, end))
+        return int(self.metres(numpy().array([start]), numpy().array([end]))[0])
 
     def way(self, source: int, target: int) -> list[int] | None:
         """Return the nodes of the shortest way, both ends included; None if there is none.

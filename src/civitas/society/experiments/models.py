@@ -82,27 +82,9 @@ def town(
     budget: Budget | None = None,
     journal: Journal | None = None,
 ) -> Society:
-    """A town drawn by its seed, as `civitas simulate` makes it.
+    """A town drawn by its seed, as `civitas simulate` makes it; its arguments are in the docs.
 
-    Args:
-        seed: what city, people and all chance are drawn from
-        citizens: how many, or a table of them (`read_people`)
-        city: the file of a city (`City.to_json`); one drawn by the seed if left out
-        blocks: parameters of blocks: `{"SocialBlock": {"bound": 300}}`
-        params: what citizens may do: `{"enable_social": false}`
-        facts: what holds everywhere
-        start: when step 0 begins
-        economy: whether there are firms, a bank and a government
-        feed: whether there is a feed
-        llm: the model that citizens ask, or its name; None for rules alone
-        answers: a file that keeps the model's answers, so that the next run has the same
-        max_usd: what the model may cost in one cell
-        max_calls: how often it may be asked in one cell
-        columns: whether citizens are a `Population` in columns, for very many by rules
-        threads: how many threads run it
-        folder: where files are
-        budget: what the model may cost, where no experiment says it by `max_usd` and `max_calls`
-        journal: where runs are recorded; none of an experiment's
+    A budget, and a journal for the run, are the command's: an experiment has neither.
 
     Raises:
         ConfigError: an argument is wrong

@@ -15,8 +15,8 @@ from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.connection import LinkLost, Refused
 from civitas.spaces.amqp.consumer import Deliver, Tag
-from civitas.spaces.amqp.link import LinkLost, Refused
 from civitas.spaces.amqp.receiver import Receiver
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.mailbox import Mailbox
@@ -24,15 +24,11 @@ from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
-_NOT_FOUND: Final = 404
 _LOCKED: Final = 405
 _OTHER_SETTINGS: Final = 406
 
 _SPARE: Final = 100
 """How many more messages than its mailbox holds an agent prefetches: they are to be refused."""
-
-_DRAIN_S: Final = 0.02
-_LONGEST_DRAIN_S: Final = 5.0
 
 _BACKLOG_S: Final = 2.0
 """How long to wait for all messages that waited for an agent before it begins the first."""
@@ -96,7 +92,7 @@ class AgentQueues:
         self, queue: AgentQueue, deliver: Deliver, cancelled: Callable[[], None]
     ) -> None:
         """Claim an id for this process, as long as its connection lasts, and consume its queue."""
-        prefetch = self._limit + queue.mailbox.places + _SPARE
+        prefetch = self._limit + queue.mailbox.concurrency + _SPARE
         count, classic = await self._declare(queue.id, claims=True)
         queue.claimed = True
         queue.backlog = min(count, prefetch)
@@ -169,46 +165,21 @@ class AgentQueues:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
     async def delete(self, queue: AgentQueue) -> None:
-        """Delete an agent's queue once all that was in it is here."""
-        name, exchange = queue.name, self._names.exchange
-        everyone, own = self._names.everyone, self._names.agent_key(queue.id)
+        """Delete an agent's queue; all that was delivered of it is here then."""
         if not self.is_consumed_here(queue):
             raise LinkLost("there is no connection")
         try:
-            await self._call(
-                lambda c, done: c.queue_unbind(name, exchange, everyone, callback=done)
-            )
-            await self._call(lambda c, done: c.queue_unbind(name, exchange, own, callback=done))
-            await self._drain(queue)
-            # Messages may be on their way here: the broker cancels the consumer after them.
-            taken = self._consumer.until_ended(queue.consumer)
-            try:
-                await self._call(lambda c, done: c.queue_delete(name, callback=done))
-                await taken
-            finally:
-                taken.cancel()
-        except Refused as error:
-            if error.code != _NOT_FOUND:
-                raise
-            queue.lost = True
-
-    async def _drain(self, queue: AgentQueue) -> None:
-        """Wait until all that is in a queue was delivered here."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + _LONGEST_DRAIN_S
-        while True:
-            left = (await self._state(queue.name)).message_count
-            if not self.is_consumed_here(queue):
-                raise LinkLost("the channel was lost")
-            if not left:
-                return
-            if clock() > until:  # nothing is taken: its inbox cannot be written, say
-                logger.error(
-                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
-                )
-                return
-            self._consumer.flush()
-            await asyncio.sleep(_DRAIN_S)
+            await self._state(queue.name)
+        except Refused:
+            queue.lost = True  # somebody has deleted it
+        # Messages may be on their way here: the broker cancels the consumer after them.
+        taken = self._consumer.until_ended(queue.consumer)
+        try:
+            deleted = await self._call(lambda c, done: c.queue_delete(queue.name, callback=done))
+            queue.lost = queue.lost or deleted.message_count > 0
+            await taken
+        finally:
+            taken.cancel()
 
     async def is_consumed(self, id: str) -> bool:
         """Whether some process consumes the queue of an agent."""
@@ -247,7 +218,7 @@ class LocalAgents:
         self._router = router
         self._thread = router.thread
         self._loop = router.loop
-        self._link = broker.link
+        self._broker = broker
         self._publisher = broker.publisher
         self._names = broker.names
         # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
@@ -261,7 +232,7 @@ class LocalAgents:
 
     async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; False if it was removed meanwhile."""
-        await self._link.open()
+        await self._broker.open()
         while (leaving := self._leaving.get(mailbox.id)) is not None:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
         queue = AgentQueue(mailbox, self._names.agent_queue(mailbox.id))
@@ -351,7 +322,7 @@ class LocalAgents:
         finally:
             del self._leaving[queue.id]
         if queue.lost:
-            self._queue_lost(queue.id)
+            self._queue_lost(queue.id)  # requests that were in it are sent again, and find nobody
 
     def restore(self) -> None:
         """Consume the queues on a new channel."""
@@ -363,7 +334,7 @@ class LocalAgents:
         async with queue.lock:
             while (
                 self._here.get(mailbox) is queue
-                and self._link.is_up  # else the next connection restores all
+                and self._broker.is_up  # else the next connection restores all
                 and not self._queues.is_consumed_here(queue)
             ):
                 try:

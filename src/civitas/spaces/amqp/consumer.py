@@ -10,7 +10,8 @@ from typing import Any
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from civitas.spaces.amqp.link import LinkLost, settle
+from civitas.spaces.amqp.connection import LinkLost
+from civitas.spaces.request import settle
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -96,7 +97,7 @@ class Consumer:
                 # Else RabbitMQ moves it to a queue of the same name that is declared at once, and
                 # delivers nothing. Quorum queues have no such argument.
                 arguments={"x-cancel-on-ha-failover": True} if classic else None,
-                callback=lambda _: settle(ready, None),
+                callback=lambda _: settle(ready),
             )
         except AMQPError as error:
             self._waiting.discard(ready)
@@ -118,9 +119,9 @@ class Consumer:
         """
         ended: asyncio.Future[None] = self._loop.create_future()
         if consumer not in self._consumers:
-            settle(ended, None)
+            settle(ended)
         else:
-            self._consumers[consumer] = lambda: settle(ended, None)
+            self._consumers[consumer] = lambda: settle(ended)
             self._waiting.add(ended)
             ended.add_done_callback(self._waiting.discard)
         return ended

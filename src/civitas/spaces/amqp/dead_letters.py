@@ -29,8 +29,8 @@ from civitas.message import BROADCAST as EVERYONE
 from civitas.message import address
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.connection import explain, parameters, tls
 from civitas.spaces.amqp.consumer import Tag
-from civitas.spaces.amqp.link import explain, parameters, tls
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.amqp.wire import Outbound, Unreadable
 
@@ -213,41 +213,36 @@ class DeadLetters:
 
     def look(self, most: int = MOST) -> tuple[list[DeadLetter], int]:
         """The oldest ones, and how many more there are."""
-        found: dict[str, DeadLetter] = {}
+        found: list[DeadLetter] = []
+        size = 0
         with self._channel() as channel:
             waiting = self._count(channel)
-            seen = size = 0
-            for each, _ in self._each(channel, waiting):
-                size += 0 if each.key in found else len(each.body)
-                found.setdefault(each.key, each)
-                seen += 1
-                if len(found) >= most or size > _MOST_BYTES:
+            for each, _ in self._each(channel, min(waiting, most)):
+                found.append(each)
+                size += len(each.body)
+                if size > _MOST_BYTES:
                     break
-        return list(found.values()), max(waiting - seen, 0)
+        return found, waiting - len(found)
 
     def resend(self, key: str | None = None) -> Iterator[tuple[DeadLetter, str | None]]:
         """Send one, or each, to the agent that it was for, as a new message.
 
         A request becomes a `send`: its sender has had an outcome, and gets this one as a message. A
-        dead letter is removed once the broker has confirmed the new message. If the process dies
-        between the two and it is sent a second time, the receiver's inbox knows the message.
+        dead letter is removed once the broker has confirmed the new message. One that is there
+        twice, or is sent a second time as this process died between the two, is known to the
+        receiver's inbox.
 
         Returns:
             each with None, or with why it could not be sent, and stays
         """
         with self._channel() as channel:
             channel.confirm_delivery()
-            faults: dict[str, str | None] = {}
             for each, tag in self._each(channel, self._count(channel)):
-                if key not in (None, each.key):
-                    continue
-                first = each.key not in faults
-                if first:
-                    faults[each.key] = self._send(channel, each)
-                if faults[each.key] is None:
-                    channel.basic_ack(tag)
-                if first:
-                    yield each, faults[each.key]
+                if key in (None, each.key):
+                    fault = self._send(channel, each)
+                    if fault is None:
+                        channel.basic_ack(tag)
+                    yield each, fault
 
     def _send(self, channel: BlockingChannel, dead: DeadLetter) -> str | None:
         """Send one again; why that cannot be done, or None."""

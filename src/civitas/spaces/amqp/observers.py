@@ -31,7 +31,7 @@ class Observers:
         """Show a callback what every process sends."""
         first = not self._callbacks
         self._callbacks = (*self._callbacks, callback)
-        if first and self._broker.link.is_up:
+        if first and self._broker.is_up:
             self._broker.thread.spawn(self.attach())
 
     def is_new(self, key: str) -> bool:

@@ -13,7 +13,7 @@ from civitas.errors import BrokerError
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.agent_queues import AgentQueues
 from civitas.spaces.amqp.broker import Broker
-from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.connection import LinkLost
 from civitas.spaces.amqp.publisher import UNROUTABLE
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from pika.channel import Channel
 
-from civitas.spaces.amqp.link import LinkLost, settle
+from civitas.spaces.amqp.connection import LinkLost
 from civitas.spaces.amqp.wire import REQUEST, SEND, Outbound
+from civitas.spaces.request import settle
 
 Settled = Callable[[Outbound, str], None]
 
@@ -182,7 +183,7 @@ class Publisher:
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            settle(waiter, None)
+            settle(waiter)
 
     def confirmed(self, frame: Any) -> None:
         """The broker confirms or refuses one message, or all up to it."""

@@ -39,8 +39,6 @@ DEFAULT_TIMEOUT_S: Final = 300
 
 _PERSISTENT = 2
 _PERMISSION = "permission"
-_NO_TIMEOUT = -1.0
-_FAR_S = 1e9
 
 
 class Unreadable(Exception):
@@ -156,12 +154,7 @@ def headers(
     if call_chain:
         found["trail"] = " ".join(call_chain)
     if timeout != DEFAULT_TIMEOUT_S:
-        # As text: not every client writes AMQP's floats. An int stays one: errors name it.
-        endless = timeout is None or timeout > _FAR_S
-        whole = type(timeout) is int
-        found["timeout"] = repr(
-            _NO_TIMEOUT if endless else timeout if whole else float(timeout or 0)
-        )
+        found["timeout"] = json.dumps(timeout)  # not every client writes AMQP's floats
     if original_id is not None:
         found["original"] = original_id
     if thread is not None:
@@ -264,13 +257,13 @@ def _timeout(value: object) -> float | None:
     if value is None:
         return DEFAULT_TIMEOUT_S
     try:
-        text = _text(value, "timeout")
-        seconds = int(text) if text.isdecimal() else float(text)
+        seconds = from_json(_text(value, "timeout"))
     except ValueError:
-        seconds = float("nan")
-    if seconds != seconds:
+        seconds = ""
+    if seconds is not None and (type(seconds) not in (int, float) or seconds != seconds):
         raise Unreadable(f"its header timeout is {value!r}, not seconds")
-    return None if seconds < 0 else seconds
+    found: float | None = seconds
+    return found
 
 
 # By name: no other name becomes an exception.

@@ -18,7 +18,7 @@ from civitas.orders.models import made_model
 from civitas.orders.order import order_of, without_keys
 from civitas.orders.simulate import SimulateOrder, check
 from civitas.studio.page import QUIET, begins
-from civitas.studio.society.town import MOST, Town, with_head
+from civitas.studio.town import MOST, Town, with_head
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
