@@ -22,8 +22,6 @@ _PIECE = 2**16
 _LAST_WORDS_S = 1.0
 # A shell that lowers its limit, in blocks of 512 bytes, and becomes the program.
 _LIMITED = 'ulimit -f "$1" 2>/dev/null; shift; exec "$@"'
-# Begins when it is told to; if the program has ended before, it never does.
-_WAITING = 'read -r line && exec "$@" </dev/null'
 # Kills a process group when the program that holds its standard input has ended.
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
@@ -123,7 +121,6 @@ class _Process:
         try:
             if self._sandbox is None:
                 watch = self._watched(process.pid)
-                self._begin(process)
             if hasattr(os, "waitid"):
                 # While nobody has asked for its exit code, its number is given to no other process.
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -149,13 +146,13 @@ class _Process:
 
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"TERM": "dumb"}
-        command = ["/bin/sh", "-c", _WAITING, "sh", *self._command]
+        command = self._command
         if self._sandbox is not None:
-            command = self._sandbox.wrap(self._folder, self._command)
+            command = self._sandbox.wrap(self._folder, command)
         return subprocess.Popen(
             command,
             bufsize=0,
-            stdin=subprocess.PIPE if self._sandbox is None else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
             cwd=self._folder,
@@ -173,13 +170,6 @@ class _Process:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-
-    @staticmethod
-    def _begin(process: subprocess.Popen[bytes]) -> None:
-        """Let it begin, now that it is watched."""
-        if process.stdin is not None:
-            with process.stdin, suppress(OSError):  # it may have been killed
-                process.stdin.write(b"\n")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill what is left of the command, and free its number."""
