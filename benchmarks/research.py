@@ -13,9 +13,9 @@ answer. Four forms, each with three iterations for each question, by itself:
 
 A citation is `resolved` if its passage is stored, has the hash that it is said to have, and its
 paragraphs stand in this order in the file or page as it is served now, compared by letters and
-digits without civitas' own reader of HTML, which leaves out what stands beside the text. It is `supported` if `civitas.research.citations.fault` finds nothing wrong. `of_missed` is
-how many of the questions are answered that plain search does not answer. Intervals are Wilson's,
-of 95 %.
+digits without civitas' own reader of HTML, which leaves out what stands beside the text. It is
+`supported` if `civitas.research.citations.fault` finds nothing wrong. `of_missed` is how many of
+the questions are answered that plain search does not answer. Intervals are Wilson's, of 95 %.
 
 The questions are of the half `tune`, 20 of them with `--quick`; `--published` takes the other half,
 which nothing was ever changed by. JSON lines on stdout, at last a table on stderr.

@@ -69,7 +69,7 @@ def main() -> None:
         demo.launch(port, prevent_thread_lock=True)
         space.add(Visitor("Visitor", receive_own_broadcasts=False))
         search = 'Search for "ticket" in harbour.md'
-        demo.jobs.start(Order(search, folder, "local", max_iterations=1))
+        demo.jobs.start(Order(search, folder, "local", max_iterations=1, review="me"))
         questions = ["When does the last ferry leave?", "When is the museum closed?"]
         demo.jobs.start(ResearchOrder(questions, folder=folder))
         demo.society.set_up(SimulateOrder(citizens=300, days=7.0, seed=7, step="15min"))

@@ -53,27 +53,33 @@ def main() -> None:
 
 def space(page: Page) -> None:
     """The visitor was answered, and one agent's actions are open."""
+    page.get_by_text("You are the reviewer").click()
     page.get_by_text("answered").nth(1).wait_for()
     page.get_by_role("list", name="Agents").get_by_text("Calculator").click()
     page.get_by_role("button", name="multiply").wait_for()
 
 
 def act(page: Page) -> None:
-    """The run over the folder has ended."""
-    page.get_by_text("search_in_file").first.wait_for()
+    """A run waits for the decision of whom it asks, whose card is open."""
+    page.get_by_text("You are the reviewer").click()
+    page.get_by_role("log", name="Steps").get_by_text("search_in_file").first.wait_for()
 
 
 def research(page: Page) -> None:
-    """The report is there."""
+    """The report is there; the card of the other tab is folded."""
+    page.get_by_text("You are the reviewer").click()
     shown = page.frame_locator("iframe[title=Report]")
     shown.get_by_text("eleven in the evening").first.wait_for()
 
 
 def society(page: Page) -> None:
-    """The town plays for a while."""
+    """The town plays for a while, and a citizen's card is open."""
     page.get_by_role("button", name="Play", exact=True).click()
-    page.wait_for_timeout(8_000)
+    page.wait_for_timeout(10_000)
     page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_placeholder("number or name").fill("17")
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.get_by_text("Needs").first.wait_for()
 
 
 def runs(page: Page) -> None:

@@ -511,16 +511,14 @@ from civitas.approval import ApprovalRequest
 
 class Keyboard:
     def readline(self):
-        self.stdout = sys.stdout  # as a handler of logs keeps it
         # As what shows a stream does at this moment.
-        print("→ refund", {"order": "A1"}, sys.stdout.isatty())
+        print("→ refund", {"order": "A1"})
         return sys.stdin.readline()
 
 print("I will look", end="")
 message = {"from": "desk", "to": "shop", "action": {"name": "refund", "args": {"order": "A1"}}}
-keyboard = Keyboard()
-print(TerminalApprover(keyboard).approve(ApprovalRequest.of(message)))
-print("It is done.", file=keyboard.stdout)
+print(TerminalApprover(Keyboard()).approve(ApprovalRequest.of(message)))
+print("It is done.")
 """
 
 
@@ -532,7 +530,7 @@ def test_a_question_stands_alone_where_the_program_prints_a_stream():
         )
         terminal.type("y\n")
         terminal.until("It is done.")
-        assert terminal.seen.startswith("y\r\n→ refund {'order': 'A1'} True\r\nTrue\r\nIt is done.")
+        assert terminal.seen.startswith("y\r\n→ refund {'order': 'A1'}\r\nTrue\r\nIt is done.")
 
 
 HOST = """

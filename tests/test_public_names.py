@@ -264,3 +264,12 @@ def test_action_is_the_decorator_whatever_was_imported_before() -> None:
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
     )
     assert done.stdout == "Action\n", done.stderr
+
+
+def test_an_agent_and_a_space_need_no_pydantic() -> None:
+    # It takes as long to import as both of them together.
+    program = "import sys\nfrom civitas import Agent, NativeSpace\nprint('pydantic' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

@@ -102,28 +102,28 @@ def test_integers_stay_integers() -> None:
         ("/A.b c:'hello'", 8, "a JSON value"),
         ("/A.b c:True", 8, "a JSON value"),
         ("/A.b c:NaN", 8, "a JSON value"),
-        ("/A.b c:[1, Infinity]", 12, "a JSON value"),
+        ("/A.b c:[1, Infinity]", 8, "a JSON value"),
         ("/A.b c:-Infinity", 8, "a JSON value"),
-        ("/A.b c:1e999", 8, "a number"),
+        ("/A.b c:1e999", 8, "inf is not JSON"),
         ("/A.b c:+1", 8, "a JSON value"),
         ("/A.b c:.5", 8, "a JSON value"),
         ("/A.b c:1.", 9, "a space or the end"),
         ("/A.b c:01", 9, "a space or the end"),
         ("/A.b c:٣", 8, "a JSON value"),
-        ("/A.b c:1" + "0" * 4300, 8, "at most 4300 digits"),
+        ("/A.b c:1" + "0" * 4300, 8, "4300 digits"),
         ("/A.b c:1 d:2 c:3", 14, 'other than "c"'),
         ('/A.b c:1 "c":3', 10, 'other than "c"'),
-        ('/A.b c:{"a": 1, "a": 2}', 17, 'other than "a"'),
-        ('/A.b c:{"a": 1,}', 16, "a key as a JSON string"),
-        ("/A.b c:{a: 1}", 9, "a key as a JSON string"),
-        ('/A.b c:{"a" 1}', 13, '":" and the value of "a"'),
-        ("/A.b c:[1, ]", 12, "a JSON value"),
-        ("/A.b c:[1 2]", 11, '"," or "]"'),
-        ("/A.b c:[1", 10, '"," or "]"'),
+        ('/A.b c:{"a": 1, "a": 2}', 8, "a key is there twice"),
+        ('/A.b c:{"a": 1,}', 16, "property name"),
+        ("/A.b c:{a: 1}", 9, 'property name enclosed in double quotes), not "a"'),
+        ('/A.b c:{"a" 1}', 13, "':'"),
+        ("/A.b c:[1, ]", 12, "Expecting value"),
+        ("/A.b c:[1 2]", 11, "','"),
+        ("/A.b c:[1", 10, "',' delimiter), not the end of the line"),
         ('/A.b c:"x', 10, 'end with "'),
-        ('/A.b c:"x\ny"', 10, 'end with ", not "\\n"'),
-        (r'/A.b c:"x\q"', 10, "an escape that JSON has"),
-        (r'/A.b c:"\ud83d"', 8, "half of a surrogate pair"),
+        ('/A.b c:"x\ny"', 10, 'Invalid control character at), not "\\n"'),
+        (r'/A.b c:"x\q"', 10, "Invalid \\escape"),
+        (r'/A.b c:"\ud83d"', 8, "a lone surrogate"),
         ('/A.b c:"x"d:1', 11, "a space or the end"),
         ("/A.b c:1 \x1b[2J", 10, 'not "\\u001b"'),
         ("/A\u202eB.b", 3, "what prints"),
@@ -156,14 +156,12 @@ def test_a_value_is_as_deep_as_a_message_may_be() -> None:
     assert check_message(message, "me").args == message["action"]["args"]
     assert format_slash(message) == deepest
     deeper = "/A.b c:" + "[" * 128 + "]" * 128
-    assert wrong(deeper).column == len("/A.b c:") + 128
+    assert wrong(deeper).column == 8
     with pytest.raises(InvalidMessage):
         check_message(
             {"to": "A", "action": {"name": "b", "args": {"c": json.loads(deeper[7:])}}}, ""
         )
-    assert wrong("/A.b c:" + '{"":' * 200_000 + "0").reason.startswith(
-        "expected a value of at most"
-    )
+    assert "nested too deep" in wrong("/A.b c:" + '{"":' * 200_000 + "0").reason
 
 
 @pytest.mark.parametrize("text", ('"' + "a" * 900_000, '"' + "\\n" * 400_000 + "\\", "1" * 900_000))

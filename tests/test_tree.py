@@ -287,6 +287,7 @@ def eager(module: Module, extras: set[str]) -> list[str]:
 # Modules that are nothing but a part of an extra, imported by others only inside functions.
 EXTRA_MODULES = frozenset(
     (
+        "civitas.studio.guard",
         "civitas.studio.server",
         *(
             f"civitas.spaces.amqp.{name}"
@@ -296,8 +297,6 @@ EXTRA_MODULES = frozenset(
                 "connection",
                 "consumer",
                 "dead_letters",
-                "link",
-                "local_agents",
                 "observers",
                 "presence",
                 "publisher",

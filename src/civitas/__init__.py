@@ -62,9 +62,8 @@ models.transformers: TransformersModel
 params: AgentParams BlockParams
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
-reasoning.conversation.hand_over: HandOver
-reasoning.conversation.order: RoundRobin
-reasoning.conversation.state: ConversationState TurnEnded TurnStarted Utterance
+reasoning.conversation.order: HandOver RoundRobin
+reasoning.conversation.state: ConversationState Utterance
 reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said StoppedBy
 reasoning.conversational: Conversational ConversationalAgent
 reasoning.dualact.agent: DualActAgent
@@ -73,7 +72,7 @@ reasoning.dualact.config: DualActConfig
 reasoning.dualact.progress: DualActReply
 reasoning.dualact.review: ReviewRule after_budget_share below_confidence no_progress on_error
 reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReached DecisionMade Done
-    Event MessageAdded
+    Event MessageAdded TurnEnded TurnStarted
 reasoning.loop.react: ReActAgent
 reasoning.reply: Reply Step StopReason
 reasoning.stream: ReplyStream

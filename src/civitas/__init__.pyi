@@ -25,7 +25,7 @@ from civitas.approval import RefuseAll as RefuseAll
 from civitas.approval import Rule as Rule
 from civitas.approval import RuleApprover as RuleApprover
 from civitas.approval import TerminalApprover as TerminalApprover
-from civitas.approval.refusal import Refused as Refused
+from civitas.approval.approval import Refused as Refused
 from civitas.block import Block as Block
 from civitas.budget import Budget as Budget
 from civitas.budget import Spent as Spent
@@ -70,11 +70,9 @@ from civitas.params import AgentParams as AgentParams
 from civitas.params import BlockParams as BlockParams
 from civitas.reasoning.conversation.chosen_by import ChosenBy as ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation as Conversation
-from civitas.reasoning.conversation.hand_over import HandOver as HandOver
+from civitas.reasoning.conversation.order import HandOver as HandOver
 from civitas.reasoning.conversation.order import RoundRobin as RoundRobin
 from civitas.reasoning.conversation.state import ConversationState as ConversationState
-from civitas.reasoning.conversation.state import TurnEnded as TurnEnded
-from civitas.reasoning.conversation.state import TurnStarted as TurnStarted
 from civitas.reasoning.conversation.state import Utterance as Utterance
 from civitas.reasoning.conversation.termination import Condition as Condition
 from civitas.reasoning.conversation.termination import Elapsed as Elapsed
@@ -104,6 +102,8 @@ from civitas.reasoning.events import DecisionMade as DecisionMade
 from civitas.reasoning.events import Done as Done
 from civitas.reasoning.events import Event as Event
 from civitas.reasoning.events import MessageAdded as MessageAdded
+from civitas.reasoning.events import TurnEnded as TurnEnded
+from civitas.reasoning.events import TurnStarted as TurnStarted
 from civitas.reasoning.loop.react import ReActAgent as ReActAgent
 from civitas.reasoning.reply import Reply as Reply
 from civitas.reasoning.reply import Step as Step

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action
 from civitas.approval import ApprovalRequest, Approver, approve, check_approver
-from civitas.approval.refusal import Decision
+from civitas.approval.approval import Decision
 from civitas.arguments import unknown_argument
 from civitas.dispatch import AgentToolbox
 from civitas.errors import DefinitionError, NotInSpace

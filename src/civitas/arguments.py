@@ -1,4 +1,4 @@
-"""Arguments that a constructor does not have: the error says which one is near."""
+"""Checks of arguments: names that a constructor does not have, and whole numbers."""
 
 from __future__ import annotations
 
@@ -83,3 +83,21 @@ def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
         each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
     ]
     return named, any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def check_count(
+    what: str,
+    name: str,
+    value: Any,
+    least: int = 1,
+    most: int | None = None,
+    optional: bool = False,
+) -> None:
+    """Refuse what is not an integer from `least` to `most`."""
+    if value is None and optional:
+        return
+    if type(value) is not int or value < least or (most is not None and value > most):
+        to = "" if most is None else f" to {most}"
+        raise DefinitionError(
+            f"{what}: {name}= must be an integer from {least}{to}, got {value!r:.80}"
+        )

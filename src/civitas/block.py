@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from civitas.action import actions_of
-from civitas.params import BlockParams
+
+if TYPE_CHECKING:
+    from civitas.params import BlockParams
 
 
 class Block:
@@ -17,7 +19,7 @@ class Block:
     Args:
         llm: the model that it may ask; its agent's if left out
         environment: where it acts
-        block_params: its parameters; those of `ParamsType` by default
+        block_params: its parameters; those of `ParamsType` by default, or `BlockParams`
 
     Attributes:
         agent: the agent that it was given to first, or None
@@ -30,7 +32,7 @@ class Block:
     name: str = ""
     description: str = ""
     actions: dict[str, str] = {}  # noqa: RUF012 - as seed 000 declares it; never changed in place
-    ParamsType: ClassVar[type[BlockParams]] = BlockParams
+    ParamsType: ClassVar[type[BlockParams] | None] = None
 
     def __init__(
         self, llm: Any = None, environment: Any = None, block_params: BlockParams | None = None
@@ -38,7 +40,11 @@ class Block:
         self.agent: Any = None
         self._llm = llm
         self.environment = environment
-        self.params = self.ParamsType() if block_params is None else block_params
+        if block_params is None:
+            from civitas.params import BlockParams  # pydantic takes long to import
+
+            block_params = (self.ParamsType or BlockParams)()
+        self.params = block_params
 
     @property
     def llm(self) -> Any:

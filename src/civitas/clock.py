@@ -18,16 +18,7 @@ _LENGTH = re.compile(r"([0-9]{1,12}) ?(s|min|h|d)", re.ASCII)
 
 
 def seconds_of(length: str | timedelta | int, what: str = "step") -> int:
-    """Return a length of time in whole seconds, above 0.
-
-    Args:
-        length: a text of a whole number and a unit (`30s`, `15min`, `1h`, `1d`), a timedelta of
-            whole seconds, or seconds
-        what: the argument that an error names
-
-    Raises:
-        ConfigError: it is no such length.
-    """
+    """Return a length of time in whole seconds, above 0; an error names it as `what`."""
     seconds: object = length
     if isinstance(length, timedelta):
         seconds = length // timedelta(seconds=1) if not length.microseconds else None

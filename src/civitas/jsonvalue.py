@@ -84,192 +84,152 @@ def copy_json(value: Any, path: str = "") -> Any:
     return _copied(value, path, _DEEPEST_COPY, widen=False)
 
 
-def _copied(value: Any, start: str, deepest: int, *, widen: bool) -> Any:
+class _Refused(Exception):
+    """Something is not JSON; `way` leads to it, its last step first."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.way: list[str | int] = []
+
+
+def _copied(value: Any, start: str, levels: int, *, widen: bool) -> Any:
     try:
-        if type(value) is dict or type(value) is list:
-            try:
-                return _plain_copy(value, deepest, [_LARGEST_BYTES])
-            except _TooLarge:
-                raise NotJSON(start, _TOO_LARGE) from None
-            except _Unusual:
-                pass
-        return _Copier(start, deepest, widen=widen).copy(value)
+        return _copy(value, levels, [_LARGEST_BYTES], widen)
+    except _Refused as refused:
+        raise NotJSON(render_path(refused.way[::-1], start), refused.reason) from None
     except RecursionError:
         # Only where the caller's own stack is nearly used up: the depth is limited well before.
         raise NotJSON(start, "nested too deep for the stack that is left") from None
 
 
-class _Unusual(Exception):
-    """Not only plain types, or beyond a limit: `_Copier` reduces it, or says what is wrong."""
-
-
-class _TooLarge(_Unusual):
-    """Larger than may be."""
-
-
-def _plain_copy(value: Any, levels: int, room: list[int]) -> Any:
-    """Copy a dict or list of plain JSON types, as nearly all values are, as fast as may be.
+def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
+    """Copy, reduce or convert anything.
 
     It is at most `levels` deep, and takes at most `room[0]` bytes, which are counted down.
     """
-    copy = value.copy()  # before looking: another thread may be changing the original
-    is_object = type(copy) is dict
+    # Of the type, not by isinstance: an object may claim another class than it has.
+    kind = type(value)
+    if kind is dict or kind is list:
+        return _items(value.copy(), levels, room, widen)
+    if value is None or kind is bool:
+        return value
+    if widen and issubclass(kind, Enum):
+        return _copy(_read(kind, lambda: value.value), levels, room, widen)
+    if issubclass(kind, str):
+        return _text(str.__str__(value), room)
+    if issubclass(kind, int):
+        number = int.__int__(value)
+        if _SMALLEST_INT <= number <= _LARGEST_INT:
+            return number
+        raise _Refused("an integer of more than 4300 digits")
+    if issubclass(kind, float):
+        real = float.__float__(value)
+        if _BELOW_INFINITY < real < _INFINITY:
+            return real
+        raise _Refused(f"{real} is not JSON")
+    if issubclass(kind, dict):
+        return _items(_read(kind, lambda: dict(value)), levels, room, widen)
+    if issubclass(kind, (list, tuple)):
+        return _items(_read(kind, lambda: list(value)), levels, room, widen)
+    if widen:
+        if issubclass(kind, _AS_TEXT):
+            return _text(_read(kind, lambda: str(value)), room)
+        if issubclass(kind, (date, time)):
+            return _text(_read(kind, value.isoformat), room)
+        if issubclass(kind, timedelta):
+            from pydantic_core import to_jsonable_python  # ISO 8601, as arguments are read
+
+            return to_jsonable_python(value)
+        if issubclass(kind, (set, frozenset)):
+            items = _items(_read(kind, lambda: list(value)), levels, room, widen)
+            try:
+                return sorted(items)
+            except TypeError:
+                return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+        if _is_pydantic_model(kind):
+            return _copy(_read(kind, lambda: value.model_dump(mode="json")), levels, room, widen)
+        if dataclasses.is_dataclass(kind):
+            names = [each.name for each in dataclasses.fields(kind)]
+            parts = _read(kind, lambda: {name: getattr(value, name) for name in names})
+            return _items(parts, levels, room, widen)
+    raise _Refused(f"{kind.__name__} is not JSON")
+
+
+def _items(copy: Any, levels: int, room: list[int], widen: bool) -> Any:
+    """Put copies in the place of the items of a dict or list, which nobody else has.
+
+    Nearly all values are of plain types, whose copies are made here, as fast as may be.
+    """
     left = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
-        raise _Unusual
+        deepest = _DEEPEST_VALUE if widen else _DEEPEST_COPY
+        raise _Refused(f"nested deeper than {deepest} levels, or contains itself")
     if left < 0:
-        raise _TooLarge
-    for key, item in copy.items() if is_object else enumerate(copy):
-        if is_object:
-            if type(key) is not str or not key.isascii():
-                raise _Unusual
-            left -= len(key)
-        kind = type(item)
-        if kind is str:
-            left -= len(item) if item.isascii() else _text_size(item)
-        elif kind is int:
-            if not -0x8000000000000000 <= item <= 0x7FFFFFFFFFFFFFFF:
-                raise _Unusual
-        elif kind is float:
-            if not _BELOW_INFINITY < item < _INFINITY:
-                raise _Unusual
-        elif kind is dict or kind is list or kind is tuple:
-            room[0] = left
-            copy[key] = _plain_copy(list(item) if kind is tuple else item, levels - 1, room)
-            left = room[0]
-        elif kind is not bool and item is not None:
-            raise _Unusual
+        raise _Refused(_TOO_LARGE)
+    is_object = type(copy) is dict
+    key: Any = None
+    try:
+        for key, item in copy.items() if is_object else enumerate(copy):
+            if is_object:
+                if type(key) is not str:
+                    break
+                left -= len(key) if key.isascii() else _text_size(key)
+            kind = type(item)
+            if kind is str:
+                left -= len(item) if item.isascii() else _text_size(item)
+            elif kind is dict or kind is list:
+                room[0] = left
+                # A copy before looking: another thread may be changing the original.
+                copy[key] = _items(item.copy(), levels - 1, room, widen)
+                left = room[0]
+            elif not (
+                kind is bool
+                or item is None
+                or (kind is int and -0x8000000000000000 <= item <= 0x7FFFFFFFFFFFFFFF)
+                or (kind is float and _BELOW_INFINITY < item < _INFINITY)
+            ):
+                room[0] = left
+                copy[key] = _copy(item, levels - 1, room, widen)
+                left = room[0]
+    except _Refused as refused:
+        refused.way.append(key)
+        raise
+    if is_object and copy and type(key) is not str:
+        return _items({_name(each): copy[each] for each in copy}, levels, room, widen)
     if left < 0:
-        raise _TooLarge
+        raise _Refused(_TOO_LARGE)
     room[0] = left
     return copy
+
+
+def _name(key: object) -> str:
+    if not issubclass(type(key), str):
+        raise _Refused(f"a key is {json_type(key)}, not string")
+    return str.__str__(key)
+
+
+def _text(text: str, room: list[int]) -> str:
+    room[0] -= _text_size(text)
+    if room[0] < 0:
+        raise _Refused(_TOO_LARGE)
+    return text
 
 
 def _text_size(text: str) -> int:
     try:
         return len(text) if text.isascii() or len(text) > _LARGEST_BYTES else len(text.encode())
     except UnicodeEncodeError:
-        raise _Unusual from None
+        raise _Refused("a lone surrogate in the text, which UTF-8 cannot carry") from None
 
 
-class _Copier:
-    """One copying of anything: it reduces or converts, and names the place of what is not JSON."""
-
-    def __init__(self, start: str, deepest: int, *, widen: bool) -> None:
-        self._start = start
-        self._deepest = deepest
-        self._widen = widen
-        self._room = _LARGEST_BYTES
-        self._way: list[str | int] = []  # to the value that is being copied
-        self._above: dict[int, int] = {}  # the containers on that way, by id, and their levels
-
-    def copy(self, value: Any) -> Any:
-        # Of the type, not by isinstance: an object may claim another class than it has.
-        kind = type(value)
-        if value is None or kind is bool:
-            return value
-        if self._widen and issubclass(kind, Enum):
-            return self.copy(self._opened(kind, lambda: value.value))
-        if issubclass(kind, str):
-            return self._text(str.__str__(value))
-        if issubclass(kind, int):
-            number = int.__int__(value)
-            if _SMALLEST_INT <= number <= _LARGEST_INT:
-                return number
-            raise self._refused("an integer of more than 4300 digits")
-        if issubclass(kind, float):
-            real = float.__float__(value)
-            if _BELOW_INFINITY < real < _INFINITY:
-                return real
-            raise self._refused(f"{real} is not JSON")
-        if issubclass(kind, dict):
-            return self._object(self._opened(kind, lambda: dict(value)), value)
-        if issubclass(kind, (list, tuple)):
-            return self._array(self._opened(kind, lambda: list(value)), value)
-        if not self._widen:
-            raise self._refused(f"{kind.__name__} is not JSON")
-        return self._converted(value, kind)
-
-    def _converted(self, value: Any, kind: type) -> Any:
-        if issubclass(kind, _AS_TEXT):
-            return self._text(self._opened(kind, lambda: str(value)))
-        if issubclass(kind, (date, time)):
-            return self._text(self._opened(kind, value.isoformat))
-        if issubclass(kind, timedelta):
-            from pydantic_core import to_jsonable_python  # ISO 8601, as arguments are read
-
-            return to_jsonable_python(value)
-        if issubclass(kind, (set, frozenset)):
-            items = self._array(self._opened(kind, lambda: list(value)), value)
-            try:
-                return sorted(items)
-            except TypeError:
-                return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
-        if _is_pydantic_model(kind):
-            return self.copy(self._opened(kind, lambda: value.model_dump(mode="json")))
-        if dataclasses.is_dataclass(kind):
-            fields = dataclasses.fields(kind)
-            items = self._opened(kind, lambda: {f.name: getattr(value, f.name) for f in fields})
-            return self._object(items, value)
-        raise self._refused(f"{kind.__name__} is not JSON")
-
-    def _text(self, text: str) -> str:
-        try:
-            self._charge(_text_size(text))
-        except _Unusual:
-            text = "a lone surrogate in the text, which UTF-8 cannot carry"
-            raise self._refused(text) from None
-        return text
-
-    def _array(self, items: list[Any], original: object) -> list[Any]:
-        self._enter(original, len(items))
-        for index, item in enumerate(items):
-            self._way.append(index)
-            items[index] = self.copy(item)
-            self._way.pop()
-        del self._above[id(original)]
-        return items
-
-    def _object(self, items: dict[Any, Any], original: object) -> dict[str, Any]:
-        self._enter(original, len(items))
-        copy = {}
-        for key, item in items.items():
-            if not issubclass(type(key), str):
-                raise self._refused(f"a key is {json_type(key)}, not string")
-            name = str.__str__(key)
-            self._way.append(name)
-            copy[self._text(name)] = self.copy(item)
-            self._way.pop()
-        del self._above[id(original)]
-        return copy
-
-    def _enter(self, container: object, length: int) -> None:
-        level = self._above.get(id(container))
-        if level is not None:
-            del self._way[level:]
-            raise self._refused("contains itself")
-        if len(self._above) >= self._deepest:
-            raise self._refused(f"nested deeper than {self._deepest} levels")
-        self._above[id(container)] = len(self._above)
-        self._charge(_CONTAINER_BYTES + _ITEM_BYTES * length)
-
-    def _charge(self, size: int) -> None:
-        self._room -= size
-        if self._room < 0:
-            raise self._refused(_TOO_LARGE)
-
-    def _refused(self, reason: str) -> NotJSON:
-        return NotJSON(render_path(self._way, self._start), reason)
-
-    def _opened(self, kind: type, read: Callable[[], Any]) -> Any:
-        """Return what `read()` gives; it runs code of the value's class, which may raise."""
-        try:
-            return read()
-        except RecursionError:
-            raise
-        except Exception as error:
-            reason = f"{kind.__name__} cannot be converted ({error_text(error)})"
-            raise self._refused(reason) from None
+def _read(kind: type, read: Callable[[], Any]) -> Any:
+    """Return what `read()` gives; it runs code of the value's class, which may raise."""
+    try:
+        return read()
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise _Refused(f"{kind.__name__} cannot be converted ({error_text(error)})") from None
 
 
 def _is_pydantic_model(kind: type) -> bool:
@@ -372,7 +332,7 @@ def read_json(text: str) -> Any:
     """The JSON value that a text is, and nothing else but a ```json fence around it."""
     text = unfenced(text)
     try:
-        return _DECODER.decode(text)
+        return DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise Unreadable(
             f"not JSON: {error.msg} at character {error.pos}: "
@@ -395,4 +355,5 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_constant)
+"""Reads JSON strictly: no NaN or Infinity, no key twice."""

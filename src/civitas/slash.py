@@ -14,30 +14,23 @@ wherever it stands, and there is no NaN, no Infinity and no key given twice. A m
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
 from civitas.errors import SlashError
+from civitas.jsonvalue import DECODER, NotJSON, copy_json
 from civitas.message import BROADCAST, MAX_ID, check_message
 from civitas.text import shorten
 
 MAX_LINE = 1_000_000
 """The longest line, in characters."""
 
-_DEEPEST = 127  # lists and objects within each other in a value: what a message may have
-_MOST_DIGITS = 4300  # of an integer in a message
-
 _BLANK = re.compile(r"[ \t\r\n]*+")
-# Possessive, so that a text without its end takes no longer to refuse than to read.
-_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(\.[0-9]++)?([eE][+-]?[0-9]++)?")
 _WORD = re.compile(r"[^\W\d]\w*+")
 _UNQUOTED_ID = re.compile(r'[^\s".:\\]++')
 _UNQUOTED_ACTION = re.compile(r'[^\s":\\]++')
 _BARE = re.compile(r'[^\s,"\]}]{1,40}(?![^\s,"\]}])')
 _LONE = re.compile("[\ud800-\udfff]")
-_CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 def parse_slash(line: str) -> dict[str, Any] | None:
@@ -175,13 +168,13 @@ class _Line:
                 )
             self.take(":", f'":" and the value of {_shown(name)}')
             self.skip_blank()
-            args[name] = self.value(1)
+            args[name] = self.json()
 
     def name(self, unquoted: re.Pattern[str], wanted: str) -> str:
         """An agent's id or an action's name."""
         begin = self.at
         if self.next() == '"':
-            text = self.string()
+            text = str(self.json())
         else:
             found = unquoted.match(self.line, begin)
             if found is None:
@@ -198,102 +191,37 @@ class _Line:
 
     def argument_name(self) -> str:
         if self.next() == '"':
-            return self.string()
+            return str(self.json())
         found = _WORD.match(self.line, self.at)
         if found is None or not found[0].isidentifier():
             raise self.wrong("an argument as NAME:VALUE; other names are quoted")
         self.at = found.end()
         return found[0]
 
-    def value(self, depth: int) -> Any:
-        """A JSON value; `depth` is how many lists and objects it is in, the arguments included."""
-        char = self.next()
-        if char == '"':
-            return self.string()
-        if char in ("[", "{"):
-            if depth > _DEEPEST:
-                raise self.wrong(f"a value of at most {_DEEPEST} levels")
-            self.at += 1
-            return self.array(depth) if char == "[" else self.object(depth)
-        if found := _NUMBER.match(self.line, self.at):
-            return self.number(found)
-        if (found := _WORD.match(self.line, self.at)) and found[0] in _CONSTANTS:
-            self.at = found.end()
-            return _CONSTANTS[found[0]]
-        found = _BARE.match(self.line, self.at)
-        example = _json(found[0]) if found else '"text"'
-        raise self.wrong(f"a JSON value, such as 2, true or {example}")
-
-    def array(self, depth: int) -> list[Any]:
-        items: list[Any] = []
-        self.skip_blank()
-        if self.next() == "]":
-            self.at += 1
-            return items
-        while True:
-            self.skip_blank()
-            items.append(self.value(depth + 1))
-            if self.ends("]"):
-                return items
-
-    def object(self, depth: int) -> dict[str, Any]:
-        items: dict[str, Any] = {}
-        self.skip_blank()
-        if self.next() == "}":
-            self.at += 1
-            return items
-        while True:
-            self.skip_blank()
-            begin = self.at
-            if self.next() != '"':
-                raise self.wrong("a key as a JSON string")
-            key = self.string()
-            if key in items:
-                self.at = begin
-                raise self.wrong(f"a key other than {_shown(key)}, which is there already", "")
-            self.skip_blank()
-            self.take(":", f'":" and the value of {_shown(key)}')
-            self.skip_blank()
-            items[key] = self.value(depth + 1)
-            if self.ends("}"):
-                return items
-
-    def ends(self, bracket: str) -> bool:
-        """Whether a list or object ends here; otherwise a comma is taken."""
-        self.skip_blank()
-        if self.next() == bracket:
-            self.at += 1
-            return True
-        self.take(",", f'"," or "{bracket}"')
-        return False
-
-    def string(self) -> str:
-        found = _STRING.match(self.line, self.at)
-        assert found is not None  # a quote stands here
-        begin, self.at = self.at, found.end()
-        if self.next() != '"':
-            raise self.wrong(
-                "an escape that JSON has, such as \\\\ or \\n"
-                if self.next() == "\\"
-                else 'the string to go on and to end with "'
-            )
-        self.at += 1
-        text: str = json.loads(self.line[begin : self.at])
-        if _LONE.search(text):
-            self.at = begin
-            raise self.wrong("text, not half of a surrogate pair", "")
-        return text
-
-    def number(self, found: re.Match[str]) -> int | float:
-        value: int | float
-        if found[1] is None and found[2] is None:
-            if len(found[0].lstrip("-")) > _MOST_DIGITS:
-                raise self.wrong(f"an integer of at most {_MOST_DIGITS} digits", "")
-            value = int(found[0])
-        elif not math.isfinite(value := float(found[0])):
-            raise self.wrong("a number that is not beyond what a float holds", "")
-        self.at = found.end()
-        return value
+    def json(self) -> Any:
+        """The JSON value that stands here."""
+        begin = self.at
+        try:
+            found, self.at = DECODER.raw_decode(self.line, begin)
+            return copy_json([found])[0]  # as deep as in the arguments of a message
+        except json.JSONDecodeError as error:
+            if error.msg.startswith("Unterminated"):
+                self.at = len(self.line)
+                raise self.wrong('the string to end with "') from None
+            self.at = error.pos
+            if error.pos != begin:
+                raise self.wrong(f"JSON ({error.msg})") from None
+            bare = _BARE.match(self.line, begin)
+            example = _json(bare[0]) if bare else '"text"'
+            raise self.wrong(f"a JSON value, such as 2, true or {example}") from None
+        except NotJSON as error:
+            reason = error.reason
+        except RecursionError:
+            reason = "nested too deep"
+        except ValueError as error:  # NaN, a key that is there twice, an integer without an end
+            reason = str(error)
+        self.at = begin
+        raise self.wrong(f"a JSON value that a message may have ({reason})", "")
 
     def next(self) -> str:
         """The character that stands here; empty at the end."""

@@ -8,6 +8,7 @@ thread gets a new one, idle threads end by themselves, and all are daemons.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import itertools
 import logging
 import os
@@ -15,7 +16,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from civitas.errors import TooManyThreads
@@ -41,26 +43,13 @@ class _Worker:
         self.job: _Job | None = None
 
 
-class _Job:
-    """A call, and where its outcome goes: to a future of a loop, or to a function."""
+class _Job(NamedTuple):
+    """A call, and what is told its outcome."""
 
-    __slots__ = ("args", "context", "done", "function", "future", "loop")
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        context: Context | None,
-        done: Callable[[Any, BaseException | None], None] | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
-        future: asyncio.Future[Any] | None = None,
-    ) -> None:
-        self.function = function
-        self.args = args
-        self.context = context
-        self.done = done
-        self.loop = loop
-        self.future = future
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    context: Context | None
+    done: Callable[[Any, BaseException | None], None] | None
 
 
 class WorkerThreads:
@@ -119,7 +108,7 @@ class WorkerThreads:
         future: asyncio.Future[T] = loop.create_future()
         if context is None:
             context = copy_context()
-        self._start(_Job(function, args, context, loop=loop, future=future))
+        self._start(_Job(function, args, context, partial(_deliver, loop, future)))
         return future
 
     def _start(self, job: _Job) -> None:
@@ -181,24 +170,25 @@ class WorkerThreads:
         # Idle before anyone hears of it: what is called next finds this thread.
         with self._lock:
             self._idle.append(worker)
-        if job.future is None:
-            _report(job, value, raised)
-        else:
-            assert job.loop is not None
-            try:
-                job.loop.call_soon_threadsafe(_settle, job.future, value, raised)
-            except RuntimeError:
-                logger.debug("%r returned after its loop had closed", job.function)
+        try:
+            if job.done is not None:
+                job.done(value, raised)
+            elif raised is not None:
+                logger.error("%r failed in its thread", job.function, exc_info=raised)
+        except BaseException:
+            logger.exception("what %r calls when done failed", job.function)
 
 
-def _report(job: _Job, value: Any, raised: BaseException | None) -> None:
+def _deliver(
+    loop: asyncio.AbstractEventLoop,
+    future: asyncio.Future[Any],
+    value: Any,
+    raised: BaseException | None,
+) -> None:
     try:
-        if job.done is not None:
-            job.done(value, raised)
-        elif raised is not None:
-            logger.error("%r failed in its thread", job.function, exc_info=raised)
-    except BaseException:
-        logger.exception("what %r calls when done failed", job.function)
+        loop.call_soon_threadsafe(_settle, future, value, raised)
+    except RuntimeError:
+        logger.debug("a call returned after its loop had closed")
 
 
 def settle(future: asyncio.Future[None], *, cancel: bool = False) -> bool:
@@ -247,40 +237,19 @@ class _Questions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._line: deque[Callable[[], None]] = deque()
+        self._line: deque[tuple[concurrent.futures.Future[Any], Callable[[], Any]]] = deque()
         self._threads = 0
 
     async def put(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function in a thread, and give what it returns. Cancelled in line, it is not."""
-        loop = asyncio.get_running_loop()
-        # What it raised is in the result: some exceptions mean something else to who awaits.
-        future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
-
-        def settle(value: Any, error: BaseException | None) -> None:
-            if not future.done():
-                future.set_result((value, error))
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            value: Any = None
-            raised: BaseException | None = None
-            try:
-                value = function(*args)
-            except BaseException as error:  # handed to whoever awaits
-                raised = error
-            try:
-                loop.call_soon_threadsafe(settle, value, raised)
-            except RuntimeError:
-                logger.debug("an approval was answered after its loop had closed")
-
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
-            self._line.append(work)
+            self._line.append((future, partial(function, *args)))
             begins = self._threads < _AT_ONCE
             self._threads += begins
         if begins:
             threading.Thread(target=self._main, name="civitas-approval", daemon=True).start()
-        answer, failure = await future
+        answer, failure = await asyncio.wrap_future(future)
         if failure is not None:
             raise failure
         return answer
@@ -291,8 +260,16 @@ class _Questions:
                 if not self._line:
                     self._threads -= 1
                     return
-                work = self._line.popleft()
-            work()
+                future, call = self._line.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue
+            # What it raises is a result: some exceptions mean something else to who awaits.
+            outcome: tuple[Any, BaseException | None]
+            try:
+                outcome = call(), None
+            except BaseException as error:
+                outcome = None, error
+            future.set_result(outcome)
 
 
 _QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()

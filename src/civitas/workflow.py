@@ -6,30 +6,12 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from civitas.action import Action, ActionOptions, ActionRegistry, actions_of
 from civitas.block import Block
 from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
 from civitas.errors import ActionNotFound, DefinitionError
-
-
-class Stepped(Protocol):
-    """What a block is to the agent that it belongs to.
-
-    Attributes:
-        name: what it is called
-    """
-
-    name: str
-
-    async def before_forward(self) -> None:
-        """Prepare."""
-        ...
-
-    async def after_forward(self) -> None:
-        """Clean up."""
-        ...
 
 
 class Workflow:

@@ -66,9 +66,7 @@ def test_what_is_no_money_is_no_limit_and_no_amount(wrong: Any) -> None:
         assert len(str(caught.value)) < 200
     assert untouched(budget)
     for pair in ((wrong, 1), (1, wrong)):
-        with pytest.raises(
-            DefinitionError, match="must be a number of US dollars per million tokens"
-        ):
+        with pytest.raises(DefinitionError, match=r"put= must be a number of US dollars"):
             Price(*pair)
 
 
@@ -163,19 +161,12 @@ STATE = {
     "change",
     (
         *({field: wrong} for field in COUNTS for wrong in (-1, True, 1.5, "5", None, [], 10**400)),
-        *(
-            {"usd": wrong}
-            for wrong in (
-                *(0.5, -1, "-1", "1e9", "", ".", "1.", ".5", "0x1", "1_0", "\uff11", " 1", "NaN"),
-                *("1.0000000000001", "9" * 5000, None, True),
-            )
-        ),
-        *({"seconds": wrong} for wrong in (-1, NAN, INF, "3", None, True, 10**400)),
+        *({"usd": wrong} for wrong in (-1, "-1", "", ".", "0x1", "NaN", "9" * 5000, None)),
+        *({"seconds": wrong} for wrong in (-1, NAN, INF, "three", None, 10**400)),
         *(
             {"over": wrong}
             for wrong in (None, [], {}, {"tokens": 0}, {"tokens": -1, "usd": "0"}, {"usd": 0})
         ),
-        {"more": 1},
     ),
     ids=lambda change: f"{change}"[:30],
 )
@@ -192,7 +183,7 @@ def test_a_state_that_is_none_changes_nothing(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("wrong", (None, 5, "{}", [], {}, {"tokens": 5}))
 def test_what_is_no_state_is_an_error(wrong: Any) -> None:
-    with pytest.raises(DefinitionError, match="the state of a budget is an object"):
+    with pytest.raises(DefinitionError, match="the state of a budget is not as state_dict"):
         Budget().load_state_dict(wrong)
 
 
@@ -296,8 +287,6 @@ def test_what_are_no_prices_is_an_error(stated: Any) -> None:
         Prices(stated)
 
 
-def test_a_price_with_too_many_places_is_an_error_and_no_rounding() -> None:
-    for wrong in (Decimal("0.0000001"), 1e-7, Decimal("1e-999999")):
-        with pytest.raises(DefinitionError, match="more than 6 decimal places"):
-            Price(wrong, 1)
+def test_a_price_is_exact_whatever_its_places() -> None:
+    assert Price(Decimal("0.0000001"), 1).cost(10, 0) == Decimal("1E-12")
     assert Price(Decimal("0.10000000"), 1) == Price(0.1, 1)

@@ -273,11 +273,13 @@ def test_questions_come_one_by_one_each_after_its_step(folder: Path) -> None:
         OpenAIServer(does(WRITE, other), streamed("Well.")) as server,
         at_terminal(server, folder) as terminal,
     ):
-        terminal.until("Permit this? [y/N/always] ")
-        assert "other.txt" not in terminal.seen
+        shown = uncoloured(terminal.until("Permit this? [y/N/always] "))
+        assert shown.index('write_file(file_name="new.txt"') < shown.index('file_name:"new.txt"')
+        assert 'file_name:"other.txt"' not in shown
         terminal.type("n\n")
-        terminal.until("Permit this? [y/N/always] ")
-        assert "new.txt" not in terminal.seen
+        shown = terminal.until("Permit this? [y/N/always] ")
+        assert 'file_name:"other.txt"' in shown
+        assert 'file_name:"new.txt"' not in shown
         terminal.type("y\n")
         assert terminal.end() == 0
     assert not (folder / "new.txt").exists()

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from civitas import Journal, ReActAgent, ScriptedModel
-
 
 def printed(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -92,20 +90,3 @@ def test_a_shell_that_is_none_is_exit_code_2() -> None:
     done = printed("cmd")
     assert (done.returncode, done.stdout) == (2, "")
     assert "'bash', 'zsh', 'fish'" in done.stderr
-
-
-def test_bash_completes_the_runs_of_a_journal(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "runs.db")
-    agent = ReActAgent("a", ScriptedModel(["Well."] * 3), journal=journal)
-    for id in ("one", "other", "two"):
-        agent.reply_sync("Hello.", run_id=id)
-    journal.close()
-    program = "".join(
-        f"COMP_WORDS=(civitas {line}); COMP_CWORD={len(line.split())}\n"
-        'COMPREPLY=(); _civitas_completion civitas; echo "${COMPREPLY[@]}"\n'
-        for line in ("resume --journal runs.db o", "runs --journal nothing.db o")
-    )
-    runs, none = bash(program, tmp_path).splitlines()
-    assert runs.split() == ["other", "one"]  # the last first
-    assert none == ""
-    assert not (tmp_path / "nothing.db").exists()

@@ -44,7 +44,7 @@ def test_version() -> None:
 def test_alone_it_shows_its_help() -> None:
     done = civitas_command()
     assert done.returncode == 0
-    assert re.search(r"models +List the models, and fetch weights\.", done.stdout)
+    assert re.search(r"models +List models, and download weights\.", done.stdout)
     assert done.stdout == civitas_command("--help").stdout
 
 

@@ -483,7 +483,7 @@ def test_without_a_number_those_that_are_left_are_decided(folder: Path) -> None:
     assert (first.returncode, first.stdout) == (1, "")
     assert [line[:6] for line in first.stderr.splitlines()[3:5]] == ["  1  s", "  3  s"]
     rest = civitas(
-        "resume", "--repeat", "letters", "--skip", "3", "--agent", "my_agents:clerk", cwd=folder
+        "resume", "letters", "--repeat", "--skip", "3", "--agent", "my_agents:clerk", cwd=folder
     )
     assert rest.returncode == 0, rest.stderr
     assert (folder / "sent").read_text() == "A"
@@ -536,7 +536,7 @@ def test_a_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
         (("r", "--repeat", "--skip"), 2, "all calls that are left: give one of --repeat, --skip"),
         (("r", "--repeat", "2", "--done", "2=1"), 2, "call 2: give one of --repeat, --skip"),
         (("r", "--repeat=x"), 2, "N must be the number of a call in doubt"),
-        (("r", "--skip", "x"), 2, "Got unexpected extra argument (x)"),
+        (("r", "--skip", "x"), 2, "N must be the number of a call in doubt"),
         (("r", "--done", "paid"), 2, "must be N=RESULT, got 'paid'"),
         (("--repeat", "2"), 2, "Missing argument 'ID'"),
         ((), 2, "Missing argument 'ID'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import html
 import io
 import json
 import os
@@ -372,6 +373,8 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     assert [(row["seed"], row["parameters"]) for row in rows] == [
         (seed, f'{{"feed": {feed}}}') for feed in ("true", "false") for seed in (0, 1)
     ]
+    page = html.unescape((out / "report.html").read_text())
+    assert "<code>civitas simulate e.yaml --seeds=2 --sweep=feed=true,false</code>" in page
     again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
     assert [json.loads(line)["kind"] for line in again.stdout.splitlines()] == ["progress", "done"]
 
@@ -381,7 +384,6 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     (
         (("e.yaml", "--citizens", "20"), "write society.citizens in e.yaml, or --sweep citizens=V"),
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
-        (("classic.yaml", "--threads", "2"), "of classic.yaml has no parameter threads; leave it"),
         (
             ("e.yaml", "--sweep", "feed=true", "--sweep", "feed=false"),
             "--sweep: feed is there twice: give all its values in one",
@@ -414,11 +416,9 @@ def test_an_experiment_that_cannot_be_or_is_too_large_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
-    classic = EXPERIMENT.replace("{citizens: 10,", "{model: schelling,").replace("home", "alike")
-    (tmp_path / "classic.yaml").write_text(classic)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         main(["simulate", *args])
     assert ended.value.code == 2
     assert told in capsys.readouterr().err.replace("\n", " ")
-    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml", "classic.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} == {"e.yaml"}

@@ -130,7 +130,7 @@ def test_what_is_no_text_takes_room_too() -> None:
 
 @pytest.mark.parametrize("bound", (0, -1, 1.5, True, "8192", None))
 def test_the_bound_is_a_positive_integer(bound: Any) -> None:
-    with pytest.raises(DefinitionError, match="max_tokens= must be a positive integer, got "):
+    with pytest.raises(DefinitionError, match="max_tokens= must be an integer from 1, got "):
         TokenBoundedMemory(bound)
 
 

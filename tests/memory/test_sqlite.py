@@ -620,7 +620,7 @@ def test_nothing_is_shared_with_who_gave_or_got_it(path: Path) -> None:
 
 @pytest.mark.parametrize("tokens", (0, -1, 1.5, True, "8192"))
 def test_the_bound_is_a_positive_integer(path: Path, tokens: Any) -> None:
-    with pytest.raises(DefinitionError, match="must be a positive integer, got "):
+    with pytest.raises(DefinitionError, match="tokens= must be an integer from 1, got "):
         SQLiteMemory(path, tokens=tokens)
     assert not path.exists()
 

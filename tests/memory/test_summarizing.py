@@ -270,7 +270,7 @@ def test_an_agent_goes_on_with_the_summary() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "text"),
     (
-        ({"tokens": 0}, "tokens= must be an integer of 4 or more, got 0"),
+        ({"tokens": 0}, "tokens= must be an integer from 4, got 0"),
         ({"tokens": "400"}, "tokens= must be an integer"),
         ({"tokens": 400, "keep": 400}, "keep= must be an integer from 1 to 399, got 400"),
         ({"tokens": 400, "keep": 0}, "keep= must be an integer from 1 to 399, got 0"),

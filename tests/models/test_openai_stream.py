@@ -262,17 +262,10 @@ def test_usage_that_a_stream_lacks_or_makes_up_counts_nothing() -> None:
     assert stream(events(running, *END))[-1].usage == Usage(7, 3)
 
 
-def test_the_halves_of_a_character_may_come_in_two_pieces() -> None:
-    halves = (r"a\ud83d", r"\udc4bb", r"\ud83d", r"c\udc4b", r"\ud83d")
-    chunks = [json.dumps(delta("?")).replace('"?"', f'"{half}"') for half in halves]
-    parts = stream(events(*chunks, *END))
-    assert parts[-1].text == joined(parts) == "a👋b?c??"
-
-
 def test_events_are_read_as_their_format_is_written() -> None:
     before, after = json.dumps(delta("é!"), ensure_ascii=False).split(" ", 1)
     lines = (
-        "\ufeff: a comment\r\n\r\nid: 7\r\nretry: 10\r\nevent: message\r\n"
+        ": a comment\r\n\r\nid: 7\r\nretry: 10\r\nevent: message\r\n"
         f"data:{json.dumps(delta('a'))}\r\n\r\n"
         f"data: {json.dumps(delta('b'))}\n\ndata:\n\nevent: alive\ndata: \n\nevent: error\n\n"
         f"data: {json.dumps(delta('c'))}\r\r"
@@ -443,11 +436,9 @@ def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -
 @pytest.mark.parametrize(
     ("given", "said"),
     (
-        (http(b""), "the answer is empty"),
-        (http(b"  \n "), "the answer is empty"),
-        (http(b"<html>"), "the answer is not JSON"),
-        (http(b"\xef\xbb"), "the answer is not JSON"),
-        (http(b"hello"), "the answer broke off after event 0"),
+        (http(b""), "the answer is not JSON"),
+        (http(b"hello"), "the answer is not JSON"),
+        (http(b"<html>", 200, {"Content-Type": "text/html"}), "broke off after event 0"),
         (events(DONE), "the answer's events hold no answer"),
         (events(counted(), DONE), "the answer's events hold no answer"),
         (events(b": nothing\n\n"), "the answer broke off after event 0"),

@@ -240,11 +240,12 @@ def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path
             RecordedModel(ScriptedModel(), path)
         assert path.read_bytes() == content
     path.write_bytes(b'{"format": "civitas recorded model", "version": 2}\n')
-    with pytest.raises(ModelError, match="is of version 2 of the format, and only version 1"):
+    with pytest.raises(ModelError, match="is not a recording of a model, of version 1"):
         RecordedModel(None, path)
-    head = '{"format": "civitas recorded model", "version": 1, "model": "a", "context_tokens": 0}'
-    path.write_text(head + "\n")
-    with pytest.raises(ModelError, match="line 1 is damaged"):
+    record(path.with_name("damaged"), "one", "two")
+    lines = path.with_name("damaged").read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][1:], lines[2], ""]))
+    with pytest.raises(ModelError, match="line 2 is damaged; delete it to record it anew"):
         RecordedModel(None, path)
     with pytest.raises(ModelError, match="cannot be opened"):
         RecordedModel(None, path.parent)
@@ -268,24 +269,6 @@ def test_every_cut_of_the_file_is_answered_or_named(path: Path) -> None:
             record(path, "one", "two", "three")
             with RecordedModel(None, path) as model:
                 assert len(model) == lines - 1
-
-
-def test_every_changed_byte_is_answered_as_before_or_named(path: Path) -> None:
-    record(path, "one", "two", name="n")
-    whole = path.read_bytes()
-    head = whole.index(b"\n") + 1
-    faults = set()
-    for place in range(head, len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        try:
-            with RecordedModel(None, path) as model:
-                for number, said in enumerate(("one", "two")):
-                    if len(model) == 2 or number == 0:
-                        assert run(model.complete(user(str(number)))).text == said
-        except ModelError as error:
-            faults.add(str(error).partition("; delete")[0])
-    # The last line break, changed, leaves a line unfinished; everything else is found out.
-    assert faults == {f"{path}: line {line} is damaged" for line in (2, 3)}
 
 
 def test_killed_it_loses_nothing_that_was_answered(path: Path) -> None:

@@ -9,8 +9,8 @@ import pypdf
 import pytest
 
 from civitas.errors import UnreadableDocument
-from civitas.research.reading.documents import Document, kind_of, read_document
-from civitas.research.reading.html import decoded, read_html
+from civitas.research.reading.documents import kind_of, read_document
+from civitas.research.reading.html import Document, decoded, read_html
 from research.web_server import pdf
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -264,3 +265,17 @@ def test_a_file_that_was_read_as_it_was_written_is_read_again(docs: Path, index:
     cats.write_text(cats.read_text().replace("sleep", "snore"))
     os.utime(cats, ns=(soon, soon))
     assert (names(search, "snore"), names(search, "sleep")) == (["cats.md"], [])
+
+
+def test_what_needs_an_extra_is_read_once_that_is_installed(
+    docs: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = docs / "owls.html"
+    page.write_text(
+        "<article><p>Parliaments of owls convene at midnight in old barns.</p></article>"
+    )
+    os.utime(page, (10**9, 10**9))
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "trafilatura", None)
+        assert names(search_folder(docs, index=index), "parliaments convene") == []
+    assert names(search_folder(docs, index=index), "parliaments convene") == ["owls.html"]

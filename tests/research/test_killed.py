@@ -42,10 +42,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory, processes: Processes) -> dic
     return ended(folder)
 
 
+@pytest.mark.parametrize("every", (3, pytest.param(1, marks=pytest.mark.long)))
 def test_killed_before_any_commit_nothing_that_ended_is_done_again(
-    processes: Processes, tmp_path: Path, whole: dict[str, Any]
+    every: int, processes: Processes, tmp_path: Path, whole: dict[str, Any]
 ) -> None:
-    for number in range(1, whole["commits"] + 1):
+    for number in range(1, whole["commits"] + 1, every):
         folder = tmp_path / str(number)
         folder.mkdir()
         assert processes.run(folder, commit=[number, "before"]) == KILLED

@@ -9,7 +9,7 @@ import pytest
 from civitas import Journal, Researcher, ScriptedModel
 from civitas.journal import Entry
 from civitas.research import Report
-from civitas.research.so_far import report_so_far
+from civitas.research.recording import report_so_far
 from research.small_web import SCRIPT, tools
 
 

@@ -199,7 +199,7 @@ def test_of_a_site_only_its_pages_and_links_are_taken() -> None:
     pool = ResourcePool()
     with Web(pages) as web:
         page = web.visit("/a", pool, site="127.0.0.1")
-        assert [each.url for each in pool.get_all()] == ["https://a.127.0.0.1/", page.url]
+        assert [each.url for each in pool.get_all()] == ["https://a.127.0.0.1./", page.url]
         assert "http://localhost/a is not on 127.0.0.1" in refused(web, "/b", site="127.0.0.1")
         assert "BASE/a is not on example.org" in refused(web, "/a", site="example.org")
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import weakref
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from civitas.errors import ConfigError
 from civitas.society import City, Mode, Place, Road
-from civitas.society.city.routes import Roads
 
 HOUR = 3600
 HOME = Place("home", "home", 0, 0, capacity=2)
@@ -98,8 +95,7 @@ def test_distances_are_the_shortest_and_ways_add_up_to_them(data: st.DataObject)
         st.lists(st.tuples(ends, ends, st.integers(1, 9), st.booleans()), max_size=15)
     )
     roads = [Road(a, b, metres, oneway=oneway) for a, b, metres, oneway in edges]
-    # The smallest cache, so that tables come and go.
-    city = City([Place(name, "spot", 0, 0) for name in names], roads, cache_bytes=1)
+    city = City([Place(name, "spot", 0, 0) for name in names], roads)
     best = {(a, b): 0 if a == b else math.inf for a in names for b in names}
     length: dict[tuple[str, str], int] = {}
     for road in roads:
@@ -146,16 +142,6 @@ def test_of_ways_that_are_equally_short_the_first_in_the_order_of_ids_is_taken()
     route = City([Place(id, "spot", 0, 0) for id in "dcba"], ways).route("a", "d")
     assert route is not None
     assert route.nodes == ("a", "b", "d")
-
-
-def test_of_tables_of_distances_those_are_kept_that_were_used_last() -> None:
-    edges = np.array([(0, 1, 5), (1, 2, 5)])
-    roads = Roads(3, edges, np.zeros(2, bool), cache_bytes=2 * 3 * 4)
-    first, second = roads.table(0), weakref.ref(roads.table(1))
-    assert roads.table(0) is first
-    roads.table(2)
-    assert roads.table(0) is first
-    assert second() is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +193,6 @@ def test_wrong_places_are_refused_by_field(field: str, wrong: object, text: str)
         ({"roads": [("home", "n1", 10**6)] * 2200}, "the roads together must have at most"),
         ({"modes": []}, "modes must have at least one"),
         ({"modes": [Mode("walk", 1), Mode("walk", 2)]}, 'modes[1]: name "walk" is there twice'),
-        ({"cache_bytes": 0}, "cache_bytes must be a whole number from 1"),
     ),
 )
 def test_wrong_cities_are_refused(changes: dict[str, Any], text: str) -> None:

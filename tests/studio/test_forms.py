@@ -66,23 +66,6 @@ def test_a_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
     assert (reset["reset"], reset["last"], reset["events"]) == (True, 1201, [])
 
 
-def test_it_is_told_when_the_first_page_comes_and_when_the_last_one_goes() -> None:
-    feed = Feed()
-    told: list[bool] = []
-    feed.attend(told.append)
-
-    async def come() -> None:
-        async with aclosing(feed.frames("", 0)) as one, aclosing(feed.frames("", 0)) as other:
-            await anext(one)
-            await anext(other)
-            assert told == [True]
-            await one.aclose()
-            assert told == [True]
-
-    aside(come())
-    assert told == [True, False]
-
-
 @action
 def look(path: str) -> str:
     """Look at a file."""
@@ -105,7 +88,7 @@ def test_a_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
         aside(agent.reply("Do it.", run_id="R"))
         entries = journal.entries("R")
     totals = Totals(entries).to_json()
-    assert totals.pop("seconds") == entries[-1].at - entries[0].at
+    assert totals.pop("seconds") == pytest.approx(entries[-1].at - entries[0].at)
     assert totals == {
         "began": entries[0].at,
         "input": 1000,

@@ -79,8 +79,7 @@ def test_what_a_run_came_to(see: See) -> None:
         "It was written in 1999.",
         "says 1999, which is not there",
     ]
-    assert view["spent"]["model_calls"] == 5
-    assert view["spent"]["actions"] == 3
+    assert (view["totals"]["model_calls"], view["totals"]["tool_calls"]) == (5, 3)
 
 
 def test_of_a_run_whose_process_died_nothing_is_under_way(see: See) -> None:

@@ -27,10 +27,6 @@ class Sandbox:
     It sees the whole file system, and can write below its folder, in a `/tmp` of its own that is
     gone at its end, and nowhere else. `/run`, where the sockets of the system's services are, is
     hidden. It sees no process but its own, and no network unless `network` is true.
-
-    Args:
-        program: the path of `bwrap`
-        network: whether the network is the machine's own, rather than none
     """
 
     program: str
@@ -39,10 +35,7 @@ class Sandbox:
     def wrap(self, folder: str, command: list[str], info: int | None = None) -> list[str]:
         """The command line that runs a command there, with a folder that it may write to.
 
-        Args:
-            folder: the folder
-            command: the command
-            info: a handle to which bubblewrap writes which process is the sandbox's first
+        To the handle `info` bubblewrap writes which process is the sandbox's first.
         """
         everything = folder == "/"
         run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there

@@ -16,10 +16,6 @@ class Terminal:
 
     A line that was asked for and not waited for any more, since whoever asked was cancelled, is
     the answer to the next question: nobody can take back a read.
-
-    Args:
-        stdin: where lines come from; the process's if left out
-        stdout: where questions go; the process's if left out
     """
 
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:

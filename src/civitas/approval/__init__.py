@@ -6,6 +6,7 @@ from civitas.approval.approval import (
     CallbackApprover,
     Question,
     RefuseAll,
+    Refused,
     Rule,
     RuleApprover,
     TerminalApprover,
@@ -13,7 +14,6 @@ from civitas.approval.approval import (
     approve,
     check_approver,
 )
-from civitas.approval.refusal import Refused
 
 __all__ = [
     "ApprovalRequest",

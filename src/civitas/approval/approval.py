@@ -18,15 +18,45 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, Protocol, TextIO, TypeAlias, runtime_checkable
 
-from civitas.approval.refusal import Decision, Refused
-from civitas.errors import ConfigError, DefinitionError, InvalidMessage, NobodyToAsk, SlashError
+from civitas.errors import (
+    ConfigError,
+    DefinitionError,
+    InvalidMessage,
+    NobodyToAsk,
+    NotPermitted,
+    SlashError,
+)
 from civitas.slash import format_slash
-from civitas.text import escaped, escaped_json, log_failure
+from civitas.text import escaped, escaped_json, log_failure, printable
 from civitas.threads import ask_in_thread
 
 logger = logging.getLogger("civitas.approval")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A refusal with a reason, given in place of False; who asked, such as a model, is told it.
+
+    Attributes:
+        reason: why, in words
+    """
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+Decision: TypeAlias = bool | Refused
+"""What an approver decides: True permits; anything else refuses."""
+
+
+def not_permitted(where: str, decision: object) -> NotPermitted:
+    """The error of a call that somebody did not permit."""
+    why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
+    return NotPermitted(f'"{where}" not permitted{why}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +144,7 @@ class Approver(Protocol):
 
 
 def check_approver(approver: object, whose: str) -> None:
-    """Refuse what is no approver: it would only be known by everything being refused.
-
-    Raises:
-        DefinitionError: it has no method `approve`
-    """
+    """Refuse what is no approver: it would only be known by everything being refused."""
     if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
         given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
         raise DefinitionError(
@@ -349,40 +375,10 @@ def _alone(given: TextIO | None) -> Iterator[TextIO]:
         yield stdout
         return
     print(file=stdout)  # the program may have written a part of a line
-    held = _Held(stdout)
-    with contextlib.redirect_stdout(held):
-        try:
+    held = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(held):
             yield stdout
-        finally:
-            held.release()
-
-
-class _Held(io.StringIO):
-    """Keeps what a program writes to a terminal until it is released."""
-
-    def __init__(self, terminal: TextIO) -> None:
-        super().__init__()
-        self._terminal = terminal
-        self._lock = threading.Lock()
-        self._released = False
-
-    def write(self, text: str) -> int:
-        with self._lock:
-            return self._terminal.write(text) if self._released else super().write(text)
-
-    def flush(self) -> None:
-        if self._released:
-            self._terminal.flush()
-
-    def isatty(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._terminal.fileno()
-
-    def release(self) -> None:
-        """Write what was kept, and pass on what comes from now on."""
-        with self._lock:
-            self._terminal.write(self.getvalue())
-            self._terminal.flush()
-            self._released = True
+    finally:
+        stdout.write(held.getvalue())
+        stdout.flush()

@@ -16,16 +16,15 @@ from typing import NoReturn, TypeAlias, TypeVar
 from civitas.budget.amounts import (
     KINDS,
     LIMITS,
-    MOST,
     NOTHING,
     PICO,
     TOKENS,
     UNITS,
     USD,
     Amounts,
+    check_count,
     picodollars,
     said,
-    wrong_count,
 )
 from civitas.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
 from civitas.threads import settle
@@ -93,28 +92,24 @@ class Ledger:
     def look(self) -> None:
         """Bring the accounts up to date."""
 
-    def reserve(self, accounts: Accounts, amounts: Amounts, now: float) -> Reservation:
-        """Take from all the accounts, or from none."""
-        undo = partial(_add, accounts, amounts, -1)
-        self.change(partial(_take, accounts, amounts, now), undo)
-        return Reservation(self, accounts, amounts)
-
-    def reserve_rest(
-        self, accounts: Accounts, least: Amounts, wanted: tuple[bool, bool], now: float
+    def reserve(
+        self,
+        accounts: Accounts,
+        least: Amounts,
+        now: float,
+        rest: tuple[bool, bool] = (False, False),
     ) -> Reservation:
-        """Take all that is left of tokens and money, where wanted, and at least so much."""
+        """Take from all the accounts, or from none; of tokens and money the rest, if wanted."""
         amounts = least
 
         def work() -> None:
             nonlocal amounts
-            left = _left(accounts)
-            tokens, pico = (
-                max(rest, least[kind], 1)
-                if wanted[kind] and (rest := left[kind]) is not None
-                else least[kind]
-                for kind in (TOKENS, USD)
-            )
-            amounts = tokens, pico, least[2], least[3]
+            if any(rest):
+                tokens, pico = (
+                    max(left, least[kind], 1) if rest[kind] and left is not None else least[kind]
+                    for kind, left in enumerate(_left(accounts)[:2])
+                )
+                amounts = tokens, pico, least[2], least[3]
             _take(accounts, amounts, now)
 
         self.change(work, lambda: _add(accounts, amounts, -1))
@@ -261,8 +256,7 @@ class Reservation:
         reserved = self._amounts
         if tokens is None:
             tokens = reserved[TOKENS]
-        elif type(tokens) is not int or not 0 <= tokens <= MOST:
-            wrong_count("settle", "tokens", tokens)
+        check_count("settle", "tokens", tokens)
         pico = reserved[USD] if usd is None else picodollars("settle", usd)
         self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
 

@@ -6,10 +6,9 @@ exact; amounts with more places are rounded up, limits down.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 from civitas.errors import DefinitionError
 from civitas.text import excerpt, shorten
@@ -67,12 +66,8 @@ def checked_amounts(
     what: str, tokens: int, usd: float | Decimal, model_calls: int, actions: int
 ) -> Amounts:
     """Amounts as they are counted."""
-    if type(tokens) is not int or not 0 <= tokens <= MOST:
-        wrong_count(what, "tokens", tokens)
-    if type(model_calls) is not int or not 0 <= model_calls <= MOST:
-        wrong_count(what, "model_calls", model_calls)
-    if type(actions) is not int or not 0 <= actions <= MOST:
-        wrong_count(what, "actions", actions)
+    for name, count in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
+        check_count(what, name, count)
     pico = picodollars(what, usd) if usd or type(usd) is not int else 0
     return tokens, pico, model_calls, actions
 
@@ -86,8 +81,8 @@ def checked_limits(
 ) -> tuple[int | None, ...]:
     """The limits of what is reserved, as they are counted; those of time are only checked."""
     for limit, value in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
-        if value is not None and (type(value) is not int or not 0 <= value <= MOST):
-            wrong_count("Budget", limit, value)
+        if value is not None:
+            check_count("Budget", limit, value)
     if seconds is not None and not (type(seconds) in (int, float) and 0 <= seconds <= MOST):
         raise DefinitionError(
             f"Budget: seconds= must be a number of seconds from 0 on, got {_shown(seconds)}"
@@ -96,11 +91,12 @@ def checked_limits(
     return tokens, pico, model_calls, actions
 
 
-def wrong_count(what: str, name: str, value: object) -> NoReturn:
-    """Raise for what is no count."""
-    raise DefinitionError(
-        f"{what}: {name}= must be an integer from 0 to {MOST}, got {_shown(value)}"
-    ) from None
+def check_count(what: str, name: str, value: object) -> None:
+    """Refuse what is no count."""
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise DefinitionError(
+            f"{what}: {name}= must be an integer from 0 to {MOST}, got {_shown(value)}"
+        )
 
 
 def _shown(value: object) -> str:
@@ -112,8 +108,8 @@ def _shown(value: object) -> str:
     return excerpt(value)
 
 
-def picodollars(what: str, usd: object, *, up: bool = True) -> int:
-    """US dollars in whole picodollars.
+def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
+    """US dollars, given to `what` as `name`, in whole picodollars.
 
     A float is taken for the decimal number that it is written as: 0.1 is a tenth.
     """
@@ -128,7 +124,8 @@ def picodollars(what: str, usd: object, *, up: bool = True) -> int:
         value = Decimal("NaN")
     if not value.is_finite() or not 0 <= value <= _MOST_USD:
         raise DefinitionError(
-            f"{what}: usd= must be a number of US dollars from 0 to {_MOST_USD}, got {_shown(usd)}"
+            f"{what}: {name}= must be a number of US dollars from 0 to {_MOST_USD}, got "
+            f"{_shown(usd)}"
         )
     if value < _LEAST_USD:
         # The ratio of 1e-999999 would fill the memory.
@@ -137,29 +134,22 @@ def picodollars(what: str, usd: object, *, up: bool = True) -> int:
     return -(-above * PICO // below) if up else above * PICO // below
 
 
-def read_state(state: object) -> tuple[list[int], float, tuple[int, int]]:
+def read_state(state: Any) -> tuple[list[int], float, tuple[int, int]]:
     """What a state says was spent, in how many seconds, and how much of it was too much."""
-    fields = {*LIMITS, "seconds", "over"}
-    if not isinstance(state, dict) or state.keys() != fields:
-        raise DefinitionError(
-            f"the state of a budget is an object of {', '.join(sorted(fields))}, "
-            "as state_dict() gives it"
+    what = "the state of a budget"
+    try:
+        spent, over = (
+            checked_amounts(what, each["tokens"], Decimal(each["usd"]), *calls)
+            for each, calls in (
+                (state, (state["model_calls"], state["actions"])),
+                (state["over"], (0, 0)),
+            )
         )
-    over, seconds = state["over"], state["seconds"]
-    if not isinstance(over, dict) or over.keys() != {"tokens", "usd"}:
-        raise DefinitionError("the state of a budget: over is an object of tokens and usd")
-    if type(seconds) not in (int, float) or not 0 <= seconds <= MOST:
-        raise DefinitionError(f"the state of a budget: seconds is no time: {_shown(seconds)}")
-    spent = [_stated(state, limit) for limit in LIMITS]
-    return spent, float(seconds), (_stated(over, "tokens"), _stated(over, "usd"))
-
-
-def _stated(state: dict[str, Any], field: str) -> int:
-    value = state[field]
-    if field == "usd":
-        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,40}(\.[0-9]{1,12})?", value):
-            whole, _, places = value.partition(".")
-            return int(whole) * PICO + int(places.ljust(12, "0"))
-    elif type(value) is int and 0 <= value <= 10**40:
-        return value
-    raise DefinitionError(f"the state of a budget: {field} is no amount: {_shown(value)}")
+        seconds = float(state["seconds"])
+        if not 0 <= seconds <= MOST:
+            raise ValueError(f"seconds is {seconds}")
+    except DefinitionError:
+        raise
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise DefinitionError(f"{what} is not as state_dict() gives it: {error!r:.100}") from None
+    return [*spent], seconds, (over[TOKENS], over[USD])

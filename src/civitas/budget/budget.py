@@ -205,7 +205,7 @@ class Budget:
             actions,
         )
         wanted = (tokens is not None, usd is not None)
-        return self._ledger.reserve_rest(self._accounts, least, wanted, self._now())
+        return self._ledger.reserve(self._accounts, least, self._now(), wanted)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
         """Reserve; what does not fit only for what others hold waits until they settle.

@@ -30,7 +30,7 @@ _INTERRUPTED: Final = 130
 _LOOK_S: Final = 1.0
 
 exchange_option = click.option(
-    "--exchange", metavar="E", help=f"Which exchange of the broker.  [default: {EXCHANGE}]"
+    "--exchange", metavar="E", help=f"Exchange of the broker.  [default: {EXCHANGE}]"
 )
 
 
@@ -56,16 +56,16 @@ def _hush_pika() -> None:
     "--inbox",
     metavar="PATH",
     type=click.Path(dir_okay=False),
-    help="A file to remember messages in, for this process alone.  [default: in memory]",
+    help="File in which this process remembers messages.  [default: in memory]",
 )
-@journal_option("A file to record the agent's replies in, so that they go on after a crash.")
+@journal_option("File in which replies are recorded, so that they continue after a crash.")
 @click.option(
     "--grace",
     metavar="SECONDS",
     type=click.FloatRange(min=0, max=1e6),
     default=GRACE_S,
     show_default=True,
-    help="Seconds to let running actions finish on shutdown.",
+    help="Seconds for running actions to finish at shutdown.",
 )
 def serve(
     agent: str,
@@ -75,20 +75,21 @@ def serve(
     journal: str | None,
     grace: float,
 ) -> int:
-    """Serve an agent of yours over a message broker.
+    """Serve an agent over RabbitMQ, until Ctrl-C.
 
-    MODULE is looked for in the current folder first. AGENT is an agent, a class of agents, or a
-    function that gives one. Others reach it by its id from every process of the same broker and
-    exchange; `civitas chat --amqp` does. An agent that replies has a conversation of its own with
-    each sender; one made with shared=True has one with all. With --inbox, what it was handling when
-    its process died is not run a second time. With --journal, an agent that replies (a ReActAgent,
-    a DualActAgent, a Conversation) goes on with the reply that it was giving: nothing of it that
-    had ended is done again. `civitas runs` lists them.
+    AGENT is an agent, an agent class, or a function that returns an agent. MODULE is searched in
+    the current folder first. All processes of the same broker and exchange reach the agent by its
+    id; `civitas chat --amqp` is one of them.
 
-    SIGINT (Ctrl-C) or SIGTERM ends it: nothing more is begun, what is being handled is finished,
-    and what waits stays at the broker. A second one ends it at once.
+    An agent that replies has a separate conversation with each sender, or, made with shared=True,
+    one with all. With --inbox, a message that was being handled when the process died is not
+    handled twice. With --journal, a ReActAgent, DualActAgent or Conversation then continues the
+    reply that it was giving; `civitas runs` lists these replies.
 
-    The broker is that of AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST.
+    SIGINT (Ctrl-C) or SIGTERM stops it: it begins nothing new and finishes what it is handling;
+    waiting messages stay at the broker. A second signal stops it at once.
+
+    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker.
 
     \b
     Examples:
@@ -176,11 +177,11 @@ def _log() -> None:
 def dead_letters(ctx: click.Context, exchange: str | None) -> int | None:
     """Inspect and resend dead-lettered messages.
 
-    They are messages that waited for their agent for too long, whose outcome is unknown since their
-    agent's process died, or that could not be read. Without a command, they are listed.
+    A message is dead-lettered if it waited too long for its agent, if its outcome is unknown
+    because its agent's process died, or if it could not be read. Without a command, list them.
 
-    The broker is that of AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST. To
-    remove messages, purge the queue EXCHANGE.dead-letters with the broker's own tools.
+    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST name the broker. To remove
+    messages, purge the queue EXCHANGE.dead-letters with the broker's own tools.
 
     \b
     Examples:

@@ -28,18 +28,18 @@ _OPTIONS = (
     model_option(
         "model_name",
         envvar="CIVITAS_MODEL",
-        help="The agents' model; `civitas models` lists them.  [default: local]",
+        help="Model of the agents; `civitas models` lists names.  [default: local]",
     ),
-    root_option(help="The folder that the host's files are in.  [default: .]"),
+    root_option(help="Folder whose files Host offers.  [default: .]"),
     click.option(
         "--agent",
         "agents",
         metavar="MODULE:NAME",
         multiple=True,
         envvar="CIVITAS_AGENTS",
-        help="An agent of yours: an agent, a class or a function that makes one. May be repeated.",
+        help="Your own agent: an agent, a class, or a function that returns one. May be repeated.",
     ),
-    click.option("--network", is_flag=True, help="Give the host's commands the network."),
+    click.option("--network", is_flag=True, help="Let Host's commands use the network."),
 )
 
 

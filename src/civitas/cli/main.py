@@ -18,16 +18,16 @@ from civitas.errors import CivitasError
 _COMMANDS = {
     "act": ("run.act", "Have an agent work on the files of a folder."),
     "chat": ("chat.command", "Talk with agents at the terminal."),
-    "completion": ("main:completion", "Print what completes commands in a shell."),
+    "completion": ("main:completion", "Print the completion script of a shell."),
     "dead-letters": ("broker:dead_letters", "Inspect and resend dead-lettered messages."),
-    "models": ("models", "List the models, and fetch weights."),
-    "replay": ("runs:replay", "Tell a run again, from its record alone."),
-    "research": ("run.research", "Find something out, and report it with sources."),
-    "resume": ("resume", "Go on with a run that was stopped."),
-    "runs": ("runs", "List the runs of a journal, or look at one."),
-    "serve": ("broker:serve", "Serve an agent over a message broker."),
-    "studio": ("studio", "Open one page to chat, watch, decide and look."),
-    "simulate": ("run.simulate", "Have a town of citizens live for some days."),
+    "models": ("models", "List models, and download weights."),
+    "replay": ("runs:replay", "Replay a run from its record."),
+    "research": ("run.research", "Research a question, and report with sources."),
+    "resume": ("resume", "Resume a run that was stopped."),
+    "runs": ("runs", "List the runs of a journal, or show one."),
+    "serve": ("broker:serve", "Serve an agent over RabbitMQ."),
+    "studio": ("studio", "Serve a web page to chat, review and watch."),
+    "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
 }
 
 _HELP = {"help_option_names": ["-h", "--help"]}  # of the commands too
@@ -80,7 +80,7 @@ class _Lazy(click.Group):
 @click.version_option(package_name="civitas", prog_name="civitas")
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Agents that talk, act and check each other's work.
+    """Agents that talk, act, research, check each other's work and live in societies.
 
     Each command has its own --help, with examples.
 
@@ -89,6 +89,9 @@ def command(ctx: click.Context) -> None:
       civitas models fetch
       civitas act "List the files"
       civitas chat
+      civitas research "What is civitas?" --folder .
+      civitas simulate --citizens 1000
+      civitas studio
 
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.
@@ -100,7 +103,7 @@ def command(ctx: click.Context) -> None:
 @click.command()
 @click.argument("shell", type=click.Choice(_SHELLS))
 def completion(shell: str) -> None:
-    """Print the script that has SHELL complete commands, options, models and folders.
+    """Print a script for SHELL that completes commands, options, models and folders.
 
     \b
     Examples:
@@ -109,7 +112,7 @@ def completion(shell: str) -> None:
       civitas completion fish
 
     \b
-    For every shell to come, once:
+    To complete in every new shell, run once:
       bash  civitas completion bash >>~/.bashrc
       zsh   civitas completion zsh >>~/.zshrc
             (below the line with compinit)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
-import sys
-import textwrap
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import click
 
 from civitas.cli.options import tell, weights_of
+from civitas.cli.progress import Progress
 from civitas.http.network import is_loopback, is_offline
 from civitas.models import fetching, weights
 
@@ -39,10 +33,10 @@ class _Row:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the models that there are, and whether each can be used.
+    """List the models, and whether each can be used.
 
-    A name in the list is what a program passes to model(). Those in capitals are kinds: models
-    that are not kept here, or that bring themselves here when first used.
+    Pass a name of the list to model() or --model. Names with capitals are patterns: models behind a
+    server, or models that are downloaded when first used.
 
     \b
     Examples:
@@ -68,11 +62,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name", default=weights.DEFAULT.name, shell_complete=weights_of)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def fetch(name: str, as_json: bool) -> None:
-    """Bring weights here and verify them.
+    """Download weights and verify them.
 
     NAME is one of the list below, or hf:ORG/NAME/FILE.gguf for any GGUF file of the Hugging Face
-    hub. Left out, it is the small model that everything works with. A download that was interrupted
-    goes on where it stopped.
+    hub. The default is the small bundled model. An interrupted download continues where it stopped.
 
     \b
     Examples:
@@ -80,8 +73,20 @@ def fetch(name: str, as_json: bool) -> None:
       civitas models fetch qwen3-4b
       civitas models fetch hf:ORG/NAME/FILE.gguf
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with _progress() as progress:
-        path = fetching.fetch(name, progress)
+    progress, stage = Progress(), ""
+
+    def far(what: str, done: int, total: int | None) -> None:
+        nonlocal stage
+        is_new, stage = what != stage, what
+        if is_new:
+            progress.end()
+        if progress.is_due(last=is_new):
+            progress.show(what if is_new or not total else f"{what}  {100 * done // total} %")
+
+    try:
+        path = fetching.fetch(name, far)
+    finally:
+        progress.end()
     if as_json:
         click.echo(json.dumps({"name": name, "path": str(path)}))
         return
@@ -182,40 +187,6 @@ def _installed(package: str) -> bool:
 
 def _size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
-
-
-@contextmanager
-def _progress() -> Iterator[fetching.Progress]:
-    """Progress on standard error: a bar for each stage on a terminal, else a line."""
-    terminal = sys.stderr.isatty()
-    stage: str | None = None
-    bar: Any = None
-    drawn = 0.0
-    with ExitStack() as bars:
-
-        def show(what: str, done: int, total: int | None) -> None:
-            nonlocal stage, bar, drawn
-            if what != stage:
-                bars.close()
-                stage, bar = what, None
-                if terminal and total:
-                    made = click.progressbar(
-                        length=total,
-                        label=textwrap.shorten(what, 36, placeholder="…"),
-                        show_pos=False,
-                        width=0 if shutil.get_terminal_size().columns >= 80 else 10,
-                        file=sys.stderr,
-                    )
-                    bar = bars.enter_context(made)
-                else:
-                    click.echo(what, err=True)
-            # A bar that is drawn for every piece slows down what it shows.
-            now = time.monotonic()
-            if bar is not None and (done == total or now - drawn > 0.1):
-                drawn = now
-                bar.update(done - bar.pos)
-
-        yield show
 
 
 fetch.epilog = _list_of_weights()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from civitas.errors import CivitasError, ConfigError, FileError, JournalError
+from civitas.errors import ConfigError, FileError, JournalError
 from civitas.text import escaped
 
 if TYPE_CHECKING:
@@ -121,9 +121,9 @@ def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--run-id",
         metavar="ID",
         callback=_checked_id,
-        help="The run's id in the journal.  [default: a new one]",
+        help="Id of the run in the journal.  [default: a new one]",
     )
-    return journal_option("A file to record the run in.")(run_id(function))
+    return journal_option("File in which the run is recorded.")(run_id(function))
 
 
 def opened(path: str | None) -> Journal:
@@ -212,21 +212,6 @@ def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def _run_ids(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-    """The runs of the journal that is named, the last first; none if it cannot be read."""
-    path = ctx.params.get("journal") or os.environ.get(_VARIABLE)
-    if not path or not os.path.isfile(path):
-        return []
-    try:
-        with opened(path) as journal:
-            runs = journal.runs()
-    except (CivitasError, OSError):
-        return []
-    found = [each for each in reversed(runs) if each.id.startswith(incomplete)]
-    return [CompletionItem(each.id, help=each.task[:60]) for each in found]
-
-
-run_id_argument = partial(click.argument, "run_id", shell_complete=_run_ids)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print events as lines of JSON.")
 model_option = partial(click.option, "--model", metavar="MODEL", shell_complete=models)
 root_option = partial(

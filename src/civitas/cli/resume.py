@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -20,11 +20,10 @@ from civitas.cli.options import (
     journal_option,
     json_option,
     opened,
-    run_id_argument,
     usage,
 )
 from civitas.cli.recorded import NOBODY, Recorded, not_copied, refused_in_doubt
-from civitas.cli.run.act import screen_of
+from civitas.cli.run.act import acted, screen_of
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
@@ -40,56 +39,43 @@ if TYPE_CHECKING:
     from civitas.journal.doubt import Decision
 
 _ALL: Final = "all"
+_OR_ALL: Final[dict[str, Any]] = {"is_flag": False, "flag_value": _ALL}
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 
 
-class _Command(click.Command):
-    """The command, whose --repeat and --skip may stand alone or before a number."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # click would take whatever stands behind such an option for its value, the run's id too.
-        end = args.index("--") if "--" in args else len(args)
-        made = list(args)
-        for n in reversed(range(end)):
-            if args[n] not in ("--repeat", "--skip"):
-                continue
-            value = args[n + 1] if n + 1 < end else ""
-            if value != _ALL and not _NUMBER.fullmatch(value):
-                made.insert(n + 1, _ALL)
-        return super().parse_args(ctx, made)
-
-
-@click.command(cls=_Command)
-@run_id_argument(metavar="ID")
+@click.command()
+@click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
 @click.option(
     "--repeat",
     metavar="[N]",
     multiple=True,
-    help="Run call N again, or all that are left.",
+    **_OR_ALL,
+    help="Run call N again; without N, all undecided calls.",
 )
 @click.option(
     "--skip",
     metavar="[N]",
     multiple=True,
-    help="Skip call N, or all that are left; the model is told so.",
+    **_OR_ALL,
+    help="Skip call N, and tell the model; without N, all undecided calls.",
 )
 @click.option(
     "--done",
     metavar="N=RESULT",
     multiple=True,
-    help="Call N took effect: its result, as JSON or text.",
+    help="Call N took effect, with this result (JSON or text).",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Go on with a copy, even if the agent changed or there is a copy already.",
+    help="Resume a copy, even if the agent has changed or a copy exists.",
 )
-@click.option("--max-seconds", type=Above0(), help="A new limit.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="A new limit, of all calls so far.")
-@click.option("--max-usd", type=Above0("US dollars"), help="The same, in US dollars.")
-@click.option("--agent", metavar="MODULE:AGENT", help="Whose run it is, if no command's.")
+@click.option("--max-seconds", type=Above0(), help="New time limit.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="New limit of tokens, in all.")
+@click.option("--max-usd", type=Above0("US dollars"), help="New limit of US dollars, in all.")
+@click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
 @json_option
 def command(
     run_id: str,
@@ -98,26 +84,25 @@ def command(
     skip: tuple[str, ...],
     done: tuple[str, ...],
     force: bool,
-    max_seconds: float | None,
-    max_tokens: int | None,
-    max_usd: float | None,
     agent: str | None,
     as_json: bool,
+    **given: float | None,
 ) -> int:
-    """Go on with the run of that ID where it stands.
+    """Resume the run with this ID where it stopped.
 
-    What ended is not done again. An action that was running when the process ended is in doubt:
-    nobody knows whether it took effect. Look, and say --repeat or --skip, for all of them or
-    each by its number N in `civitas runs ID`, or --done N=RESULT.
+    Actions that ended are not repeated. An action that was running when the process died is in
+    doubt: it may or may not have taken effect. Check, then decide with --repeat, --skip or --done
+    N=RESULT. `civitas runs ID` shows the number N of each.
 
-    A run of `civitas act` goes on with the same task, folder, model and limits; the key is that of
-    CIVITAS_KEY or the provider's own variable, or of civitas.toml if the model was. One of `civitas
-    research` or `civitas simulate` goes on with the same options. The run of a program of yours
-    goes on with --agent: MODULE is looked for in the current folder first, AGENT is an agent, a
-    class of agents, or a function that gives one. Without it, what you decide is recorded, for when
-    the program goes on by itself.
+    A run of `civitas act`, `research` or `simulate` continues with the options it was started with.
+    The key comes from CIVITAS_KEY or the provider's own variable, or from civitas.toml if that
+    chose the model.
 
-    Go on with your own runs only: what a journal says was permitted is done without a question.
+    A run of your own program needs --agent MODULE:AGENT: an agent, an agent class, or a function
+    that returns an agent. MODULE is searched in the current folder first. Without --agent, your
+    decisions are recorded for the next time the program resumes the run.
+
+    Resume only runs that you trust: calls that the journal records as permitted run without asking.
 
     \b
     Examples:
@@ -140,7 +125,6 @@ def command(
                 f"it is a run of civitas {order.command}, which sets its agent up by itself: leave "
                 "--agent out"
             )
-        given = {"max_seconds": max_seconds, "max_tokens": max_tokens, "max_usd": max_usd}
         limits: dict[str, Any] = {name: at for name, at in given.items() if at is not None}
         if limits and not isinstance(order, Order | ResearchOrder):
             raise click.UsageError(
@@ -213,14 +197,15 @@ def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool
 
 def _as_ordered(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
     """Go on with a run as its order says."""
-    by: Callable[..., int]
     if isinstance(order, ResearchOrder):
-        from civitas.cli.run.research import researched as by
-    elif isinstance(order, SimulateOrder):
-        from civitas.cli.run.town import simulated as by
-    else:
-        from civitas.cli.run.act import acted as by
-    return by(order, as_json, recorded)
+        from civitas.cli.run.research import researched
+
+        return researched(order, as_json, recorded)
+    if isinstance(order, SimulateOrder):
+        from civitas.cli.run.town import simulated
+
+        return simulated(order, as_json, recorded)
+    return acted(order, as_json, recorded)
 
 
 def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
@@ -298,7 +283,7 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
 def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
     """Write the files of a report whose process was killed when it had ended, before it wrote."""
     from civitas.orders.research import write
-    from civitas.research.so_far import report_so_far
+    from civitas.research.recording import report_so_far
 
     there: dict[str, Any] = {
         name: None for name in ("out", "html") if os.path.exists(getattr(order, name) or "")

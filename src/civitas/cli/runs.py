@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from civitas.cli.options import journal_option, json_option, opened, run_id_argument
+from civitas.cli.options import journal_option, json_option, opened
 from civitas.cli.recorded import NOBODY, Recorded, tell_of
 from civitas.cli.run.act import screen_of
 from civitas.cli.run.ended import exit_code
@@ -56,18 +56,17 @@ _STATES = {
 
 
 @click.command()
-@run_id_argument(metavar="[ID]", required=False)
+@click.argument("run_id", metavar="[ID]", required=False)
 @journal_option("The journal.")
 @click.option(
-    "--citizen", metavar="N", help="Of a society's run: what citizen N asked its model, by step."
+    "--citizen", metavar="N", help="Show what citizen N of a society asked its model, by step."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 def command(run_id: str | None, journal: str | None, citizen: str | None, as_json: bool) -> int:
-    """List the runs of a journal, or what happened in the one of that ID.
+    """List the runs of a journal, the oldest first; with ID, show what happened in that run.
 
-    They are listed in the order in which they began. Of one run each entry of its record is shown
-    in a line, and by numbers the calls in doubt: actions that were running when their process
-    ended. `civitas resume` takes these numbers.
+    A run is shown with one line for each entry of its record. Calls in doubt (actions that were
+    running when their process died) are numbered; `civitas resume` takes these numbers.
 
     \b
     Examples:
@@ -226,15 +225,14 @@ def _tell(name: str, text: Any) -> None:
 
 
 @click.command()
-@run_id_argument(metavar="ID")
+@click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
 @json_option
 def replay(run_id: str, journal: str | None, as_json: bool) -> int:
-    """Tell the run of that ID again, from its record alone.
+    """Replay the run with this ID from its record.
 
-    No model is asked, no action executed, nothing changed, and no key or network needed. It is
-    shown as it was when it happened, without the time that it took; twice it is the same, byte for
-    byte.
+    Nothing is executed or changed, no model is asked, and no key or network is needed. The output
+    is that of the run itself, without times, and the same each time, byte for byte.
 
     \b
     Examples:

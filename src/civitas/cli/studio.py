@@ -24,13 +24,13 @@ _PASSWORD = "CIVITAS_STUDIO_PASSWORD"
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help=f"The address to listen at; one that others reach needs a password in {_PASSWORD}.",
+    help=f"Address to listen at. Other than loopback needs a password in {_PASSWORD}.",
 )
 @company_options
-@journal_option("Where runs are recorded and read.")
-@click.option("--amqp", is_flag=True, help="Join the agents of other processes, over a broker.")
+@journal_option("Journal that runs are recorded in and read from.")
+@click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
 @exchange_option
-@click.option("--name", metavar="ID", default="User", show_default=True, help="Who you are there.")
+@click.option("--name", metavar="ID", default="User", show_default=True, help="Your id there.")
 def command(
     port: int,
     host: str,
@@ -40,13 +40,12 @@ def command(
     name: str,
     **given: Any,
 ) -> int:
-    """Serve one page to chat, watch, decide and look.
+    """Serve a web page to chat, review and watch.
 
-    The page is opened with the address that is printed, which holds a token; only this machine
-    reaches it. In its space there are Chatty, FunctionAI (with a larger model than the one in the
-    box), Host, whose actions ask you on the page first, and the agents that you name. From the page
-    you start work on a folder, research and societies, and look at the runs of the journal, those
-    of other commands too.
+    Open the page with the printed address, which contains a token; only this machine can reach it.
+    On the page you talk with Chatty, Host (whose actions ask you first) and your own agents; with a
+    larger model than the bundled one also with FunctionAI. You start work on a folder, research and
+    societies there, and see all runs of the journal, also those of other commands.
 
     \b
     Examples:
@@ -55,9 +54,9 @@ def command(
       civitas studio --agent my_agents:Calculator
       civitas studio --amqp --name Ann
 
-    Runs are recorded in --journal, else in CIVITAS_JOURNAL, else in studio.db in your state folder
-    (~/.local/state/civitas). Closing the page stops nothing. Ctrl-C ends the studio and what it
-    runs; recorded runs can go on later. CIVITAS_STUDIO_TOKEN sets a token of your own.
+    Runs are recorded in --journal, CIVITAS_JOURNAL, or studio.db in your state folder
+    (~/.local/state/civitas). Closing the page stops nothing. Ctrl-C stops the studio and its runs,
+    which can be resumed later. CIVITAS_STUDIO_TOKEN sets a token of your own.
 
     Exit codes: 0 ended by Ctrl-C, 1 failed, 2 wrong usage.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are

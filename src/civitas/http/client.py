@@ -66,13 +66,10 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 class Response:
-    """An answer: its head, and its body, whole or as it comes.
+    """An answer: its head, and its body, whole as `content` or by `read` as it comes.
 
     Attributes:
-        status: such as 200, or 304 for what has not changed
-        headers: by their names, in capitals or not
         url: where it came from, after redirects
-        content: the body; empty if it is streamed, and then `read` gives it
         tries: how many requests it took
     """
 
@@ -180,21 +177,11 @@ class Client:
     when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
     of the environment are for other machines only.
 
-    Args:
-        name: what calls, and `where`: what errors call the server; the URL if left out
-        timeout_s: how long one attempt may take, from its connection to the end of the answer
-        connections: how many there may be at once, in each event loop; other requests wait, and
-            their time does not run
-        max_bytes: how large the body of an answer may be, unpacked
-        max_retries: how many more attempts are made
-        check_address: called with the host of the URL, its port and an address before each
-            connection is opened; it refuses the address by raising a `CivitasError`, which ends the
-            request unless the host has another. No proxy is used then: it would look up names by
-            itself
-        extra: the extra that what calls needs, for `MissingExtra`
-
-    Raises:
-        MissingExtra: aiohttp is not installed
+    `timeout_s` is for one attempt, from its connection to the end of the answer; a request that
+    waits for one of the `connections` is not in time yet. `check_address` is called with the host,
+    its port and an address before each connection, and refuses by raising a `CivitasError`, which
+    ends the request unless the host has another address; no proxy is used then, since it would look
+    up names by itself. `where` is what errors call the server, in place of the URL.
     """
 
     def __init__(
@@ -236,13 +223,9 @@ class Client:
     ) -> Response:
         """Send a request. Cancelled, it closes the connection.
 
-        Args:
-            method: such as `GET`; `url`: where
-            headers: of the request; a redirect to another server goes without keys and cookies
-            body: of the request; 303, and 301 or 302 of a POST, are followed without it
-            redirects: how many are followed; the next is handed back as the answer
-            stream: whether the body of a 2xx is left to the caller, from its first bytes on, before
-                which attempts are made again; such a response must be closed
+        So many `redirects` are followed; to another server without keys and cookies, and after 303,
+        or 301 or 302 of a POST, without the body. With `stream` the body of a 2xx is left to the
+        caller, from its first bytes on, before which attempts are made again; it must be closed.
 
         Raises:
             RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it, or the place that it is redirected to

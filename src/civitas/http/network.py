@@ -31,14 +31,9 @@ def is_loopback(url: str | None) -> bool:
 
 
 def check_allowed(url: str, what: str) -> None:
-    """Check that a call may be made; what calls out by other means asks here before each call.
+    """Raise RemoteForbidden if a call to a URL may not be made; `what` makes it.
 
-    Args:
-        url: where the call goes
-        what: what makes it, for the error
-
-    Raises:
-        RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it
+    What calls out by other means than the one client asks here before each call.
     """
     if is_offline() and not is_loopback(url):
         host = urlsplit(url).hostname

@@ -7,6 +7,4 @@ from civitas.journal.entry import Entry, Outline
 from civitas.journal.journal import Journal
 from civitas.journal.run import Part
 
-Record = Part
-
-__all__ = ["Done", "Entry", "Journal", "Outline", "Part", "Record"]
+__all__ = ["Done", "Entry", "Journal", "Outline", "Part"]

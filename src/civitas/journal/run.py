@@ -1,10 +1,12 @@
-"""The parts of a run: of its agent, and of those that work on its behalf."""
+"""The parts of a run: of its agent, and of those that work on its behalf; what each came to."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+from civitas.errors import StateError
 from civitas.journal.commits import OpenRun
 from civitas.journal.entry import ROOT, Entry
 
@@ -13,31 +15,27 @@ class Part:
     """One part of a run that is open: that of its agent, or of one that works on its behalf.
 
     Attributes:
+        run: the run, with its values, and with how much of it is in the file
         path: which part
         past: what was recorded of it before the run was opened
     """
 
-    __slots__ = ("_run", "past", "path")
+    __slots__ = ("past", "path", "run")
 
     def __init__(self, run: OpenRun, path: str = ROOT) -> None:
-        self._run = run
+        self.run = run
         self.path = path
         self.past: list[Entry] = run.past.get(path, [])
 
     @property
     def run_id(self) -> str:
         """The id of the run."""
-        return self._run.id
-
-    @property
-    def journal(self) -> str:
-        """The path of the journal."""
-        return str(self._run.file.path)
+        return self.run.id
 
     @property
     def key(self) -> str:
         """What tells this part from all others, of this run and others, in whatever journal."""
-        return f"{self._run.key}/{self.path}"
+        return f"{self.run.key}/{self.path}"
 
     def part(self, name: str) -> Part:
         """The part of an agent that works on this one's behalf.
@@ -45,7 +43,7 @@ class Part:
         Args:
             name: such as `H1`, or `R1/ID`: what stands behind the first slash is quoted
         """
-        return Part(self._run, below(self.path, name))
+        return Part(self.run, below(self.path, name))
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """Note something; it is written with the next commit.
@@ -54,71 +52,25 @@ class Part:
             TypeError, ValueError: the data is not JSON
             JournalError: a large value of it cannot be written
         """
-        self._run.note(self.path, kind, data)
+        self.run.note(self.path, kind, data)
 
-    def keep(self, data: bytes) -> str:
-        """Store a value once, by its hash, with the next commit; 1 MiB or more as a file at once.
-
-        Returns:
-            the sha256, in hexadecimal digits, by which `kept` finds it
-
-        Raises:
-            JournalError: it cannot be written
-        """
-        return self._run.keep(data)
-
-    def kept(self, hash: str) -> bytes:
-        """A value that was stored.
-
-        Raises:
-            JournalError: it is missing or damaged
-        """
-        return self._run.kept(hash)
-
-    @property
-    def broken(self) -> bool:
-        """Whether something could not be written."""
-        return self._run.broken is not None
-
-    @property
-    def noted(self) -> int:
-        """How many entries were noted since the run was opened, in all of its parts."""
-        return self._run.noted
-
-    @property
-    def written(self) -> int:
-        """How many of these are in the file."""
-        return self._run.written
-
-    async def commit(self, upto: int | None = None) -> None:
+    async def commit(self) -> None:
         """Write what was noted, in all parts of the run. When this returns, it is in the file.
 
-        Cancelled, it still waits for what it is writing; then that is in the file too, unless the
-        part is `broken`.
-
-        Args:
-            upto: how many of the `noted` entries are waited for; all, if left out
+        Cancelled, it still waits for what it is writing; then that is in the file too.
 
         Raises:
             JournalError: it cannot be written; nothing was, and nothing more will be
         """
-        await self._run.commit(upto)
-
-    def commit_now(self) -> None:
-        """The same, for where nothing can be awaited: the thread waits.
-
-        Raises:
-            JournalError: as `commit`
-        """
-        self._run.commit_now()
+        await self.run.commit()
 
     def end(self, state: str) -> None:
         """Say how the run stands, for those who look at the journal; written with what is noted."""
-        self._run.state = state
+        self.run.state = state
 
     def close(self) -> None:
         """Let others work on the run. What is noted and not committed is forgotten."""
-        self._run.close()
+        self.run.close()
 
 
 class ReadPart:
@@ -148,3 +100,40 @@ def below(path: str, name: str) -> str:
     turn, slash, id = name.partition("/")
     name = f"{turn}{slash}{id.replace('%', '%25').replace('/', '%2F')}"
     return f"{path}/{name}" if path else name
+
+
+# By whom the runs of each class of agents are told: the module has `replayed(part)`. These modules
+# build on the journal and come after it, so they are only named.
+_TOLD_BY: Final = {
+    "ReActAgent": "civitas.reasoning.loop.recording",
+    "DualActAgent": "civitas.reasoning.dualact.progress",
+    "Conversation": "civitas.reasoning.conversation.record",
+    "Researcher": "civitas.research.recording",
+}
+
+
+RecordedPart: TypeAlias = Part | ReadPart
+"""A part of a run, as far as it is read."""
+
+
+def reply_of(part: RecordedPart) -> Any:
+    """What a part of a run came to, put together from what was recorded.
+
+    Raises:
+        StateError: it has not ended
+    """
+    if not part.past or part.past[-1].kind != "over":
+        raise StateError(
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
+        )
+    begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
+    module = _TOLD_BY.get(str(begun.get("kind")))
+    if module is not None:
+        return importlib.import_module(module).replayed(part)
+    found: dict[str, Any] = {"begun": begun, "state": {}, "over": part.past[-1].data}
+    for entry in part.past:
+        if entry.kind == "state":
+            found["state"] |= entry.data["state"]
+            for name, items in entry.data["appended"].items():
+                found["state"][name] = [*found["state"].get(name, []), *items]
+    return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from civitas.arguments import names_checked
-from civitas.errors import DefinitionError
+from civitas.arguments import check_count, names_checked
 from civitas.memory.memory import Memory
 
 DEFAULT_TOKENS = 8192
@@ -54,8 +53,7 @@ class TokenBoundedMemory(Memory):
     def __init__(
         self, max_tokens: int = DEFAULT_TOKENS, count: Callable[[str], int] | None = None
     ) -> None:
-        if type(max_tokens) is not int or max_tokens < 1:
-            raise DefinitionError(f"max_tokens= must be a positive integer, got {max_tokens!r}")
+        check_count(type(self).__name__, "max_tokens", max_tokens)
         self.max_tokens = max_tokens
         self._count = count or estimate_tokens
         super().__init__()

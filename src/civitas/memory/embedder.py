@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Protocol, runtime_checkable
 from zlib import crc32
 
-from civitas.errors import DefinitionError
+from civitas.arguments import check_count
 
 _WORD = re.compile(r"\w+")
 _UNSPACED = "\u2e80"
@@ -59,10 +59,7 @@ class HashEmbedder:
     """
 
     def __init__(self, dimensions: int = 256) -> None:
-        if type(dimensions) is not int or not 8 <= dimensions <= 65536:
-            raise DefinitionError(
-                f"dimensions= must be an integer from 8 to 65536, got {dimensions!r}"
-            )
+        check_count("HashEmbedder", "dimensions", dimensions, least=8, most=65536)
         self.dimensions = dimensions
         self.name = f"hashed-pieces-1-{dimensions}"
 

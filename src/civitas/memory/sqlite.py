@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, StateError
 from civitas.jsonvalue import copy_json
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
@@ -78,8 +78,7 @@ class SQLiteMemory(Memory):
         embedder: Embedder | None = None,
         timeout: float = 10,
     ) -> None:
-        if tokens is not None:
-            TokenBoundedMemory(tokens)  # refuses what is no bound
+        check_count("SQLiteMemory", "tokens", tokens, optional=True)
         if embedder is not None and not isinstance(embedder, Embedder):
             raise DefinitionError(
                 f"embedder= has name, dimensions and embed(texts), which {embedder!r} has not"

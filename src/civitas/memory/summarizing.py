@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, ModelError, StateError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.memory import Memory, last
@@ -65,12 +65,10 @@ class SummarizingMemory(TokenBoundedMemory):
         *,
         count: Callable[[str], int] | None = None,
     ) -> None:
-        if type(tokens) is not int or tokens < 4:
-            raise DefinitionError(f"tokens= must be an integer of 4 or more, got {tokens!r}")
+        check_count("SummarizingMemory", "tokens", tokens, least=4)
         if keep is None:
             keep = tokens // 2
-        if type(keep) is not int or not 0 < keep < tokens:
-            raise DefinitionError(f"keep= must be an integer from 1 to {tokens - 1}, got {keep!r}")
+        check_count("SummarizingMemory", "keep", keep, most=tokens - 1)
         if not callable(getattr(model, "complete", None)):
             raise DefinitionError(f"model= must be a model, got {model!r}")
         self._model = model

@@ -1,11 +1,10 @@
-"""What models share: answers whole and in pieces from one method, and text that can be encoded."""
+"""What models share: answers whole and in pieces from one method."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
-from codecs import getincrementaldecoder, register_error
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\s*\S+|\s+")
 _NOTHING: Any = object()
-_HALVES = "civitas.halves"  # what a decoder does with half a character
-register_error(_HALVES, lambda error: ("?", error.end))  # type: ignore[attr-defined]
 
 
 class Request(NamedTuple):
@@ -160,27 +157,3 @@ def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:
     for text in _WORD.findall(reply.text) if by_word else filter(None, [reply.text]):
         yield TextPiece(text)
     yield reply
-
-
-def whole(text: str) -> str:
-    """The text, with `?` for each half of a character, which JSON can write and nothing encode."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", _HALVES)
-
-
-class Characters:
-    """Joins the halves of characters whose text comes in pieces.
-
-    A server that counts in UTF-16 may cut between the two halves of one. What comes out, joined,
-    is `whole` of what went in, joined.
-    """
-
-    def __init__(self) -> None:
-        self._decoder = getincrementaldecoder("utf-16-le")(_HALVES)
-
-    def add(self, piece: str) -> str:
-        """The piece, without a first half at its end, which is kept for the next."""
-        return self._decoder.decode(piece.encode("utf-16-le", "surrogatepass")) if piece else ""
-
-    def end(self) -> str:
-        """What is left when nothing more comes."""
-        return self._decoder.decode(b"", True)

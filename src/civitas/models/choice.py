@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from civitas.models.base import Characters, whole
+from civitas.jsonvalue import readable
 from civitas.models.protocol import Call, ModelReply, calls_in
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
         if chosen.keys() == {"answer"}:
             answer = chosen["answer"]
             text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-            return whole(text)
+            return readable(text)
     raise ValueError("neither an action with its arguments nor an answer")
 
 
@@ -156,8 +156,12 @@ def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelRep
 
 _ANSWER_STARTS = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _LONGEST_START = 64
-# As much of a string as can be read by itself: no escape is cut.
-_READABLE = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt])*')
+# As much of a string as can be read by itself: no escape is cut, and none of the two that are one
+# character, of which the first is D800 to DBFF.
+_READABLE = re.compile(
+    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{4}|(?=[^\\]|\\[^u])))*"
+)
 
 
 class AnswerText:
@@ -170,7 +174,6 @@ class AnswerText:
     def __init__(self) -> None:
         self._raw = ""
         self._inside: bool | None = None
-        self._characters = Characters()
 
     def add(self, piece: str) -> str:
         """The text that a piece of what is written brings."""
@@ -184,11 +187,10 @@ class AnswerText:
                 return ""
             self._inside = True
             self._raw = self._raw[start.end() :]
-        readable = _READABLE.match(self._raw)
-        end = readable.end() if readable is not None else 0
-        text = self._characters.add(json.loads(f'"{self._raw[:end]}"', strict=False))
+        sound = _READABLE.match(self._raw)
+        end = sound.end() if sound is not None else 0
+        text = readable(json.loads(f'"{self._raw[:end]}"', strict=False))
         self._raw = self._raw[end:]
         if self._raw.startswith('"'):
             self._inside = False
-            text += self._characters.end()
         return text

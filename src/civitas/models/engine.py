@@ -9,12 +9,14 @@ import asyncio
 import os
 import queue
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from civitas.errors import ModelError
+from civitas.models.base import Answering, Closing
 from civitas.models.protocol import ReasoningPiece, TextPiece
 
 EXIT_S: Final = 20.0
@@ -141,6 +143,25 @@ class Engine:
                 job.deliver(end)
             # Nothing of the last job is kept while waiting for the next.
             del job, end
+
+
+class InProcess(Answering, Closing):
+    """A model whose answers an engine computes; a subclass has `_answer`, which asks it."""
+
+    def _hold(self, engine: Engine) -> None:
+        self._engine = engine
+        # Runs at the latest when the interpreter exits, while its threads can still be waited for.
+        self._finalizer = weakref.finalize(self, engine.close, tell=False)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return not self._finalizer.alive
+
+    def close(self) -> None:
+        """End what is being generated and give the memory back; then it answers no more."""
+        if self._finalizer.detach():
+            self._engine.close()
 
 
 @contextmanager

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice, weights
-from civitas.models.base import Answering, Closing, Request
-from civitas.models.engine import Generated
+from civitas.models.base import Request
+from civitas.models.engine import Generated, InProcess
 from civitas.models.llama import BATCH_TOKENS, ChatEngine, Llama
 from civitas.models.plain_chat import add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
-from civitas.models.settings import check_count, check_sampling
+from civitas.models.settings import check_sampling
 
 # What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
 # or a web page must not be able to end its own turn and speak as the system.
@@ -35,7 +34,7 @@ _LARGEST_CONTEXT = 1 << 20
 
 
 @names_checked
-class LocalModel(Answering, Closing):
+class LocalModel(InProcess):
     """llama.cpp in this process, with any GGUF file.
 
     It loads when it is first used. Callers at the same time share its slots and are computed in one
@@ -112,24 +111,12 @@ class LocalModel(Answering, Closing):
             batch_tokens=BATCH_TOKENS,
             cores=threads,
         )
-        self._engine = ChatEngine(self._llama, self.name, slots)
-        # Runs at the latest when the interpreter exits, while its threads can still be waited for.
-        self._finalizer = weakref.finalize(self, self._engine.close, tell=False)
+        self._hold(ChatEngine(self._llama, self.name, slots))
 
     @property
     def loaded(self) -> bool:
         """Whether it is in memory; it is loaded when it is first used."""
         return self._llama.loaded
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return not self._finalizer.alive
-
-    def close(self) -> None:
-        """End what is being generated and give the memory back; then it answers no more."""
-        if self._finalizer.detach():
-            self._engine.close()
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         written: dict[type, str] = {TextPiece: "", ReasoningPiece: ""}

@@ -9,12 +9,13 @@ import threading
 import weakref
 from pathlib import Path
 
+from civitas.arguments import check_count
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
+from civitas.jsonvalue import readable
 from civitas.models import weights
-from civitas.models.base import Closing, whole
+from civitas.models.base import Closing
 from civitas.models.engine import EXIT_S
 from civitas.models.llama import Llama
-from civitas.models.settings import check_count
 from civitas.text import one_line
 
 _POOLINGS = ("mean", "cls", "last")
@@ -115,7 +116,7 @@ class LocalEmbedder(Closing):
         places = [place for place, text in enumerate(texts) if text.strip()]
         for begin in range(0, len(places), _BATCH):
             some = places[begin : begin + _BATCH]
-            prefixed = [self._prefix + whole(texts[place]) for place in some]
+            prefixed = [self._prefix + readable(texts[place]) for place in some]
             for place, vector in zip(some, self._vectors(prefixed), strict=True):
                 found[place] = vector
         return found

@@ -90,12 +90,9 @@ def model(name: str | Model) -> Model:
 
 
 def check_name(name: str) -> tuple[str, str]:
-    """The kind of model that a name stands for, and the rest of it; nothing is imported or loaded.
+    """The kind of model that a name stands for, and the rest of it; raises what `model` raises.
 
-    Raises:
-        ModelError: nothing is called so, or there is no key
-        WeightsError: the weights are missing
-        MissingExtra: the extra that this kind of model needs is not installed
+    Nothing is imported or loaded.
     """
     kind, colon, rest = name.partition(":")
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):

@@ -8,22 +8,6 @@ from urllib.parse import urlsplit
 from civitas.errors import DefinitionError, ModelError
 
 
-def check_count(
-    what: str,
-    name: str,
-    value: Any,
-    least: int = 1,
-    most: int | None = None,
-    optional: bool = False,
-) -> None:
-    """Refuse what is not an integer from `least` to `most`."""
-    if value is None and optional:
-        return
-    if type(value) is not int or value < least or (most is not None and value > most):
-        to = "" if most is None else f" to {most}"
-        raise DefinitionError(f"{what}: {name}= must be an integer from {least}{to}, got {value!r}")
-
-
 def check_sampling(what: str, temperature: Any, seed: Any) -> None:
     """Refuse a temperature or a seed that no model takes."""
     if type(temperature) not in (int, float) or not 0 <= temperature <= 10:

@@ -35,15 +35,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Weights that can be fetched by name.
-
-    Attributes:
-        name: what people call them
-        title: what they are
-        license: under which terms their makers give them
-        size: bytes; of a hub's file, roughly
-        source: where they come from
-    """
+    """Weights that can be fetched by name; `size` is in bytes, of a hub's file roughly."""
 
     name: str
     title: str
@@ -158,8 +150,10 @@ def context_length(path: Path) -> int | None:
     """
     check_gguf(path)
     try:
-        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-            return _Header(data).context_length()
+        with path.open("rb") as file:
+            size = min(os.fstat(file.fileno()).st_size, _MOST_BYTES)
+            with mmap(file.fileno(), size, access=ACCESS_READ) as data:
+                return _context_length(data)
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
@@ -178,88 +172,57 @@ _NUMBERS = {
 }
 _TEXT, _LIST = 8, 9
 _INTEGERS = frozenset((0, 1, 2, 3, 4, 5, 10, 11))
-_MOST_VALUES = 1 << 16
 _MOST_BYTES = 1 << 26
-_LONGEST_NAME = 1 << 16
+"""No header is longer."""
 
 
-class _Header:
-    """The header of a GGUF file, of version 2 or 3: how many tensors and values, then the values.
+def _context_length(data: mmap) -> int | None:
+    """The value of `ARCHITECTURE.context_length` in a header of version 2 or 3.
 
-    The layout is that of `docs/gguf.md` in ggml's repository.
+    It says how many tensors and values there are, then the values: `docs/gguf.md` of ggml.
     """
+    at = 4  # behind the magic number
 
-    def __init__(self, data: mmap) -> None:
-        self._data = data
-        self._at = 4  # behind the magic number
+    def skip(size: int) -> int:
+        nonlocal at
+        begin, at = at, at + size
+        if at > len(data):
+            raise ValueError("it ends too soon")
+        return begin
 
-    def context_length(self) -> int | None:
-        """The value of `ARCHITECTURE.context_length`."""
-        version = self._number("<I")
-        if version not in (2, 3):
-            # The first had other sizes, and a file of another byte order looks like a large number.
-            return None
-        self._number("<Q")
-        count = self._number("<Q")
-        if count > _MOST_VALUES:
-            raise ValueError(f"it claims {count} values")
-        architecture: str | None = None
-        lengths: dict[str, int] = {}
-        for _ in range(count):
-            name = self._text()
-            kind = self._number("<I")
-            if name == "general.architecture":
-                if kind != _TEXT:
-                    raise ValueError("its architecture is no text")
-                architecture = self._text()
-            elif name.endswith(".context_length"):
-                if kind not in _INTEGERS:
-                    raise ValueError(f"its {name!r:.100} is no whole number")
-                lengths[name] = self._number(_NUMBERS[kind])
-            else:
-                self._skip(kind)
-            found = lengths.get(f"{architecture}.context_length")
-            if found is not None:
-                if found < 1:
-                    raise ValueError(f"it claims a context of {found} tokens")
-                return found
+    def number(kind: int) -> Any:
+        if kind not in _NUMBERS:
+            raise ValueError(f"a value of it is of the unknown type {kind}")
+        return struct.unpack_from(_NUMBERS[kind], data, skip(struct.calcsize(_NUMBERS[kind])))[0]
+
+    def text() -> str:
+        begin = skip(number(10))
+        return data[begin:at].decode("utf-8", "replace")
+
+    if number(4) not in (2, 3):
+        # The first had other sizes, and a file of another byte order looks like a large number.
         return None
-
-    def _skip(self, kind: int, inside: int = 0) -> None:
-        if kind in _NUMBERS:
-            self._pass(struct.calcsize(_NUMBERS[kind]))
-        elif kind == _TEXT:
-            self._pass(self._number("<Q"))
-        elif kind == _LIST and inside < 4:
-            of = self._number("<I")
-            count = self._number("<Q")
+    number(10)
+    architecture: str | None = None
+    lengths: dict[str, int] = {}
+    for _ in range(number(10)):
+        name, kind = text(), number(4)
+        if name == "general.architecture" and kind == _TEXT:
+            architecture = text()
+        elif name.endswith(".context_length") and kind in _INTEGERS:
+            lengths[name] = number(kind)
+        elif kind == _LIST:
+            of, count = number(4), number(10)
             if of in _NUMBERS:
-                self._pass(count * struct.calcsize(_NUMBERS[of]))
+                skip(count * struct.calcsize(_NUMBERS[of]))
             else:
                 for _ in range(count):
-                    self._skip(of, inside + 1)
+                    text() if of == _TEXT else number(of)
         else:
-            raise ValueError(f"a value of it is of the unknown type {kind}")
-
-    def _text(self) -> str:
-        size = self._number("<Q")
-        if size > _LONGEST_NAME:
-            raise ValueError(f"it claims a name of {size} bytes")
-        begin = self._pass(size)
-        return self._data[begin : self._at].decode("utf-8", "replace")
-
-    def _number(self, form: str) -> Any:
-        begin = self._pass(struct.calcsize(form))
-        return struct.unpack_from(form, self._data, begin)[0]
-
-    def _pass(self, size: int) -> int:
-        """Go beyond so many bytes; where they begin."""
-        begin = self._at
-        if size > _MOST_BYTES:
-            raise ValueError(f"it claims a value of {size} bytes")
-        self._at += size
-        if self._at > len(self._data):
-            raise ValueError("it ends too soon")
-        if self._at > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES} bytes")
-        return begin
+            text() if kind == _TEXT else number(kind)
+        found = lengths.get(f"{architecture}.context_length")
+        if found is not None:
+            if found < 1:
+                raise ValueError(f"it claims a context of {found} tokens")
+            return found
+    return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,9 +33,7 @@ from civitas.spaces.loop import loop_is_running
 if TYPE_CHECKING:
     from civitas.approval import Approver
     from civitas.budget import Budget
-    from civitas.reasoning.stream import Line, ReplyStream
-
-logger = logging.getLogger("civitas.reasoning")
+    from civitas.reasoning.stream import ReplyStream
 
 _NESTED = 32
 """How deep replies of agents may lie in one another, each called by an action of the one before."""
@@ -245,16 +242,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         from civitas.reasoning.stream import ReplyStream
 
         asked = Asked(text, schema, thread, run_id, deps, budget)
-
-        async def begin(line: Line) -> Reply:
-            self._show_on(line, asked)
-            return await self._carried(asked)
-
-        return ReplyStream(str(self.id), begin, asked.run_id, asked.thread)
-
-    def _show_on(self, line: Line, asked: Asked) -> None:
-        """Have a reply's events go to who reads them."""
-        asked.emit, asked.seen = line.put, line.seen
+        return ReplyStream(str(self.id), asked, self._carried)
 
     async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
         """Remember something without answering.
@@ -318,7 +306,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
             # For this reply alone, not for another one that it leads to.
-            asked.record = joined[1]
+            _, asked.record, asked.offered = joined
             JOINED.set(None)
         if asked.budget is not None:
             check_reply_budget(self, asked.budget)

@@ -4,42 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from civitas.errors import DefinitionError, ModelError
-from civitas.jsonvalue import deep_json, json_text
-from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.events import Done
+from civitas.action import is_async
+from civitas.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
+from civitas.jsonvalue import NotJSON, copy_json, deep_json
+from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
-from civitas.reasoning.record import NULL_RECORD, NullRecord, Record, Step, dumped
+from civitas.reasoning.record import NullRecord, Record, Step, dumped, loaded
+from civitas.reasoning.recorded import RecordedAgent
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import joined
-from civitas.reasoning.resume import ENDED, begin
-from civitas.reasoning.state import REPLY
-from civitas.reasoning.threaded import Journaled
+from civitas.reasoning.resume import ENDED
+from civitas.reasoning.state import REPLY, opened, state
+from civitas.reasoning.thread import Threads
+from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
+    from civitas.action import Action
     from civitas.budget import Budget
-    from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
 
-Emit: TypeAlias = Callable[[Any], Awaitable[None]]
-"""Takes an event, and returns when the next one may come."""
 
-
-class Group(Journaled, ConversationalAgent):
+class Group(RecordedAgent):
     """An agent made of others. A subclass names them, and says how they work together."""
 
-    _records = True
-    _kind = ""
-    """What its runs are called in a journal."""
     _called = ""
     """What errors call it."""
-    _state_type: type
-    """The dataclass that its state is in a record."""
     _own_budget: Budget | None = None
 
     @property
@@ -63,39 +57,82 @@ class Group(Journaled, ConversationalAgent):
                 f"or make the {self._called} with shared=True"
             )
 
-    async def _respond(self, asked: Asked) -> Reply:
+    def _check_asked(self, asked: Asked) -> None:
         self._check_thread(asked.thread)
-        part = asked.record
-        if part is None and self._journal is not None:
-            task = json_text(asked.content)
-            part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
-        if part is None:
-            return await self._work(asked, NULL_RECORD)
-        try:
-            return await self._work(asked, self._begun(part, asked))
-        finally:
-            if asked.record is None:
-                part.close()
 
-    def _begun(self, part: Part, asked: Asked) -> Record[Any]:
-        """The record of a run, begun or resumed."""
-        record: Record[Any] = Record(part, self._state_type)
-        schema = None if asked.answer is None else asked.answer.json
-        if schema is None and asked.resumed and record.begun is not None:
-            schema = record.begun["schema"]  # `resume` need not name it again
-        begin(record, asked, self._kind, str(self.id), schema, self._program())
-        return record
+    # -- saved and loaded --------------------------------------------------------------------------
 
-    def _program(self) -> dict[str, Any]:
-        """What it and its members do, whatever they are asked."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it does")
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        """The members whose states are saved with its own, by name."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its members")
 
-    async def _work(self, asked: Asked, record: Record[Any]) -> Reply:
-        """Have the members answer, or go on with what was recorded."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it works")
+    def state_dict(self) -> dict[str, Any]:
+        """How far it has come and what its members remember, as JSON: enough to go on elsewhere.
+
+        Members without `state_dict` are not saved; make them again with the same settings. It is
+        valid after any turn of a dual act, in `post_` hooks too; of a conversation it is taken
+        between two turns.
+
+        Raises:
+            RuntimeError: a participant of a conversation is speaking
+            StateError: something remembered is not JSON
+        """
+        self._check_still(loads=False)
+        members: dict[str, Any] = {}
+        for name, member in self._saved_members.items():
+            if hasattr(member, "state_dict"):
+                try:
+                    members[name] = copy_json(member.state_dict())
+                except NotJSON as error:
+                    raise StateError(
+                        f"{self._called} {self.id!r}: the state of {name!r} is not JSON: {error}"
+                    ) from None
+        own = self._kept.default.own
+        threads = {each.id: self._saved(each.own) for each in self._kept if each.own is not None}
+        mine = None if own is None else self._saved(own)
+        return state(self._kind, own=mine, threads=threads, members=members)
+
+    def _check_still(self, *, loads: bool) -> None:
+        """Refuse to be saved, or to load a state, in the middle of something."""
+
+    def _saved(self, own: Any) -> dict[str, Any]:
+        """The state of one thread as it is saved."""
+        return dumped(own)
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Be where the one was whose state this is; `resume` goes on.
+
+        Raises:
+            StateError: it is no such state, or one of other members; nothing was taken
+            Exception: what a member raises that does not take its own; those before it have
+            RuntimeError: a reply of a conversation is under way
+        """
+        self._check_still(loads=True)
+        found = opened(saved, self._kind)
+        whose = f"{self._called} {self.id!r} cannot go on from this state"
+        threads, theirs = found.get("threads"), found.get("members")
+        if not isinstance(threads, dict) or not isinstance(theirs, dict):
+            raise StateError(f"{whose}: threads and members must be objects")
+        kept = Threads(self._together)
+        for id, given in [(None, found.get("own")), *threads.items()]:
+            kept.get(id).own = None if given is None else self._loaded(given, whose)
+        members = self._saved_members
+        if theirs.keys() - members.keys():
+            raise StateError(f"{whose}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
+        for name in theirs:
+            if not hasattr(members[name], "load_state_dict"):
+                raise StateError(f"{whose}: member {name!r} has no load_state_dict")
+        for name, its in theirs.items():
+            members[name].load_state_dict(its)
+        self._threads = kept
+
+    def _loaded(self, given: Any, whose: str) -> Any:
+        """The state of one thread, as it was saved."""
+        return loaded(self._state_type, given, whose)
 
 
-def end_of(record: Record[Any], state: Any, reply: Reply, name: str) -> dict[str, Any]:
+def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
     """What is recorded of the end.
 
     A turn that was stopped is taken again when the run goes on, so that what came of it until then
@@ -114,14 +151,16 @@ async def ask_member(
     part: str,
     asked: Asked,
     record: Record[Any],
-    emit: Emit | None = None,
+    emit: Callable[[Event], Any] | None = None,
     schema: Any = None,
+    offered: tuple[Action, ...] = (),
     **about: Any,
 ) -> Reply:
     """The reply of a member, as it was recorded or as it is given now.
 
     Its turn is known by `part` in the group's `record`, and `about` is recorded of it besides. Its
-    events go to `emit`, if it streams; its `Done` in any case.
+    events go to `emit`, if it streams; its `Done` in any case. Its model has the actions `offered`
+    in this reply, beside its own.
     """
     options = options_for(agent, asked)
     if schema is not None:
@@ -137,7 +176,7 @@ async def ask_member(
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
-        with joined(agent, record.member(part, str(agent.id), **about)):
+        with joined(agent, record.member(part, str(agent.id), **about), offered):
             return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
@@ -161,7 +200,11 @@ def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | No
 
 
 async def _asked(
-    agent: Any, content: Any, options: dict[str, Any], asked: Asked, emit: Emit | None
+    agent: Any,
+    content: Any,
+    options: dict[str, Any],
+    asked: Asked,
+    emit: Callable[[Event], Any] | None,
 ) -> Reply:
     reply: Any = None
     if emit is None or not hasattr(agent, "stream"):
@@ -169,14 +212,16 @@ async def _asked(
         if inspect.isawaitable(reply):
             reply = await reply
         if emit is not None and isinstance(reply, Reply):
-            await emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+            emit(Done(str(agent.id), reply, **asked.of_run))
     else:
         async with AsyncExitStack() as stack:
             events = agent.stream(content, **options)
             if hasattr(events, "aclose"):
                 stack.push_async_callback(events.aclose)
             async for event in events:
-                await emit(event)
+                emit(event)
+                if isinstance(event, CallStarted) and asked.seen is not None:
+                    await asked.seen()  # before somebody is asked about it
                 if isinstance(event, Done):
                     reply = event.reply  # those of members of its own come before
     if not isinstance(reply, Reply):
@@ -200,6 +245,34 @@ async def own(given: Any) -> Any:
         if task is None or task.cancelling():
             raise
         raise ModelError("it was cancelled from elsewhere") from error
+
+
+async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
+    """What a function of the user's gives, plain or `async`; a plain one is called in a thread.
+
+    There it cannot be stopped, but it need not be waited for.
+    """
+    if in_thread and not is_async(function):
+        given = await WORKERS.run(asyncio.get_running_loop(), function, *args)
+    else:
+        given = function(*args)
+    return await given if inspect.isawaitable(given) else given
+
+
+async def in_time(asked: Any, budget: Budget | None, what: str) -> Any:
+    """What comes of asking something of the user's, if it does before the deadline.
+
+    Raises:
+        DeadlineExceeded: the time was over before `what`
+    """
+    limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
+    try:
+        async with limit:
+            return await own(asked)
+    except TimeoutError as error:
+        if not limit.expired():  # one of its own
+            raise
+        raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
 
 
 class _Unanswered(Exception):

@@ -67,7 +67,7 @@ class Record(ReadRecord[S]):
     @property
     def journal(self) -> str:
         """The path of the journal."""
-        return self._part.journal
+        return self._part.run.file.path
 
     def key_of(self, message: int) -> str:
         """By what key a memory knows a message of this run: a copy shares those before it."""
@@ -127,7 +127,7 @@ class Record(ReadRecord[S]):
         past = self._steps.get(key) or Past(key)
         codec = codec_of(of)
         if past.state == "ended":
-            ended = codec.load(past.result) if past.kept is None else self._part.kept(past.kept)
+            ended = codec.load(past.result) if past.kept is None else self.kept(past.kept)
             return cast(T, ended)
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
@@ -211,7 +211,7 @@ class Record(ReadRecord[S]):
             JournalError: it cannot be written
         """
         try:
-            await self._part.commit(upto)
+            await self._part.run.commit(upto)
         finally:  # also if cancelled: what is in the file holds
             self._has_committed()
 
@@ -233,11 +233,11 @@ class Record(ReadRecord[S]):
 
     def keep(self, data: bytes) -> str:
         """Store a value once, by its sha256; 1 MiB or more becomes a file beside the journal."""
-        return self._part.keep(data)
+        return self._part.run.keep(data)
 
     def kept(self, hash: str) -> bytes:
         """A value that was stored; a JournalError where it is missing or damaged."""
-        return self._part.kept(hash)
+        return self._part.run.kept(hash)
 
     async def end(self, reason: str, **about: Any) -> None:
         """Write down why it ended.
@@ -261,13 +261,13 @@ class Record(ReadRecord[S]):
         Raises:
             JournalError: it cannot be written
         """
-        self._part.commit_now()
+        self._part.run.commit_now()
         self._has_committed()
 
     @property
     def noted(self) -> int:
         """How many entries of the run were noted since it was opened."""
-        return self._part.noted
+        return self._part.run.noted
 
     def note(self, kind: str, data: Any) -> None:
         """Note an entry; of a value that has no JSON form, the text that a model is shown."""
@@ -279,7 +279,7 @@ class Record(ReadRecord[S]):
 
     def _has_committed(self) -> None:
         """Do what was to be done once something is in the file."""
-        then, written = self._then, self._part.written
+        then, written = self._then, self._part.run.written
         self._then = [each for each in then if each[0] > written]
         for number, done in then:
             if number <= written:

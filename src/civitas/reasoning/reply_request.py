@@ -22,9 +22,9 @@ from civitas.signature.schema import WrongSchema, check_schema, validator
 from civitas.text import cut, escaped, render_path, shorten
 
 if TYPE_CHECKING:
+    from civitas.action import Action
     from civitas.budget import Budget
-    from civitas.journal import Record
-    from civitas.reasoning.events import Event
+    from civitas.journal import Part
     from civitas.reasoning.thread import Thread
 
 
@@ -47,12 +47,18 @@ class Asked:
         self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend, within the agent's own; None for that
-        self.emit: Callable[[Event], Any] | None = None  # where events go
+        self.emit: Callable[[Any], Any] | None = None  # where events go
         # Waits until who looks has seen them; None if nothing need be waited for.
         self.seen: Callable[[], Awaitable[None]] | None = None
         self.state: Thread  # what is kept for the thread, once it has its turn
-        self.record: Record | None = None  # where it is recorded as a part of another's run
+        self.record: Part | None = None  # where it is recorded as a part of another's run
+        self.offered: tuple[Action, ...] = ()  # what its model has in this reply beside its own
         self.resumed = False  # whether a reply that was stopped goes on
+
+    @property
+    def of_run(self) -> dict[str, Any]:
+        """The run and the thread that it belongs to, as events and hooks have them."""
+        return {"run_id": self.run_id, "thread": self.thread}
 
     def want(self, schema: Any) -> None:
         """Say what the answer is to be: a JSON schema or a type; None for any text."""
@@ -164,7 +170,18 @@ class AnswerSchema:
             self.json, self._convert = _of_type(wanted)
 
     def read(self, text: str) -> Any:
-        """The value that a text is by this schema."""
+        """The value that a text is by this schema; Unreadable tells a model what to answer."""
+        try:
+            return self.parse(text)
+        except Unreadable as error:
+            told = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
+            raise Unreadable(
+                f"Your answer {error}. Answer with JSON alone that follows this schema: "
+                f"{readable(told)}"
+            ) from None
+
+    def parse(self, text: str) -> Any:
+        """The same; Unreadable says what is wrong with the answer alone."""
         try:
             if len(text) > MAX_ANSWER_CHARS:
                 raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
@@ -177,11 +194,7 @@ class AnswerSchema:
             fault = f"is not JSON: {error}"
         except Unreadable as error:
             fault = f"is {error}"
-        told = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
-        raise Unreadable(
-            f"Your answer {readable(fault)}. Answer with JSON alone that follows this schema: "
-            f"{readable(told)}"
-        )
+        raise Unreadable(readable(fault))
 
 
 def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:

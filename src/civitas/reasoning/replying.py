@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from civitas.agent import Agent
 from civitas.reasoning.thread import thread_of_sender
 
 if TYPE_CHECKING:
+    from civitas.action import Action
     from civitas.approval import Approver
-    from civitas.journal import Record
+    from civitas.journal import Part
     from civitas.reasoning.reply_request import Asked
     from civitas.reasoning.thread import Turns
 
@@ -31,8 +32,11 @@ class Replying:
 REPLYING: ContextVar[tuple[Replying, ...]] = ContextVar("civitas_replying", default=())
 """The replies that lead to what is being done, in the task or thread that does it."""
 
-JOINED: ContextVar[tuple[Agent, Record] | None] = ContextVar("civitas_joined", default=None)
-"""Whose reply is asked for as part of a run that is recorded, and where it is to be recorded."""
+Joined: TypeAlias = "tuple[Agent, Part | None, tuple[Action, ...]]"
+
+JOINED: ContextVar[Joined | None] = ContextVar("civitas_joined", default=None)
+"""Whose reply is asked for as part of another's, where it is recorded, and what is offered in it.
+"""
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("civitas_told_once", default=None)
 """As which message of which run something is observed, if it is part of one that is recorded."""
@@ -67,9 +71,11 @@ def _with(variable: ContextVar[Any], value: Any) -> Iterator[None]:
             variable.reset(token)
 
 
-def joined(agent: Any, record: Record | None) -> AbstractContextManager[None]:
-    """Have the reply that an agent is asked for in here be recorded as a part of another's run."""
-    return _with(JOINED, None if record is None else (agent, record))
+def joined(
+    agent: Any, record: Part | None, offered: tuple[Action, ...]
+) -> AbstractContextManager[None]:
+    """Have the reply that an agent is asked for in here be a part of another's."""
+    return _with(JOINED, (agent, record, offered))
 
 
 def observing(once: tuple[str, int] | None) -> AbstractContextManager[None]:

@@ -60,11 +60,6 @@ class Line:
             self.look()
         await looked
 
-    async def pass_on(self, event: Any) -> None:
-        """Add an event, and wait until the reader has seen it and asks for more."""
-        self.put(event)
-        await self.seen()
-
     def look(self) -> None:
         """The reader has seen everything: who waits for that goes on."""
         while self._looked:
@@ -99,16 +94,15 @@ class ReplyStream:
     def __init__(
         self,
         agent: str,
-        begin: Callable[[Line], Coroutine[Any, Any, Reply]],
-        run_id: str | None = None,
-        thread: str | None = None,
+        asked: Asked,
+        answer: Callable[[Asked], Coroutine[Any, Any, Reply]],
     ) -> None:
-        self._begin = begin
+        self._agent = agent
+        self._asked = asked
+        self._answer = answer
         self._line: Line | None = None
         self._task: asyncio.Task[Reply] | None = None
         self._over = False
-        self._of = (run_id, thread)
-        self._agent = agent
         self.reply: Reply | None = None
 
     def __aiter__(self) -> Self:
@@ -120,7 +114,8 @@ class ReplyStream:
         line = self._line
         if line is None:
             line = self._line = Line()
-            self._task = asyncio.get_running_loop().create_task(self._begin(line))
+            self._asked.emit, self._asked.seen = line.put, line.seen
+            self._task = asyncio.get_running_loop().create_task(self._answer(self._asked))
             self._task.add_done_callback(line.wake)
         assert self._task is not None
         while not line.events:
@@ -142,7 +137,7 @@ class ReplyStream:
     def _last(self, task: asyncio.Task[Reply]) -> Event:
         self._over = True
         self.reply = task.result()
-        return Done(self._agent, self.reply, *self._of)
+        return Done(self._agent, self.reply, **self._asked.of_run)
 
     async def aclose(self) -> None:
         """Cancel the reply, if it is not there yet, and wait until what it started has ended."""
@@ -218,17 +213,14 @@ class Watched:
         self, answer: Callable[[Asked], Coroutine[Any, Any, Reply]], asked: Asked
     ) -> Reply:
         """Reply, and tell who watches."""
-        asked.emit = self._shown_too(asked.emit)
-        reply = await answer(asked)
-        self._tell(Done(str(getattr(self, "id", "")), reply, asked.run_id, asked.thread))
-        return reply
-
-    def _shown_too(self, emit: Callable[[Event], Any] | None) -> Callable[[Event], Any]:
-        """Where events go, so that who watches is shown them too."""
+        emit = asked.emit
 
         def both(event: Event) -> None:
             if emit is not None:
                 emit(event)
             self._tell(event)
 
-        return both
+        asked.emit = both
+        reply = await answer(asked)
+        self._tell(Done(str(getattr(self, "id", "")), reply, **asked.of_run))
+        return reply

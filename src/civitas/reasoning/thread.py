@@ -32,8 +32,8 @@ class Underway(Protocol):
         """The event loop that it runs on."""
         ...
 
-    def interrupt(self, text: str) -> None:
-        """Stop what it is doing, and go on with this text."""
+    def interrupt(self, text: Any) -> None:
+        """Stop what it is doing, and go on with this."""
         ...
 
 
@@ -233,7 +233,7 @@ class Interruption:
         return f"<Interruption of {'a reply' if self else 'nothing'}>"
 
 
-def steer(thread: Thread, text: str, keep: Callable[[str, Thread], None]) -> Interruption:
+def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Interruption:
     """Tell the reply that is under way in a thread; without one, `keep` has the next hear it."""
     underway = thread.underway
     if underway is None:
@@ -242,11 +242,15 @@ def steer(thread: Thread, text: str, keep: Callable[[str, Thread], None]) -> Int
     heard: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def tell() -> None:
-        if thread.underway is underway:
-            underway.interrupt(text)
-        else:  # it has ended meanwhile
-            keep(text, thread)
-        heard.set_result(None)
+        try:
+            if thread.underway is underway:
+                underway.interrupt(text)
+            else:  # it has ended meanwhile
+                keep(text, thread)
+        except Exception as error:  # too much waits already
+            heard.set_exception(error)
+        else:
+            heard.set_result(None)
 
     try:
         here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
@@ -254,6 +258,7 @@ def steer(thread: Thread, text: str, keep: Callable[[str, Thread], None]) -> Int
         here = None
     if here is underway.loop:
         tell()
+        heard.result()
         return Interruption(heard)
     try:
         underway.loop.call_soon_threadsafe(tell)

@@ -12,7 +12,13 @@ from civitas.reasoning.reply import Stop
 from civitas.reasoning.state import usage_json
 from civitas.research import recording
 from civitas.research.calling import sourced
-from civitas.research.findings import Findings, Narrative, check_given, objectives_of
+from civitas.research.findings import (
+    Findings,
+    Narrative,
+    ResearchTask,
+    check_given,
+    objectives_of,
+)
 from civitas.research.workbench import Workbench
 
 _GRACE_S: Final = 1.0
@@ -77,9 +83,9 @@ class Iterating(Workbench):
         key = f"{self.iteration}.{name}"
         past = self._record is not NULL_RECORD and self._record.has_ended(key)
         about = (str(self.id), name, self.iteration)
-        run = (past, self._asked.run_id, self._asked.thread)
+        run: dict[str, Any] = {"past": past, **self._asked.of_run}
         emit = self._asked.emit or (lambda event: None)
-        emit(BlockStarted(*about, *run))
+        emit(BlockStarted(*about, **run))
         self._step, self._asks = name, 0
         numbered = len(self.progress.passages)
 
@@ -99,8 +105,9 @@ class Iterating(Workbench):
         else:
             data = await self._record.step(key, call)
         if past:
-            recording.take_step(self, data)
-        emit(BlockEnded(*about, data, *run))
+            recording.take_step(self.progress, data)
+            self.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or self.tasks
+        emit(BlockEnded(*about, data, **run))
 
     async def _within_time(self, name: str) -> Any:
         """What a step gives. One of the user's own may hang: the budget's time ends it."""

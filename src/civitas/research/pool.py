@@ -6,8 +6,11 @@ import re
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from string import printable
 from typing import Self
-from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic_core import Url
 
 from civitas.errors import InvalidArguments
 from civitas.research.findings import Passage, Resource, Section
@@ -18,7 +21,7 @@ _ENOUGH = 400
 
 _PARAGRAPH = re.compile(r"[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*")
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
-_PORTS = {"http": "80", "https": "443"}
+_END_DOT = re.compile(r"\.(?=:\d+$|$)")  # of a host
 _TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _SAFE = "!$&'()*+,;=:@/~-._"
@@ -30,26 +33,18 @@ def normalized(url: str) -> str:
     Scheme and host in small letters, no default port, no fragment, no parameters that only track
     who reads, dots in the path resolved, each character escaped only where it must be.
     """
+    bare = url.strip().partition("#")[0]
     try:
-        parts = urlsplit(url.strip())
-        host, port = (parts.hostname or "").rstrip("."), parts.port
+        parts = urlsplit(str(Url(quote(bare, safe=printable, errors="surrogatepass"))))
     except ValueError:
-        return url.strip()
-    if not parts.scheme or (not host and parts.scheme != "file"):
-        return url.strip().partition("#")[0] or url.strip()
-    with_port = f":{port}" if port and str(port) != _PORTS.get(parts.scheme) else ""
-    if not host.isascii():
-        try:
-            host = host.encode("idna").decode()
-        except UnicodeError:
-            host = quote(host, safe="")
-    if ":" in host:
-        host = f"[{host}]"
-    path = _without_dots(_escaped(parts.path, _SAFE)) or "/"
+        return bare or url.strip()
+    if not parts.netloc and parts.scheme != "file":
+        return bare
+    host = _END_DOT.sub("", parts.netloc.rpartition("@")[2])
     query = "&".join(
         _escaped(each, _SAFE + "?") for each in parts.query.split("&") if not _TRACKING.match(each)
     )
-    return urlunsplit(SplitResult(parts.scheme.lower(), host + with_port, path, query, ""))
+    return urlunsplit((parts.scheme, host, _escaped(parts.path, _SAFE), query, ""))
 
 
 def _escaped(text: str, safe: str) -> str:
@@ -61,19 +56,6 @@ def _escaped(text: str, safe: str) -> str:
 def _needed(found: re.Match[str]) -> str:
     byte = bytes.fromhex(found[0][1:])
     return byte.decode() if byte.isalnum() or byte in b"-._~" else found[0].upper()
-
-
-def _without_dots(path: str) -> str:
-    kept: list[str] = []
-    for piece in path.split("/"):
-        if piece == "..":
-            if len(kept) > 1:
-                kept.pop()
-        elif piece != ".":
-            kept.append(piece)
-    if path.endswith(("/.", "/..")):
-        kept.append("")
-    return "/".join(kept)
 
 
 class ResourcePool:

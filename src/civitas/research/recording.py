@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError
+from civitas.journal.run import ReadPart
 from civitas.jsonvalue import as_json
 from civitas.models.protocol import Usage
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.resume import not_ended
-from civitas.reasoning.state import dumped, loaded, usage_json
-from civitas.research.findings import Progress, ResearchTask
-from civitas.research.report import Report
+from civitas.reasoning.state import dumped, loaded
+from civitas.research.findings import Objective, Progress, Resource
+from civitas.research.pool import ResourcePool
+from civitas.research.report import Report, made
 
 if TYPE_CHECKING:
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal import Entry
+    from civitas.journal.run import RecordedPart
     from civitas.research.workbench import Workbench
 
 KIND = "Researcher"
@@ -59,13 +61,11 @@ def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
     return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
 
 
-def take_step(researcher: Workbench, data: dict[str, Any]) -> None:
-    """Have a researcher be where a step left it that was recorded."""
-    progress, data = researcher.progress, dict(data)
-    progress.usage = progress.usage + Usage(*data.pop("spent", (0, 0)))
-    researcher.tasks = [ResearchTask(**each) for each in data.pop("tasks", ())] or researcher.tasks
+def take_step(progress: Progress, data: dict[str, Any]) -> None:
+    """Have progress be where a step left it that was recorded."""
+    progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
     given = loaded(Progress, data, "a recorded step")
-    for name in data:
+    for name in data.keys() - {"spent", "tasks"}:
         if name == "passages":
             progress.passages.extend(given.passages)
         elif name == "objectives":
@@ -90,31 +90,48 @@ def over(reply: Reply) -> dict[str, Any]:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """A report as JSON data, with each passage once."""
-    passages = list(dict.fromkeys(each.passage for each in report.citations))
-    data = dumped(report) | {"passages": as_json(passages), "usage": usage_json(report.usage)}
-    data["citations"] = [
-        [each.number, each.sentence, passages.index(each.passage)] for each in report.citations
-    ]
-    del data["run_id"]
-    return data
-
-
-def report_of_json(given: dict[str, Any], run_id: str) -> Report:
-    """A report, as it was recorded."""
-    citations = [
-        {"number": number, "sentence": sentence, "passage": given["passages"][at]}
-        for number, sentence, at in given["citations"]
-    ]
-    usage = asdict(Usage(*given["usage"]))
-    more = {"citations": citations, "usage": usage, "run_id": run_id}
-    return loaded(Report, given | more, "a recorded report")
+    """A report as JSON data."""
+    return {name: value for name, value in dumped(report).items() if name != "run_id"}
 
 
 def replayed(part: RecordedPart) -> Reply:
     """The reply that a run ended with."""
     record = ReadRecord(part, Progress)
-    if record.over is None:
-        raise not_ended(part.run_id)
-    report = report_of_json(record.over["report"], part.run_id)
-    return reply_of(report, part.run_id)
+    assert record.over is not None
+    return reply_of(_ended_with(record), part.run_id)
+
+
+def _ended_with(record: ReadRecord[Progress]) -> Report:
+    report = {**(record.over or {})["report"], "run_id": record.run_id}
+    return loaded(Report, report, "a recorded report")
+
+
+def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
+    """The report of a run, or what is known until now as one, by all that was recorded of it.
+
+    What another version of civitas recorded, or something else than a researcher, is a StateError.
+    """
+    record = ReadRecord(ReadPart(run_id, entries), Progress)
+    if record.over is not None and "report" in record.over:
+        return _ended_with(record)
+    begun = record.begun or {}
+    progress = record.state or Progress()
+    if not progress.objectives:
+        topics = str(begun.get("task", "")).splitlines()
+        progress.objectives = [Objective(each) for each in topics if each.strip()]
+    pool = ResourcePool(progress.changes)
+    for past in record.past(f"{progress.iteration + 1}."):
+        if past.state == "ended" and isinstance(past.result, dict):
+            step = past.key.partition(".")[2]
+            if step.isdecimal():  # a task
+                outcome = past.result.get("result")
+                found = outcome.get("result") if isinstance(outcome, dict) else None
+                resources = found.get("resources", ()) if isinstance(found, dict) else ()
+                for each in resources:
+                    pool.add(loaded(Resource, each, "a resource"))
+            elif step in ("plan", "narrate", "evaluate"):
+                take_step(progress, past.result)
+    progress.stop = progress.stop or "cancelled"
+    asked = any("model" in entry.data.get("about", ()) for entry in entries)
+    known = pool.get_all()
+    return made(progress, known, run_id, extractive=not asked, under_way=under_way)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from civitas.errors import BudgetExceeded, CivitasError, DeadlineExceeded, InDoubt, ModelError
 from civitas.models.protocol import Usage
 from civitas.reasoning.reply import StopReason
-from civitas.research.findings import Citation, Objective
+from civitas.research.findings import Citation, Objective, Progress, Resource
+from civitas.research.pool import passages_of
+from civitas.research.relevance import RELEVANT, Index
 from civitas.text import one_line
-
-if TYPE_CHECKING:
-    from civitas.research.workbench import Workbench
 
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -88,19 +87,23 @@ class Report:
 
 
 def made(
-    researcher: Workbench, *, extractive: bool | None = None, under_way: bool = False
+    progress: Progress,
+    known: list[Resource],
+    run_id: str | None,
+    *,
+    extractive: bool,
+    under_way: bool = False,
 ) -> Report:
-    """The report of what a researcher knows now; if it is `under_way`, its foot says so."""
+    """The report of what is known now; if it is `under_way`, its foot says so."""
     from civitas.research.citations import renumbered
 
-    progress, passages = researcher.progress, researcher.numbered
-    cited = [Citation(number, text, passages[number]) for number, text in progress.citations]
+    passages = progress.passages
+    cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
     narrative, citations = renumbered(progress.narrative, cited)
     stop: StopReason = progress.stop or "max_iterations"
-    empty = researcher.objectives_without_source()
-    topics = [_plain(each.topic) for each in researcher.objectives]
+    empty = _without_source(progress, known)
+    topics = [_plain(each.topic) for each in progress.objectives]
     parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", narrative.strip()]
-    known = researcher.resources.get_all()
     nothing, end = "relevant was found", "."
     if not any(each.visited for each in known):
         if stop == "error":
@@ -108,29 +111,35 @@ def made(
         elif known or stop not in QUIET:
             end = ": nothing was read."
     parts.extend(f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty)
-    extractive = researcher.model is None if extractive is None else extractive
     if extractive and stop in QUIET and not (under_way or progress.narrative.strip()):
         parts.extend(
             f"No sentence of what was read for “{_plain(topic)}” can be quoted."
-            for topic in (each.topic for each in researcher.objectives)
+            for topic in (each.topic for each in progress.objectives)
             if topic not in empty
         )
     if citations:
         parts.append("## Sources\n\n" + "\n".join(_sources(citations)))
     ended = None if under_way else stop
-    parts.append("---\n\n" + _foot(researcher, citations, ended, extractive))
+    parts.append("---\n\n" + _foot(progress, citations, ended, extractive))
     return Report(
         "\n\n".join(filter(None, parts)) + "\n",
         citations,
         stop,
         progress.detail,
-        [Objective(o.topic, o.expertise) for o in researcher.objectives],
+        [Objective(o.topic, o.expertise) for o in progress.objectives],
         list(progress.unsupported),
         progress.uncited,
         progress.iteration,
         progress.usage,
-        researcher.run_id,
+        run_id,
     )
+
+
+def _without_source(progress: Progress, known: list[Resource]) -> list[str]:
+    """The objectives of which no passage that was read says anything."""
+    index = Index(passage for each in known if each.visited for passage in passages_of(each))
+    topics = [each.topic for each in progress.objectives]
+    return [t for t in topics if not any(each.share >= RELEVANT for each in index.search(t))]
 
 
 def _sources(citations: list[Citation]) -> list[str]:
@@ -143,10 +152,7 @@ def _sources(citations: list[Citation]) -> list[str]:
     ]
 
 
-def _foot(
-    researcher: Workbench, citations: list[Citation], stop: str | None, extractive: bool
-) -> str:
-    progress = researcher.progress
+def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
     cited = len({each.sentence for each in citations})
     lines = [
         f"{_count(cited, 'sentence')} with a source that bears it out, "
@@ -157,7 +163,7 @@ def _foot(
             "This report is extractive: no model wrote it. It quotes the sentences that share the "
             "most words with each objective, the best first."
         )
-    expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in researcher.objectives)
+    expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
     if stop is None:
         iterations = _count(progress.iteration, "iteration")

@@ -6,8 +6,8 @@ import asyncio
 import copy
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,11 @@ from civitas.jsonvalue import json_text
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.record import NULL_RECORD, Record
+from civitas.reasoning.recorded import RecordedAgent
 from civitas.reasoning.reply import GIVEN, Reply, Stop
 from civitas.reasoning.reply_request import Asked
-from civitas.reasoning.resume import begin, guarded
+from civitas.reasoning.resume import guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
-from civitas.reasoning.threaded import Journaled
 from civitas.research import recording
 from civitas.research.calling import tools_of
 from civitas.research.findings import Objective, Progress, objectives_of, positive
@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.research")
 
 
-class Researcher(Journaled, Iterating):
+class _Iteration(Asked):
+    """Asks for one iteration, and no end."""
+
+
+class Researcher(RecordedAgent, Iterating):
     """An agent that finds out what its objectives ask for, and reports it with sources.
 
     Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them by its
@@ -65,6 +69,7 @@ class Researcher(Journaled, Iterating):
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         target: the expertise, from 0 to 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
+        shared: whether all who ask share one conversation
         **options: what every `Agent` takes
 
     Attributes:
@@ -75,7 +80,8 @@ class Researcher(Journaled, Iterating):
         DefinitionError: an argument is none of what it may be
     """
 
-    _records = True
+    _kind = recording.KIND
+    _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}
 
     def __init__(
@@ -190,7 +196,11 @@ class Researcher(Journaled, Iterating):
         now.run_id, now.results = self.run_id, self.results
         if now.progress.stop is None:
             now._stop(Stop("cancelled", ""))
-        return made(now)
+        return now._report()
+
+    def _report(self) -> Report:
+        known, extractive = self.resources.get_all(), self.model is None
+        return made(self.progress, known, self.run_id, extractive=extractive)
 
     async def forward(self) -> None:
         """One iteration of the five steps.
@@ -203,14 +213,9 @@ class Researcher(Journaled, Iterating):
         if self._running:
             await self._iterate()
             return
-        asked = Asked(self.task, run_id=self.run_id)
+        asked = _Iteration(self.task, run_id=self.run_id)
         asked.state = self._kept.default
-        async with self._recording(asked):
-            try:
-                await self._iterate()
-            except Stop as stop:
-                self._stop(stop)
-                made(self).raise_for_error()
+        await self._respond(asked)
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -246,58 +251,46 @@ class Researcher(Journaled, Iterating):
         if record.begun is not None:
             catch_up_models(record, self._model, self.model, self.budget or budget)
 
-    async def _respond(self, asked: Asked) -> Reply:
-        if not self.tools:
+    def _check_asked(self, asked: Asked) -> None:
+        if not (self.tools or isinstance(asked, _Iteration)):
             raise DefinitionError(
                 f"agent {self.id!r} has no tools to research with: give it tools=[…], such as "
                 "search_folder(PATH)"
             )
+        # A run of its own objectives goes on with more of them, too.
+        asked.resumed = asked.thread is None and not self._running and asked.content == self.task
+
+    async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
         worker = self
-        if asked.thread is not None or self._running or asked.content != self.task:
+        if not asked.resumed:
             worker = copy.copy(self)  # with the agent's parts, and a progress of its own
             worker._begin_anew(Progress([Objective(json_text(asked.content))]))
-        return await worker._research(asked)
-
-    async def _research(self, asked: Asked) -> Reply:
-        async with self._recording(asked) as record:
-            if asked.state.underway is None:
-                loop = asyncio.get_running_loop()
-                asked.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
-            if record is NULL_RECORD:
-                return await self._to_the_end(None)
-            spent = self._catch_up()
-            if self._has_ended(record):
-                return recording.replayed(record._read)
-            return await guarded(
-                record,
-                lambda: self._to_the_end(spent),
-                recording.over,
-                lambda why: recording.over(self._stopped(Stop("cancelled", why))),
-                lambda error: self._stopped(Stop("error", str(error), error)),
-            )
-
-    @asynccontextmanager
-    async def _recording(self, asked: Asked) -> AsyncIterator[Record[Progress]]:
-        """The record of a run, begun or resumed, which the researcher works on meanwhile."""
-        part, record = asked.record, NULL_RECORD
-        if part is None and self._journal is not None:
-            part = await self._journal.begin(
-                asked.run_id, recording.KIND, str(self.id), json_text(asked.content)
-            )
+        worker._attach(asked, record)
+        worker._running = True
         try:
-            if part is not None:
-                record = Record(part, Progress)
-                if self._owner is self:  # its objectives may be more than they were
-                    asked.resumed = record.begun is not None
-                begin(record, asked, recording.KIND, str(self.id), None, self._program())
-            self._attach(asked, record)
-            self._running = True
-            yield record
+            reply = await worker._research(asked, record)
             await record.commit()
+            return reply
         finally:
-            self._running, self._record = False, NULL_RECORD
-            if part is not None and asked.record is None:
-                part.close()
+            worker._running, worker._record = False, NULL_RECORD
+
+    async def _research(self, asked: Asked, record: Record[Progress]) -> Reply:
+        if isinstance(asked, _Iteration):
+            try:
+                await self._iterate()
+            except Stop as stop:
+                self._stopped(stop).value.raise_for_error()
+            return recording.reply_of(self._report(), asked.run_id)
+        if asked.state.underway is None:
+            loop = asyncio.get_running_loop()
+            asked.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
+        if record is NULL_RECORD:
+            return await self._to_the_end(None)
+        spent = self._catch_up()
+        if self._has_ended(record):
+            return recording.replayed(record._read)
+        run = partial(self._to_the_end, spent)
+        return await guarded(record, run, recording.over, self._stopped)
 
     def _attach(self, asked: Asked, record: Record[Progress]) -> None:
         """Work on what was asked, from where the record says that it stands."""
@@ -348,7 +341,7 @@ class Researcher(Journaled, Iterating):
             where = "".join(f" ({note})" for note in getattr(failure, "__notes__", ())[:1])
             text = f"{type(failure).__name__}: {failure}{where}"
             return self._stopped(Stop("error", text, failure))
-        report = made(self)
+        report = self._report()
         error = SearchError(report.detail) if report.stop_reason == "error" else None
         return recording.reply_of(report, self._asked.run_id, error)
 
@@ -377,4 +370,4 @@ class Researcher(Journaled, Iterating):
 
     def _stopped(self, stop: Stop) -> Reply:
         self._stop(stop)
-        return recording.reply_of(made(self), self._asked.run_id, stop.error)
+        return recording.reply_of(self._report(), self._asked.run_id, stop.error)

@@ -59,8 +59,6 @@ class Plan(Block):
     them done already.
     """
 
-    description = "makes tasks of the objectives and the findings"
-
     async def forward(self, researcher: Workbench) -> list[ResearchTask]:
         """The tasks of this iteration."""
         if researcher.model is None:
@@ -81,8 +79,6 @@ class Plan(Block):
 class Research(Block):
     """Executes the tasks side by side. It asks no model; a tool may, by its `Context`."""
 
-    description = "executes the tasks"
-
     async def forward(self, researcher: Workbench) -> list[ResearchResult]:
         """What came of each task, in their order."""
         return await researcher.execute(researcher.tasks)
@@ -90,8 +86,6 @@ class Research(Block):
 
 class Update(Block):
     """Adds to the pool of resources what the tools found, and marks what they read."""
-
-    description = "adds what was found to the pool of resources"
 
     async def forward(self, researcher: Workbench) -> None:
         """Bring the pool up to date."""
@@ -107,8 +101,6 @@ class Narrate(Block):
     narrative. What a footnote's passage does not bear out is marked and counted.
     """
 
-    description = "writes what is known, with its sources"
-
     async def forward(self, researcher: Workbench) -> Narrative:
         """The latest narrative."""
         if researcher.model is None:
@@ -122,8 +114,6 @@ class Narrate(Block):
 
 class Evaluate(Block):
     """Tells how well each objective is understood, what to find out next, and what to improve."""
-
-    description = "tells how well the objectives are understood"
 
     async def forward(self, researcher: Workbench) -> Findings:
         """The findings; the expertise of each objective is set."""

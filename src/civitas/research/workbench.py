@@ -32,7 +32,7 @@ from civitas.research.findings import (
     Resource,
 )
 from civitas.research.pool import ResourcePool, passages_of
-from civitas.research.relevance import RELEVANT, Index
+from civitas.research.relevance import Index
 from civitas.text import cut, log_failure, shorten
 
 if TYPE_CHECKING:
@@ -168,15 +168,6 @@ class Workbench(ConversationalAgent):
                 return number
         self.progress.passages.append(passage)
         return len(self.progress.passages)
-
-    def objectives_without_source(self) -> list[str]:
-        """The given objectives of which no passage that was read says anything."""
-        index = Index(self.known_passages())
-        return [
-            each.topic
-            for each in self.objectives
-            if not any(found.share >= RELEVANT for found in index.search(each.topic))
-        ]
 
     def checked(self, markdown: str) -> Narrative:
         """A narrative with its footnotes checked: what their passages do not bear out is marked."""

@@ -231,12 +231,6 @@ def read(validator: Any, values: dict[str, Any]) -> dict[str, Any]:
         raise
     except ValueError as error:
         errors = _errors(error)
-    whole = _with_whole_numbers(values, errors)
-    if whole is not values:
-        try:
-            return validator.validate_python(whole)  # type: ignore[no-any-return]
-        except ValueError as error:
-            errors = _errors(error)
     by_name: dict[str, list[Any]] = {name: [] for name in values}
     for each in errors:
         by_name.setdefault(each["loc"][0], []).append(each)
@@ -250,25 +244,6 @@ def _errors(error: Any) -> list[Any]:
     if error.error_count() > _MOST_ERRORS:
         raise Mismatch(("…", f"has {error.error_count():,} wrong values"))
     return error.errors(include_url=False)  # type: ignore[no-any-return]
-
-
-def _with_whole_numbers(values: dict[str, Any], errors: Iterable[Any]) -> dict[str, Any]:
-    """Return values with integers for the floats, such as 2.0, that `errors` want to be integers.
-
-    pydantic, being strict, takes none for the integer of a dataclass and the like.
-    """
-    result = values
-    for error in errors:
-        number = error["input"]
-        if error["type"] == "int_type" and isinstance(number, float) and number.is_integer():
-            if result is values:
-                result = copy_json(values)  # the caller's are not ours to change
-            place: Any = result
-            *way, last = _steps(error["loc"], values)
-            for step in way:
-                place = place[step]
-            place[last] = int(number)
-    return result
 
 
 def _problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:

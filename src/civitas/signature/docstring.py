@@ -111,33 +111,22 @@ def _annotation(node: ast.expr) -> Any:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return _NAMES.get(name.lower(), Any)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _union([_annotation(left), _annotation(right)])
+            return _union(_annotation(left), _annotation(right))
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
+            if name == "Literal":
+                values = ast.literal_eval(inner)
+                return Literal[values] if isinstance(values, str | int | tuple) else Any
             nodes = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            return _generic(name.lower(), nodes)
+            args = tuple(map(_annotation, nodes))
+            if name in ("Optional", "Union"):
+                return _union(*args, None) if name == "Optional" else _union(*args)
+            base: Any = _NAMES.get(name.lower(), Any)
+            if base in (list, set, frozenset) or (base is dict and len(args) == 2):
+                return base[args if base is dict else args[0]]
+            return base
     return Any
 
 
-def _generic(name: str, nodes: list[ast.expr]) -> Any:
-    if name == "literal":
-        values = [ast.literal_eval(node) for node in nodes]
-        plain = all(isinstance(value, (str, int, type(None))) for value in values)
-        return Literal[tuple(values)] if plain else Any
-    if name in ("optional", "union"):
-        members = [_annotation(node) for node in nodes]
-        return _union([*members, None] if name == "optional" else members)
-    base: Any = _NAMES.get(name)
-    if base not in (list, set, frozenset, tuple, dict):
-        return Any
-    args = tuple(
-        ... if isinstance(node, ast.Constant) and node.value is ... else _annotation(node)
-        for node in nodes
-    )
-    if base is dict and len(args) != 2:
-        return dict
-    return base[args if base in (tuple, dict) else args[0]]
-
-
-def _union(members: list[Any]) -> Any:
+def _union(*members: Any) -> Any:
     # Of a union with something unknown in it, nothing is known.
-    return Any if Any in members else Union[tuple(members)]  # noqa: UP007
+    return Any if Any in members else Union[members]  # noqa: UP007

@@ -7,7 +7,6 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from civitas.jsonvalue import NotJSON, copy_json
@@ -52,8 +51,6 @@ def _check_form(schema: Any) -> None:
 
 def _check_references(schema: dict[str, Any]) -> None:
     """Follow each reference, and those where it leads, until all are known."""
-    from graphlib import CycleError, TopologicalSorter
-
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
@@ -61,28 +58,22 @@ def _check_references(schema: dict[str, Any]) -> None:
         registry: Any = Registry()
         resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
         ahead: list[tuple[Any, Any]] = [(schema, resolver)]
-        # Which schemas look at the same value again, by their identity: a circle has no end.
-        again: dict[int, list[int]] = {}
+        known: set[int] = set()
         while ahead:
             found, resolver = ahead.pop()
-            if not isinstance(found, dict) or id(found) in again:
+            if not isinstance(found, dict) or id(found) in known:
                 continue
-            again[id(found)] = [id(inner) for inner in _in_place(found)]
+            known.add(id(found))
             for inner in DRAFT202012.subresources_of(found):
                 resource = DRAFT202012.create_resource(inner)
                 ahead.append((inner, resolver.in_subresource(resource)))
             for keyword in found.keys() & {"$ref", "$dynamicRef"}:
                 target = _looked_up(found[keyword], resolver)
-                again[id(found)].append(id(target.contents))
                 ahead.append((target.contents, target.resolver))
     except WrongSchema:
         raise
     except ValueError as error:  # of an $id that is no address
         raise WrongSchema(f"an $id in it cannot be read: {error}") from None
-    try:
-        TopologicalSorter(again).prepare()
-    except CycleError:
-        raise WrongSchema("a reference in it leads back to itself, and never to an end") from None
 
 
 def _looked_up(reference: str, resolver: Any) -> Any:
@@ -101,13 +92,3 @@ def _looked_up(reference: str, resolver: Any) -> Any:
         )
     _check_form(target.contents)  # it may lie where no schema is looked for
     return target
-
-
-def _in_place(schema: dict[str, Any]) -> Iterator[Any]:
-    """The parts of a schema that look at the same value as it does."""
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        yield from schema.get(keyword, ())
-    for keyword in ("not", "if", "then", "else"):
-        if keyword in schema:
-            yield schema[keyword]
-    yield from schema.get("dependentSchemas", {}).values()

@@ -47,9 +47,6 @@ class CitizenAgentParams(AgentParams):
     enable_mobility: bool = Field(default=True, description="whether it moves")
     enable_social: bool = Field(default=True, description="whether it writes to others")
     enable_economy: bool = Field(default=True, description="whether it works and buys")
-    enable_cognition: bool = Field(
-        default=True, description="whether its opinions and relations change"
-    )
 
 
 class CitizenMemory(Memory):

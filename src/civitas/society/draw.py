@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -217,11 +218,8 @@ def _cumulative(weights: Sequence[float]) -> list[Any]:
             found = excerpt(value)
             raise ConfigError(f"weights[{index}] must be a number from 0 up, got {found}")
     exact = all(type(value) is int for value in values)
-    total: Any = 0 if exact else 0.0
-    sums = []
-    for value in values:
-        total += value
-        sums.append(total)
+    sums = list(itertools.accumulate(values))
+    total = sums[-1] if sums else 0
     if not total:
         raise ConfigError("weights must have one above 0")
     if total > (_LARGEST_BELOW if exact else 1.7e308):

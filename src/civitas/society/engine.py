@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from civitas.errors import ConfigError
@@ -94,13 +92,3 @@ class LocalEngine:
                 await asyncio.sleep(0)
         while router.turns:
             await router.fewer()
-
-
-@contextmanager
-def only_new_garbage() -> Iterator[None]:
-    """Have the collector leave alone what was there before: walking it takes a fifth of a step."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

@@ -150,16 +150,11 @@ class Perception:
     @property
     def intention(self) -> str:
         """What its plan wants now, in words: `work` or `shop at market-2`; empty without a plan."""
-        status = self.status
-        plan = status.get("plan")
-        if not plan:
+        item = item_of(self.status)
+        if item is None:
             return ""
-        now = status.get("now") or 0
-        if not 0 <= now < len(plan):
-            return ""
-        wanted = plan[now]
-        where = wanted.get("where")
-        return f"{wanted['do']} at {where}" if where else str(wanted["do"])
+        where = item.get("where")
+        return f"{item['do']} at {where}" if where else str(item["do"])
 
     def as_json(self) -> dict[str, Any]:
         """It as JSON data."""
@@ -203,3 +198,9 @@ class Perception:
         return "\n".join(lines)
 
     __str__ = text
+
+
+def item_of(status: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The item of the plan that is on now, of a citizen's state; None without one."""
+    plan, now = status.get("plan"), status.get("now") or 0
+    return plan[now] if plan and 0 <= now < len(plan) else None

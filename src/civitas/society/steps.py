@@ -7,7 +7,6 @@ import gc
 import logging
 from collections import deque
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from civitas.agent import Agent
@@ -16,7 +15,7 @@ from civitas.errors import ConfigError, InvalidArguments, StateError
 from civitas.society.asking import AskedModel, Asking
 from civitas.society.citizen import CitizenAgent
 from civitas.society.commit import Books, Service, Wanted
-from civitas.society.engine import Engine, only_new_garbage
+from civitas.society.engine import Engine
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.society")
 
 _COLLECTED: Final = 100  # after so many steps all garbage is looked for
-_FROZEN: Final = 1000  # of more agents than this, what was there before is no garbage in a step
+_FROZEN: Final = 1000  # with more lives than this, what was there before is no garbage in a step
 _MANY: Final = 10_000
 """Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
 
@@ -73,13 +72,11 @@ class Steps(Space):
     _between: asyncio.Lock
     """Held by a step, and by what is done between two steps."""
     _in_step = False
-    _freezes: bool | None = None  # whether the program has frozen nothing, which must stay so
     _broken = ""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._order: list[SocietyMailbox] | None = []
-        self._citizens: list[SocietyMailbox] = []
         self._come: list[SocietyMailbox] = []
         self._left: list[str] = []
         self._failed: list[tuple[SocietyMailbox, str]] = []
@@ -106,13 +103,12 @@ class Steps(Space):
             heard = router.deliver(early) + hear(self, early, True)
             tables: dict[Any, Any] = {}
             lives = len(self.mailboxes) + len(self.population or ())
-            if self._freezes is None:  # once, as it walks all that is frozen
-                self._freezes = gc.get_freeze_count() == 0
-            with only_new_garbage() if self._freezes and lives > _FROZEN else nullcontext():
-                view = self._view_now()
-                if self.population is not None:
-                    tables = await live_rows(self.population, view, self.books, self._engine)
-                await self._engine.run(self._perceive(view), router)
+            if lives > _FROZEN:  # the collector would walk them all, in a fifth of the step's time
+                gc.freeze()
+            view = self._view_now()
+            if self.population is not None:
+                tables = await live_rows(self.population, view, self.books, self._engine)
+            await self._engine.run(self._perceive(view), router)
             if many := self.population is not None or len(self.mailboxes) > _MANY:
                 WATCHDOG.forget(router)
             to_services = [s for s in early if s.envelope.to in self._reached]
@@ -123,6 +119,7 @@ class Steps(Space):
             await router.break_off()
             raise
         finally:
+            gc.unfreeze()
             self._in_step = False
         self._broken = ""
         if self.number % _COLLECTED == 0:
@@ -206,7 +203,6 @@ class Steps(Space):
         self._come_and_go()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
-        _ = self.mailboxes
         for mailbox in self._citizens:
             memory, status = cast(Any, mailbox.agent).memory, books._status[mailbox.id]
             what = books.restore(mailbox.id)
@@ -316,8 +312,11 @@ class Steps(Space):
         if self._order is None:
             mailboxes: Iterable[Any] = list(self.router.mailboxes.values())
             self._order = sorted(mailboxes, key=lambda mailbox: mailbox.rank)
-            self._citizens = [s for s in self._order if isinstance(s.agent, CitizenAgent)]
         return self._order
+
+    @property
+    def _citizens(self) -> list[SocietyMailbox]:
+        return [each for each in self.mailboxes if isinstance(each.agent, CitizenAgent)]
 
     def _make_router(self) -> Router:
         return SocietyRouter(

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -21,11 +21,10 @@ from civitas.errors import FileError, MissingExtra
 from civitas.jsonvalue import read_json
 from civitas.society.arrays import package
 from civitas.society.citizen import CitizenAgent
-from civitas.society.experiments.table import arrow, told, write_whole
+from civitas.society.experiments.results import arrow, told, write_whole
 from civitas.society.people.table import COLUMNS
 
 if TYPE_CHECKING:
-    from civitas.society.population.population import Population
     from civitas.society.steps import Steps
 
 _MESSAGES: Final = ("step", "from", "to", "action", "args")
@@ -188,23 +187,22 @@ class Tables:
     def _citizens(self, society: Steps) -> str:
         """Write the citizens as they are; gives the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
-        population = society.population
+        columns = _columns(society)
 
         def write(to: str) -> None:
             if self._arrow is None:
-                rows = _of_agents(society) if population is None else _of_rows(population)
                 with Path(to).open("w", encoding="utf-8", newline="") as file:
-                    csv.writer(file, lineterminator="\n").writerows(rows)
-            elif population is None:
-                header, *made = _of_agents(society)
-                table = {name: [row[at] for row in made] for at, name in enumerate(header)}
-                self._parquet.write_table(self._arrow.table(table), to)
-            else:
-                columns = {"id": population.ids}
-                for name, (values, said) in _columns(population).items():
-                    every = None if said is None else self._arrow.array(said)
-                    columns[name] = values if every is None else every.take(values % len(every))
-                self._parquet.write_table(self._arrow.table(columns), to)
+                    lines = csv.writer(file, lineterminator="\n")
+                    lines.writerow(columns)
+                    for at in range(0, len(columns["id"][0]), _ROWS):
+                        part = (_plain(v[at : at + _ROWS], said) for v, said in columns.values())
+                        lines.writerows(zip(*part, strict=True))
+                return
+            made = {
+                name: values if said is None else self._arrow.array(said).take(values % len(said))
+                for name, (values, said) in columns.items()
+            }
+            self._parquet.write_table(self._arrow.table(made), to)
 
         write_whole(path, write)
         return path.name
@@ -231,40 +229,33 @@ def _size_before(path: Path, step: int) -> int:
     return size
 
 
-def _of_agents(society: Steps) -> Iterator[list[Any]]:
-    """The citizens in id order, with the columns that `read_people` takes, which come first."""
-    yield [*COLUMNS]
-    for agent in society.agents:
-        if not isinstance(agent, CitizenAgent):
-            continue
-        status = agent.status
-        flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
-        row = [str(agent.id), agent.name]
-        for column in COLUMNS[2:]:
-            value = flat.get(column)
-            if isinstance(value, Mapping):
-                value = ";".join(f"{name}:{number}" for name, number in value.items())
-            row.append(value)
-        yield row
+def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
+    """The citizens in id order by column: values, and what they stand for if they are numbers.
+
+    Those of agents are the columns that `read_people` takes; those of a population have one value.
+    """
+    if (population := society.population) is not None:
+        own = {
+            name: (population.columns[name], population.declared[name].texts(population.places))
+            for name, values in population.arrays.items()
+            if values.ndim == 1
+        }
+        return {"id": (population.ids, None), **own}
+    rows = [_cells(agent) for agent in society.agents if isinstance(agent, CitizenAgent)]
+    return {name: ([row.get(name) for row in rows], None) for name in COLUMNS}
 
 
-def _columns(population: Population) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
-    """The columns of one value of a population, and what their numbers stand for."""
-    return {
-        name: (population.columns[name], population.declared[name].texts(population.places))
-        for name, values in population.arrays.items()
-        if values.ndim == 1
-    }
+def _cells(agent: CitizenAgent) -> dict[str, Any]:
+    """A citizen's values by column."""
+    status = agent.status
+    flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
+    for name, value in flat.items():
+        if isinstance(value, Mapping):
+            flat[name] = ";".join(f"{key}:{number}" for key, number in value.items())
+    return {**flat, "id": str(agent.id), "name": agent.name}
 
 
-def _of_rows(population: Population) -> Iterator[list[Any]]:
-    """The columns' names and then the rows of a population, with places and words as texts."""
-    columns = _columns(population)
-    yield ["id", *columns]
-    for at in range(0, len(population), _ROWS):
-        part = []
-        for values, said in columns.values():
-            numbers = values[at : at + _ROWS].tolist()
-            part.append(numbers if said is None else [said[number] for number in numbers])
-        ids = population.ids[at : at + _ROWS].tolist()
-        yield from map(list, zip(ids, *part, strict=True))
+def _plain(values: Any, said: Sequence[str | None] | None) -> list[Any]:
+    """Values as a list, numbers as what they stand for."""
+    listed: list[Any] = values if isinstance(values, list) else values.tolist()
+    return listed if said is None else [said[number] for number in listed]

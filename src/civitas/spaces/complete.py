@@ -29,27 +29,20 @@ async def completions(
     if found := _ID.fullmatch(text):
         return _beginning(found[1], [_id(id) for id in (BROADCAST, *ids)], ".")
     if found := _ACTION.fullmatch(text):
-        to = _receiver(f"/{found[1]}.help")
-        if to is None:
+        message = _parsed(f"/{found[1]}.help")
+        if message is None:
             return 0, []
-        actions = await _actions(to, ids, help_of)
+        actions = await _actions(message["to"], ids, help_of)
         return _beginning(found[2], [_action(name) for name in actions], " ")
     word = _WORD.search(text)
     assert word is not None  # it may be empty
     before = text[: word.start()]
-    try:
-        message = (
-            parse_slash(before) if before.endswith(" ") and before.strip()[:1] == "/" else None
-        )
-    except SlashError:
-        message = None
+    is_call = before.endswith(" ") and before.strip()[:1] == "/"
+    message = _parsed(before) if is_call else None
     if message is None:
         return 0, []
     action = message["action"]
-    described = (await _actions(message["to"], ids, help_of)).get(action["name"])
-    args = described.get("args") if isinstance(described, Mapping) else None
-    if not isinstance(args, Mapping):  # help may be replaced by anything
-        return 0, []
+    args = _args(await _actions(message["to"], ids, help_of), action["name"])
     names = [
         f"{name}:{chr(34) if isinstance(told, Mapping) and told.get('type') == 'string' else ''}"
         for name, told in args.items()
@@ -63,15 +56,11 @@ async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
     found = _CALL.match(line)
     if found is None or ":" in found[2] or '"' in found[2] or not found[2].isprintable():
         return ""
-    try:
-        message = parse_slash(found[1])
-    except SlashError:
-        message = None
+    message = _parsed(found[1])
     if message is None or message["to"] == BROADCAST:
         return ""
-    described = (await help_of(message["to"])).get(message["action"]["name"])
-    args = described.get("args") if isinstance(described, Mapping) else None
-    if not isinstance(args, Mapping) or not args:  # help may be replaced by anything
+    args = _args(await help_of(message["to"]), message["action"]["name"])
+    if not args:
         return ""
     words = found[2].split(maxsplit=len(args) - 1)
     pairs = zip(args.items(), words, strict=False)  # the last may be left out
@@ -80,6 +69,21 @@ async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
         return format_slash({**message, "action": {**message["action"], "args": values}})
     except (CivitasError, ValueError, RecursionError):  # a word is no value that it may have
         return ""
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    """The message of a line, if it is one."""
+    try:
+        return parse_slash(line)
+    except SlashError:
+        return None
+
+
+def _args(described: Help, action: str) -> Mapping[str, Any]:
+    """The arguments of an action; none where its help was replaced by something else."""
+    of_action = described.get(action)
+    args = of_action.get("args") if isinstance(of_action, Mapping) else None
+    return args if isinstance(args, Mapping) else {}
 
 
 def _value(word: str, told: Any) -> Any:
@@ -99,14 +103,6 @@ async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[H
 def _beginning(written: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
     fitting = [c + end for c in candidates if c.startswith((written, f'"{written}'))]
     return len(written), list(dict.fromkeys(fitting))
-
-
-def _receiver(line: str) -> str | None:
-    try:
-        message = parse_slash(line)
-    except SlashError:
-        return None
-    return None if message is None else message["to"]
 
 
 def _id(id: str) -> str:

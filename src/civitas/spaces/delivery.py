@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -47,7 +46,6 @@ class Delivery:
         inner: whether it takes none of its agent's places: it has its under's, or its lane's
         lane: the lane of its agent that it waits or runs in, if any, for the mailbox alone
         recorder: what records and answers it, if it came over a broker
-        in_flight: what that knows of it
         key: its idempotency key, over a broker
         call_chain: the keys of the handlers of other processes that wait for it
         wait: whether a request waits for an agent that is not there yet
@@ -56,6 +54,7 @@ class Delivery:
     # What each has is in slots; what few have is in a dict that these alone come to have.
     __slots__ = (
         "__dict__",
+        "__weakref__",
         "answered",
         "envelope",
         "hops",
@@ -69,16 +68,17 @@ class Delivery:
         "worker",
     )
 
-    mailbox: Receiver | None
+    # Whose files import this one: the receiver's `Mailbox`, if it is known; what handles it.
+    mailbox: Any
+    worker: Any
     value: Any
     parent: Delivery | None
-    worker: Any
 
     error: BaseException | None = None
     waiter: asyncio.Future[None] | None = None
     under: Delivery | None = None
     over: Delivery | None = None
-    tick: int = 0
+    timer: asyncio.TimerHandle | None = None
 
     inner: bool = False
     lane: Any = None
@@ -89,8 +89,7 @@ class Delivery:
     task: asyncio.Task[Any] | None = None
     waits: set[Delivery] | None = None
     original_id: str | None = None
-    recorder: Recorder | None = None
-    in_flight: Any = None
+    recorder: Any = None
     key: str = ""
     call_chain: tuple[str, ...] | None = None
     wait: bool = False
@@ -115,7 +114,8 @@ class Delivery:
     @property
     def agent(self) -> Agent | None:
         """The receiver."""
-        return None if self.mailbox is None else self.mailbox.agent
+        agent: Agent | None = None if self.mailbox is None else self.mailbox.agent
+        return agent
 
     @property
     def came_as(self) -> str | None:
@@ -134,44 +134,6 @@ class Delivery:
     def __str__(self) -> str:
         """How an error names the action: `Calculator.add`."""
         return f"{self.envelope.to}.{self.envelope.name}"
-
-
-class Receiver(Protocol):
-    """An agent's mailbox, as those know it who deliver to it, handle for it and wait in it."""
-
-    id: str
-    agent: Agent
-    router: RouterPort
-    before: bool
-    after: bool
-    box: deque[Delivery]
-    active: dict[Delivery, None]
-    held: dict[Delivery, deque[Delivery]]
-    asking: set[Delivery]
-    limit: int
-    running: int
-    concurrency: int
-    arriving: Delivery | None
-    leaving: Delivery | None
-
-    def accept(self, delivery: Delivery) -> None:
-        """Put a message where it waits for its turn."""
-
-    def begin(self, delivery: Delivery) -> None:
-        """Handle a message."""
-
-    def run_reentrant(self, outer: Delivery) -> None:
-        """Handle what a handler here waits for."""
-
-    def finish(self, delivery: Delivery) -> None:
-        """A handler has ended."""
-
-    def forget(self, delivery: Delivery) -> None:
-        """A message that waits has ended."""
-
-    def hold_back(self, delivery: Delivery) -> Callable[[], None]:
-        """Put a message back and begin nothing; gives what begins again."""
-        ...
 
 
 class RouterPort(Protocol):
@@ -215,20 +177,3 @@ class RouterPort(Protocol):
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """The outcome of a request, once."""
-
-
-class Recorder(Protocol):
-    """What records a message that came over a broker, and answers it."""
-
-    def begins(self, delivery: Delivery, offer: Any) -> bool:
-        """Whether it may begin now: its start is recorded."""
-        ...
-
-    def set_aside(self, delivery: Delivery) -> None:
-        """It awaits approval, which may take long."""
-
-    def permitted(self, delivery: Delivery) -> None:
-        """It was approved."""
-
-    def concluded(self, delivery: Delivery) -> None:
-        """It has ended, and its answer, if any, is known."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from civitas.action import ACCESS_PERMITTED, ActionOptions, is_async
 from civitas.agent import CURRENT
-from civitas.approval.refusal import not_permitted
+from civitas.approval.approval import not_permitted
 from civitas.context import Context, filled
 from civitas.errors import ActionError, RequestError
 from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.signature import Signature
-from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, Receiver, RouterPort
+from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
 from civitas.text import error_message, log_failure
 from civitas.threads import WORKERS
 
@@ -51,7 +51,7 @@ class Offer:
     )
 
     @classmethod
-    def all_of(cls, mailbox: Receiver) -> dict[str, Offer]:
+    def all_of(cls, mailbox: Any) -> dict[str, Offer]:
         """The actions of the agent in a mailbox, by name."""
         return {
             name: cls(mailbox, f"{mailbox.id}.{name}", function, options)
@@ -59,7 +59,7 @@ class Offer:
         }
 
     def __init__(
-        self, mailbox: Receiver, where: str, function: Callable[..., Any], options: ActionOptions
+        self, mailbox: Any, where: str, function: Callable[..., Any], options: ActionOptions
     ) -> None:
         signature = Signature.of(getattr(function, "__func__", function), bound_to_self=True)
         self.where = where
@@ -88,9 +88,7 @@ class Outcome(Exception):
         self.error = error
 
 
-async def handle(
-    mailbox: Receiver, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]
-) -> Any:
+async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
     """The whole of it, for actions and agents that are not plain."""
     agent = mailbox.agent
     if mailbox.before:
@@ -129,7 +127,7 @@ async def handle(
     return value
 
 
-async def call_callback(mailbox: Receiver, callback: Callable[..., Any], *args: Any) -> Any:
+async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
     """Call a callback of an agent: `async def` here, `def` in a worker thread."""
     if is_async(callback):
         return await callback(*args)
@@ -173,7 +171,7 @@ async def _in_thread(
     return await value if inspect.isawaitable(value) else value
 
 
-def ask_permission(mailbox: Receiver, delivery: Delivery, offer: Offer) -> None:
+def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
     """Take a message out of the order until it is approved, or end it."""
     delivery.state = ASKING
     mailbox.asking.add(delivery)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -15,17 +15,6 @@ from civitas.spaces.mailbox import AT_ONCE, Mailbox
 logger = logging.getLogger("civitas.space")
 
 
-class Lane:
-    """The messages of one lane: those that wait, and the one that is handled."""
-
-    __slots__ = ("current", "name", "queue")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.queue: OrderedDict[Delivery, None] = OrderedDict()
-        self.current: Delivery | None = None
-
-
 class LanedMailbox(Mailbox):
     """The order of messages of an agent that states their lanes (`Agent._lane`).
 
@@ -34,22 +23,17 @@ class LanedMailbox(Mailbox):
     beside the lanes, as in any mailbox.
     """
 
-    __slots__ = ("_lanes", "_line", "_paused", "_queued", "_side_by_side", "_taken")
+    __slots__ = ("_busy", "_line", "_paused", "_queued", "_side_by_side", "_waiting")
 
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
         self.limit = 0  # not all that wait are in the box
         self._side_by_side = agent._lanes
-        self._lanes: dict[str, Lane] = {}
-        self._line: deque[Lane] = deque()
+        self._waiting: dict[str, OrderedDict[Delivery, None]] = {}  # by lane
+        self._busy: dict[str, Delivery] = {}  # by lane: what is handled
+        self._line: OrderedDict[str, None] = OrderedDict()  # lanes of which one may be begun
         self._queued = 0
-        self._taken = 0
         self._paused = 0
-
-    @property
-    def places(self) -> int:
-        """How many messages may be handled at a time."""
-        return self.concurrency + self._side_by_side
 
     def waiting(self) -> int:
         """How many messages wait, those that await approval included."""
@@ -63,17 +47,16 @@ class LanedMailbox(Mailbox):
             return
         delivery.mailbox = self
         delivery.state = QUEUED
-        lane = self._lanes.get(name)
-        if lane is None:
-            lane = self._lanes[name] = Lane(name)
-            self._line.append(lane)
-        elif not lane.queue and lane.current is None:
-            self._line.append(lane)
-        lane.queue[delivery] = None
-        delivery.lane = lane
-        self._queued += 1
+        self._queue(name, delivery)
         if delivery.parent is not None and self.active:
             self._hold(delivery)
+
+    def _queue(self, name: str, delivery: Delivery) -> None:
+        delivery.lane = name
+        self._waiting.setdefault(name, OrderedDict())[delivery] = None
+        self._queued += 1
+        if name not in self._busy:
+            self._line[name] = None
 
     def _name_of(self, delivery: Delivery) -> str | None:
         message = delivery.message()
@@ -87,16 +70,21 @@ class LanedMailbox(Mailbox):
 
     def forget(self, delivery: Delivery) -> None:
         """A message that waits has ended, or was let in, before its turn."""
-        lane: Lane | None = delivery.lane
-        if lane is None:
+        name: str | None = delivery.lane
+        if name is None:
             super().forget(delivery)
             return
         delivery.lane = None
-        del lane.queue[delivery]
+        self._take(name, delivery)
+
+    def _take(self, name: str, delivery: Delivery) -> None:
+        """Take a message out of its lane, and a lane of which none waits out of the line."""
+        lane = self._waiting[name]
+        del lane[delivery]
         self._queued -= 1
-        if not lane.queue and lane.current is None:
-            self._line.remove(lane)
-            del self._lanes[lane.name]
+        if not lane:
+            del self._waiting[name]
+            self._line.pop(name, None)
 
     def dispatch_ready(self) -> None:
         """Handle what may be handled now."""
@@ -106,64 +94,59 @@ class LanedMailbox(Mailbox):
             return
         if arriving is not None and arriving.state != ENDED:
             return
-        line = self._line
         turns = AT_ONCE
-        while line and self._taken < self._side_by_side:
+        while self._line and len(self._busy) < self._side_by_side:
             if not turns:
                 self.router.make_ready(self)
                 break
             turns -= 1
-            lane = line.popleft()
-            self._begin_in(lane, next(iter(lane.queue)))
+            name = next(iter(self._line))
+            self._begin_in(name, next(iter(self._waiting[name])))
 
-    def _begin_in(self, lane: Lane, delivery: Delivery) -> None:
-        """Handle a message of a lane that is not in the line any more."""
-        del lane.queue[delivery]
-        self._queued -= 1
-        lane.current = delivery
-        self._taken += 1
+    def _begin_in(self, name: str, delivery: Delivery) -> None:
+        """Handle a message of a lane."""
+        self._take(name, delivery)
+        self._line.pop(name, None)
+        self._busy[name] = delivery
         delivery.inner = True
         self.begin(delivery)
-        if lane.current is delivery and delivery.state != RUNNING:
-            self._free(lane)  # it was refused, or awaits approval
+        if self._busy.get(name) is delivery and delivery.state != RUNNING:
+            self._free(name)  # it was refused, or awaits approval
 
-    def _free(self, lane: Lane) -> None:
-        lane.current = None
-        self._taken -= 1
-        if lane.queue:
-            self._line.append(lane)
-        else:
-            self._lanes.pop(lane.name, None)  # the agent may have left
+    def _free(self, name: str) -> None:
+        del self._busy[name]
+        if name in self._waiting:
+            self._line[name] = None
 
     def finish(self, delivery: Delivery) -> None:
         """A handler has ended; the next may begin."""
-        lane: Lane | None = delivery.lane
-        if lane is not None and lane.current is delivery:
+        name: str | None = delivery.lane
+        if name is not None and self._busy.get(name) is delivery:
             over = delivery.over
             if over is None:
-                self._free(lane)
+                self._free(name)
             else:  # what was let in on top of it goes on, and takes its place
-                lane.current = over
-                over.lane = lane
+                self._busy[name] = over
+                over.lane = name
         super().finish(delivery)
         if self._line:
             self.router.make_ready(self)
 
-    def _put_back(self, delivery: Delivery) -> None:
-        lane: Lane | None = delivery.lane
-        if lane is None:
-            super()._put_back(delivery)
+    def put_back(self, delivery: Delivery) -> None:
+        """Put a message back, first in its order."""
+        name: str | None = delivery.lane
+        if name is None:
+            super().put_back(delivery)
             return
-        lane.queue[delivery] = None
-        lane.queue.move_to_end(delivery, last=False)
-        self._queued += 1
-        lane.current = None
-        self._taken -= 1
-        self._line.appendleft(lane)
+        delivery.state = QUEUED
+        del self._busy[name]
+        self._queue(name, delivery)
+        self._waiting[name].move_to_end(delivery, last=False)
+        self._line.move_to_end(name, last=False)
 
-    def hold_back(self, delivery: Delivery) -> Callable[[], None]:
-        """Put a message back, first in its order, and begin nothing; gives what begins again."""
-        begin_again = super().hold_back(delivery)
+    def pause(self) -> Callable[[], None]:
+        """Begin nothing; gives what begins again."""
+        begin_again = super().pause()
         self._paused += 1
 
         def go_on() -> None:
@@ -175,21 +158,18 @@ class LanedMailbox(Mailbox):
     def begin_awaited(self, places: int) -> None:
         """Begin what handlers of this process wait for, and nothing else."""
         super().begin_awaited(places)
-        for lane in list(self._line):
-            if self._taken >= self._side_by_side:
+        for name in list(self._line):
+            if len(self._busy) >= self._side_by_side:
                 return
-            for delivery in lane.queue:
+            for delivery in self._waiting[name]:
                 if delivery.parent is not None:
-                    self._line.remove(lane)
-                    self._begin_in(lane, delivery)
+                    self._begin_in(name, delivery)
                     break
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End whatever waits or runs here with `error`, but for the handlers that asked for it."""
-        waiting = [delivery for lane in self._lanes.values() for delivery in lane.queue]
-        for lane in self._lanes.values():
-            lane.queue.clear()
-        self._lanes.clear()
+        waiting = [delivery for lane in self._waiting.values() for delivery in lane]
+        self._waiting.clear()
         self._line.clear()
         self._queued = 0
         super().detach(error, spared)

@@ -229,15 +229,8 @@ class Mailbox:
         if not held:
             self.held.pop(outer, None)
 
-    @property
-    def places(self) -> int:
-        """How many messages may be handled at a time."""
-        return self.concurrency
-
-    def hold_back(self, delivery: Delivery) -> Callable[[], None]:
-        """Put a message back, first in its order, and begin nothing; gives what begins again."""
-        delivery.state = QUEUED
-        self._put_back(delivery)
+    def pause(self) -> Callable[[], None]:
+        """Begin nothing; gives what begins again."""
         places = self.concurrency
         self.running += places
 
@@ -247,7 +240,9 @@ class Mailbox:
 
         return go_on
 
-    def _put_back(self, delivery: Delivery) -> None:
+    def put_back(self, delivery: Delivery) -> None:
+        """Put a message back, first in its order."""
+        delivery.state = QUEUED
         self.box.appendleft(delivery)
 
     def begin_awaited(self, places: int) -> None:

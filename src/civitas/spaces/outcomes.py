@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any
 
 from civitas.errors import (
@@ -15,7 +16,6 @@ from civitas.errors import (
     SpaceClosed,
 )
 from civitas.message import Envelope
-from civitas.spaces.deadlines import Deadlines
 from civitas.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -35,6 +35,11 @@ from civitas.text import error_text
 logger = logging.getLogger("civitas.space")
 
 _BIG = 2**63
+UNTIMED_S = 0.025
+"""How long requests are open before they have a timer: a deadline is kept to within about this."""
+
+_FAR_S = 1e9
+"""Seconds that no process lasts; later deadlines are taken for this one."""
 
 
 class Outcomes:
@@ -46,6 +51,7 @@ class Outcomes:
         closed: whether it is closed: nothing is delivered any more
         thread_id: the identifier of the loop's thread
         start: begins a handler
+        deadlines: how many requests have a timer that ends them
     """
 
     def __init__(self, thread: LoopThread) -> None:
@@ -58,7 +64,10 @@ class Outcomes:
         self.loop = thread.loop
         self.tasks = TaskPool(self.loop, self.ended)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
-        self.deadlines = Deadlines(self.loop, self._expired)
+        self.deadlines = 0
+        self._untimed: list[Delivery] = []
+        # What the loop itself does belongs to no handler, whoever had it done.
+        self._nobody = Context()
 
     def post(self, delivery: Delivery) -> None:
         """Put a message into its receiver's mailbox, or end it."""
@@ -150,8 +159,10 @@ class Outcomes:
             # Before whoever asked goes on: what it does next is to be seen after this.
             self._show_answer(delivery, value, error)
         delivery.answered = True
-        if delivery.tick:
-            self.deadlines.discard(delivery)
+        if delivery.timer is not None:
+            delivery.timer.cancel()
+            delivery.timer = None
+            self.deadlines -= 1
         waiter = delivery.waiter
         if waiter is not None:
             delivery.waiter = None
@@ -201,6 +212,17 @@ class Outcomes:
     def _dropped(self, delivery: Delivery) -> None:
         if not delivery.answered:
             self.abort(delivery, RequestCancelled(f'the request to "{delivery}" was dropped'))
+
+    def _start_deadlines(self) -> None:
+        """Start the timers of requests that are still open: most end before they need one."""
+        untimed, self._untimed = self._untimed, []
+        for delivery in untimed:
+            if not delivery.answered and delivery.timeout is not None:
+                self.deadlines += 1
+                wait_s = min(delivery.timeout - UNTIMED_S, _FAR_S)
+                delivery.timer = self.loop.call_later(
+                    wait_s, self._expired, delivery, context=self._nobody
+                )
 
     def _expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))

@@ -66,7 +66,7 @@ class Request:
         if delivery.waiter is None:
             delivery.waiter = future
         else:
-            on_end(delivery, lambda: _wake(future))
+            on_end(delivery, lambda: settle(future))
         try:
             yield from future
         except BaseException:  # the waiting task is cancelled, or its generator closed
@@ -81,7 +81,7 @@ class Request:
 
         def ended() -> None:
             try:
-                loop.call_soon_threadsafe(_wake, future)
+                loop.call_soon_threadsafe(settle, future)
             except RuntimeError:
                 return  # that loop is closed: nobody waits there any more
 
@@ -133,9 +133,10 @@ class Request:
         return f"<Request to {self._delivery}, {state}>"
 
 
-def _wake(future: asyncio.Future[None]) -> None:
+def settle(future: asyncio.Future[Any], value: Any = None) -> None:
+    """Set a future's value, unless it is done."""
     if not future.done():
-        future.set_result(None)
+        future.set_result(value)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextvars import Context
 from threading import get_ident
 from typing import Any
 
@@ -22,7 +21,7 @@ from civitas.message import Envelope
 from civitas.spaces.delivery import BROADCAST, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
-from civitas.spaces.outcomes import Outcomes
+from civitas.spaces.outcomes import UNTIMED_S, Outcomes
 from civitas.spaces.request import Request
 
 logger = logging.getLogger("civitas.space")
@@ -48,8 +47,6 @@ class Router(Outcomes):
         self._fresh: list[Delivery] = []
         self._pumping = False
         self._credit = 0
-        # What the loop itself does belongs to no handler, whoever had it done.
-        self._nobody = Context()
         self._expected: dict[str, deque[Delivery]] = {}
         self.dispatch: Callable[[Delivery], None] = self.post
 
@@ -243,9 +240,11 @@ class Router(Outcomes):
         fresh = self._fresh
         if fresh:
             self._fresh = []
-            for delivery in fresh:
-                if not delivery.answered and delivery.timeout is not None:
-                    self.deadlines.add(delivery, delivery.timeout)
+            still_open = [delivery for delivery in fresh if not delivery.answered]
+            if still_open:
+                if not self._untimed:
+                    self.loop.call_later(UNTIMED_S, self._start_deadlines, context=self._nobody)
+                self._untimed += still_open
         ready = self._ready
         tasks = self.tasks
         for _ in range(min(len(ready), _A_TURN)):
@@ -266,7 +265,8 @@ class Router(Outcomes):
     @property
     def pending(self) -> int:
         """How many requests have a deadline running."""
-        return len(self.deadlines) + sum(not delivery.answered for delivery in self._fresh)
+        untimed = (*self._fresh, *self._untimed)
+        return self.deadlines + sum(not delivery.answered for delivery in untimed)
 
     def _not_found(self, id: str) -> AgentNotFound:
         return AgentNotFound(f'no agent "{id}" in this space')

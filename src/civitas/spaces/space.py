@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -27,7 +28,7 @@ from civitas.spaces.handler import call_callback
 from civitas.spaces.lanes import LanedMailbox
 from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
 from civitas.spaces.mailbox import Mailbox
-from civitas.spaces.request import Request, on_end
+from civitas.spaces.request import Request, on_end, settle
 from civitas.spaces.router import Router
 from civitas.spaces.watchdog import WATCHDOG
 
@@ -163,12 +164,9 @@ class Space:
         router = self._router
         if router is None or self._closed:
             return {"agents": {}, "deadlines": 0}
-        if on_a_space():
-            return _statistics(router)
-        try:
-            found: dict[str, Any] = self._thread.run(_statistics, router).result()
-        except SpaceClosed:
-            return _statistics(router)
+        found: dict[str, Any] = (
+            _statistics(router) if on_a_space() else self._thread.call(_statistics, router)
+        )
         return found
 
     def __enter__(self) -> Self:
@@ -354,7 +352,6 @@ class Space:
         for mailbox in list(router.mailboxes.values()):
             self._detach(mailbox)
         router.leave()
-        router.deadlines.close()
         router.tasks.close()
         WATCHDOG.forget(router)
 
@@ -369,23 +366,14 @@ class Space:
 
 async def _ended(callbacks: list[Delivery]) -> None:
     """Wait for each `before_remove`, but not for ever."""
-    waiting = {delivery for delivery in callbacks if not delivery.answered}
-    if not waiting:
-        return
-    over = asyncio.Event()
-
-    def one_less() -> None:
-        waiting.intersection_update([delivery for delivery in waiting if not delivery.answered])
-        if not waiting:
-            over.set()
-
-    for delivery in list(waiting):
-        on_end(delivery, one_less)
-    try:
-        await asyncio.wait_for(over.wait(), _LEAVE_S)
-    except TimeoutError:
-        late = ", ".join(delivery.envelope.to for delivery in waiting)
-        logger.warning("before_remove of %s took over %s s: not waited for", late, _LEAVE_S)
+    loop = asyncio.get_running_loop()
+    ended = {loop.create_future(): delivery for delivery in callbacks}
+    for future, delivery in ended.items():
+        on_end(delivery, partial(settle, future))
+    late = (await asyncio.wait(ended, timeout=_LEAVE_S))[1] if ended else ()
+    if late:
+        names = ", ".join(ended[future].envelope.to for future in late)
+        logger.warning("before_remove of %s took over %s s: not waited for", names, _LEAVE_S)
 
 
 def _statistics(router: Router) -> dict[str, Any]:

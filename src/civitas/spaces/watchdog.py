@@ -11,11 +11,11 @@ import time
 import weakref
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from civitas.agent import Agent
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.task_pool import TaskPool
+from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.watchdog")
 
@@ -23,12 +23,6 @@ _NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), 
 _EVERY_S = 0.25
 HELD_S = 1.0
 """How long an agent may hold the loop before it is named."""
-
-
-class _Watched(Protocol):
-    loop: asyncio.AbstractEventLoop
-    thread_id: int
-    tasks: TaskPool
 
 
 class _Pulse:
@@ -54,7 +48,7 @@ class Watchdog:
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def watch(self, space: _Watched) -> None:
+    def watch(self, space: Router) -> None:
         """Watch a space's loop until `forget`."""
         with self._lock:
             self._pulses[space] = _Pulse()
@@ -65,7 +59,7 @@ class Watchdog:
                 self._thread.start()
         self._changed.set()
 
-    def forget(self, space: _Watched) -> None:
+    def forget(self, space: Router) -> None:
         """Watch it no longer."""
         with self._lock:
             self._pulses.pop(space, None)
@@ -83,7 +77,7 @@ class Watchdog:
             self._changed.wait(_EVERY_S)
             self._changed.clear()
 
-    def _look(self, space: _Watched, pulse: _Pulse) -> None:
+    def _look(self, space: Router, pulse: _Pulse) -> None:
         if not space.thread_id:  # it has ended, or is that of the process that forked this one
             self.forget(space)
             return
@@ -113,7 +107,7 @@ class Watchdog:
             )
 
 
-def _holder(space: _Watched) -> tuple[str, str]:
+def _holder(space: Router) -> tuple[str, str]:
     """Who holds the loop, and where in the code."""
     frame = sys._current_frames().get(space.thread_id)
     where = _place(frame)

@@ -26,9 +26,6 @@ class SQLitePool(Generic[E]):
 
     Readers do not wait for writers or for each other: each call has a connection of its own. The
     writers of a process wait in line; those of other processes at most `timeout` seconds.
-
-    Attributes:
-        name: the path, as it was given
     """
 
     def __init__(

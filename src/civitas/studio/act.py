@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.models import weights
 from civitas.orders.act import ITERATIONS
 from civitas.orders.order import Order
-from civitas.studio.page import begins, filled, folded, limits
+from civitas.studio.page import begins, filled, folded, limits, start_button
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from civitas.studio.hub import Hub
+    from civitas.studio.jobs import Jobs
 
 _RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 """The runs of `civitas act`: kind and id of the agent."""
@@ -27,14 +27,15 @@ class ActTab:
     name = "act"
     title = "Act and review"
 
-    def __init__(self, studio: Hub) -> None:
-        self._studio = studio
+    def __init__(self, hub: Hub, jobs: Jobs) -> None:
+        self._hub = hub
+        self._jobs = jobs
 
     def routes(self, router: APIRouter) -> None:
         """What pages call. Without `async`: each runs in a thread."""
         from fastapi import Body
 
-        jobs = self._studio.jobs
+        jobs = self._jobs
 
         def answer(change: Callable[[str], None]) -> None:
             @router.post(f"/{change.__name__}")
@@ -56,7 +57,7 @@ class ActTab:
 
     def start(self, **given: Any) -> str:
         """Begin what the form asks for, by fields of `Order`; gives the run's id."""
-        return self._studio.jobs.start(Order(**{"task": "", **filled(given)}))
+        return self._jobs.start(Order(**{"task": "", **filled(given)}))
 
     def form(self) -> None:
         """What is to be done, where, by whom, who reviews it, and what it may take."""
@@ -82,16 +83,16 @@ class ActTab:
                     True, label="May read without asking", min_width=140
                 )
                 fields |= limits(max_iterations=("Answers", 0))
-                button = gradio.Button(
-                    "Start", variant="primary", min_width=120, elem_classes="studio-start"
-                )
+                button = start_button()
             gradio.Markdown(
                 "Writing, editing and commands are asked about one by one, in cards above. Keys "
                 "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "
                 f"The usual answers are {ITERATIONS}, and 1 of the model in the box (local)."
             )
 
-        now = partial(folded, self._studio, lambda run: (run.kind, run.agent) in _RUNS)
+        def now() -> Any:
+            return folded(self._hub.journal.runs(), lambda run: (run.kind, run.agent) in _RUNS)
+
         begins(button, self.start, fields, form, now)
 
 

@@ -10,20 +10,16 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-from civitas.studio.answers import (
-    Receive,
-    Scope,
-    Send,
-    answer,
-    asks,
-    opens,
-    refuse,
-    with_headers,
-)
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 MOST_BYTES: Final = 1 << 20
@@ -50,6 +46,19 @@ _SHELL: Final = (
 _GRADIO: Final = {
     "GET": (*_SHELL, "/gradio_api/queue/data"),
     "POST": ("/gradio_api/queue/join", "/gradio_api/cancel"),
+}
+_HEADERS: Final = {
+    b"content-security-policy": (
+        b"default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+        b"img-src 'self' data:; font-src 'self' data:; connect-src 'self'; frame-src 'self'; "
+        b"manifest-src 'self'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+    ),
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"x-frame-options": b"SAMEORIGIN",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cache-control": b"no-store",
 }
 
 
@@ -82,30 +91,32 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
+        send = _with_headers(send, scope["path"])
+        try:
+            await self._answer(scope, receive, send)
+        except _Refused as refused:
+            await PlainTextResponse(f"{refused}\n", refused.status)(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _single(scope["headers"])
-        fault = "a header is there twice" if headers is None else self._foreign(scope, headers)
-        if headers is None or fault:
-            await refuse(scope, send, 403, fault)
-            return
+        if fault := self._foreign(scope, headers):
+            raise _Refused(403, fault)
         length = headers.get(b"content-length", "0")
         if not (length.isdecimal() and len(length) < 10 and int(length) <= MOST_BYTES):
-            await refuse(scope, send, 413, _LONG)
-            return
+            raise _Refused(413, _LONG)
         path, is_socket = scope["path"], scope["type"] == "websocket"
         known = self._is_known(scope, headers)
         enters = path == "/login" or (path == "/" and b"token=" in scope["query_string"])
         if not is_socket and (enters or not known):
-            await self._enter(scope, headers, receive, send, known)
-        elif not known:
-            await refuse(scope, send, 401, "no token")
-        elif not _is_open(scope.get("method", ""), path, is_socket):
-            await refuse(scope, send, 404, "there is no such page")
-        elif is_socket:
-            await self.app(scope, receive, send)
-        else:
-            body = await _body(scope, receive, send)
-            if body is not None:
-                await self.app(scope, _again(body, receive), with_headers(send, path))
+            await (await self._enter(scope, headers, receive, known))(scope, receive, send)
+            return
+        if not known:
+            raise _Refused(401, "no token")
+        if not _is_open(scope.get("method", ""), path, is_socket):
+            raise _Refused(404, "there is no such page")
+        if not is_socket:
+            receive = _again(await _body(receive), receive)
+        await self.app(scope, receive, send)
 
     # -- where it comes from -----------------------------------------------------------------------
 
@@ -177,32 +188,36 @@ class Guard:
         return len(tries) == _ATTEMPTS and time.monotonic() - tries[0] < 60
 
     async def _enter(
-        self, scope: Scope, headers: dict[bytes, str], receive: Receive, send: Send, known: bool
-    ) -> None:
-        """Answer a request that says the secret, or lacks it."""
+        self, scope: Scope, headers: dict[bytes, str], receive: Receive, known: bool
+    ) -> Response:
+        """What is answered to a request that says the secret, or lacks it."""
         given: str | None = None
         path, method = scope["path"], scope["method"]
         if path == "/" and method in ("GET", "HEAD") and not self._is_password:
             given = _field(scope["query_string"], "token")
         elif path == "/login" and method == "POST":
-            body = await _body(scope, receive, send)
-            if body is None:
-                return
-            given = _field(body, "secret") or ""
+            given = _field(await _body(receive), "secret") or ""
         right = given is not None and self._is_secret(scope, given.encode("utf-8", _KEEP))
         if right or known:
-            cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
-            # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
-            told = [(b"set-cookie", cookie.encode())] if right else []
-            await answer(send, 200, opens(self._key if right else ""), told)
-            return
-        if "text/html" in headers.get(b"accept", ""):
-            wrong = "" if given is None else f"This is not the {self._name}."
-            if self._is_tried_out(scope):
-                wrong = "Too many wrong attempts: wait a minute."
-            await answer(send, 401, asks(self._name, wrong))
-        else:
-            await refuse(scope, send, 401, f"the {self._name} is missing or wrong")
+            answer = _opens(self._key if right else "")
+            if right:
+                cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict; Path=/"
+                answer.headers["set-cookie"] = cookie
+            return answer
+        if "text/html" not in headers.get(b"accept", ""):
+            raise _Refused(401, f"the {self._name} is missing or wrong")
+        wrong = "" if given is None else f"This is not the {self._name}."
+        if self._is_tried_out(scope):
+            wrong = "Too many wrong attempts: wait a minute."
+        return _asks(self._name, wrong)
+
+
+class _Refused(Exception):
+    """Why a request, or the opening of a socket, is refused."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 def _is_open(method: str, path: str, is_socket: bool) -> bool:
@@ -223,12 +238,12 @@ def _is_among(path: str, listed: tuple[str, ...]) -> bool:
     return any(path == each or (path.startswith(each) and each.endswith("/")) for each in listed)
 
 
-def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str] | None:
-    """The headers; None if one of those that decide is there twice."""
+def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
+    """The headers, of which those that decide may not be there twice."""
     found: dict[bytes, str] = {}
     for name, value in headers:
         if name in _ONCE and name in found:
-            return None
+            raise _Refused(403, "a header is there twice")
         before = f"{found[name]}; " if name == b"cookie" and name in found else ""
         found[name] = before + value.decode("latin-1")
     return found
@@ -244,24 +259,22 @@ def _field(form: bytes, name: str) -> str | None:
     return parse_qs(form.decode("latin-1"), errors=_KEEP).get(name, [None])[0]
 
 
-async def _body(scope: Scope, receive: Receive, send: Send) -> bytes | None:
-    """A whole body; None if it was too long or too slow, which is answered."""
-    body = bytearray()
+async def _body(receive: Receive) -> bytes:
+    """A whole body that is neither too long nor too slow."""
+    body, more = bytearray(), True
     try:
         async with asyncio.timeout(_BODY_S):
-            more = True
             while more:
                 message = await receive()
                 if message["type"] != "http.request":
-                    return None
+                    raise _Refused(400, "the request has ended in its midst")
                 body += message.get("body", b"")
                 if len(body) > MOST_BYTES:
-                    await refuse(scope, send, 413, _LONG)
-                    return None
+                    raise _Refused(413, _LONG)
                 more = message.get("more_body", False)
     except TimeoutError:
-        await refuse(scope, send, 408, f"a request must be sent within {_BODY_S:.0f} seconds")
-        return None
+        why = f"a request must be sent within {_BODY_S:.0f} seconds"
+        raise _Refused(408, why) from None
     return bytes(body)
 
 
@@ -269,7 +282,59 @@ def _again(body: bytes, receive: Receive) -> Receive:
     """`receive`, of a body that was received already."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receiving() -> MutableMapping[str, Any]:
+    async def receiving() -> Message:
         return messages.pop() if messages else await receive()
 
     return receiving
+
+
+def _with_headers(send: Send, path: str) -> Send:
+    """`send`, with the headers that every answer has."""
+    cached = path.startswith(("/assets/", "/static/", "/svelte/"))
+
+    async def sending(message: Message) -> None:
+        if message["type"].endswith("http.response.start"):
+            headers = dict(message.get("headers", ()))
+            may_keep = cached and message["status"] < 400
+            own = [
+                (name, value)
+                for name, value in _HEADERS.items()
+                if name not in headers and not (may_keep and name == b"cache-control")
+            ]
+            message["headers"] = [*message.get("headers", ()), *own]
+        await send(message)
+
+    return sending
+
+
+# -- before a browser has said the token: one small page -------------------------------------------
+
+_PAGE: Final = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>civitas studio</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">{head}
+<style>:root {{ color-scheme: light dark }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 26rem; margin: 20vh auto; padding: 1rem }}
+input, button {{ font: inherit; padding: .4rem .6rem; box-sizing: border-box; width: 100%;
+  margin-top: .5rem }}</style></head><body><main>{body}</main></body></html>
+"""
+_FORM: Final = """<h1>civitas studio</h1>
+<form method="post" action="/login"><label>The {name} of this studio
+<input type="password" name="secret" autofocus required autocomplete="current-password"></label>
+<button>Open</button></form>{wrong}<p>{hint}</p>"""
+
+
+def _opens(key: str) -> HTMLResponse:
+    """Leads to the studio itself, without the token in its address; the browser keeps the key."""
+    # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
+    head = '<meta http-equiv="refresh" content="0; url=/">'
+    if key:
+        head += f'<script>localStorage.setItem("civitas-studio-key", "{key}")</script>'
+    return HTMLResponse(_PAGE.format(head=head, body="<p>Come in …</p>"))
+
+
+def _asks(name: str, wrong: str) -> HTMLResponse:
+    """Asks for the token or password; `wrong` says what was wrong with that given."""
+    hint = "The program that serves this page has printed it." if name == "token" else ""
+    alert = f"<p role=alert>{wrong}</p>" if wrong else ""
+    form = _FORM.format(name=name, wrong=alert, hint=hint)
+    return HTMLResponse(_PAGE.format(head="", body=form), 401)

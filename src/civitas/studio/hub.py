@@ -1,92 +1,50 @@
-"""What tabs, jobs and the server use of the studio and of each other."""
+"""What the parts of the studio share: the journal, the events, and what waits for a person."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from os import PathLike, environ
+from typing import TYPE_CHECKING
+
+from civitas.errors import ConfigError
+from civitas.journal.journal import Journal, as_journal
+from civitas.journal.place import state_file
+from civitas.studio.cards import Cards
+from civitas.studio.feed import Feed
 
 if TYPE_CHECKING:
-    from civitas.journal import Journal
-    from civitas.orders.order import Order, ResearchOrder
-    from civitas.studio.cards import Cards
-    from civitas.studio.feed import Feed
+    from civitas.studio.page import Tab
 
 
-class Tab(Protocol):
-    """One tab of the page: `name` is what its routes and its script are called."""
-
-    name: str
-    title: str
-
-    def routes(self, router: Any) -> None:
-        """Add what pages call, below `/studio/NAME`."""
-        ...
-
-    def form(self) -> None:
-        """Add its components of Gradio, above what its script shows."""
-        ...
-
-
-class _Background(Protocol):
-    """The runs that are under way here; see `Jobs`."""
-
-    def start(self, order: Order | ResearchOrder, *, run_id: str | None = None) -> str: ...
-
-    def resume(self, run_id: str, more: Mapping[str, float] = ...) -> str: ...
-
-    def stop(self, run_id: str) -> None: ...
-
-    def pause(self, run_id: str) -> None: ...
-
-    def go_on(self, run_id: str) -> None: ...
-
-    def steer(self, run_id: str, text: str) -> None: ...
-
-    def told(self, run_id: str) -> list[str]: ...
-
-    def state(self, run_id: str) -> str | None: ...
-
-
-class _Followed(Protocol):
-    """The runs that pages are told of; see `RunsTab`."""
-
-    def watch(self, run_id: str) -> None: ...
-
-
-class _Towns(Protocol):
-    """The town that pages watch; see `SocietyTab`."""
-
-    def load(self, run_id: str) -> None: ...
-
-
-class Hub(Protocol):
+class Hub:
     """The studio, as its parts know it; see `Studio`."""
 
-    feed: Feed
-    cards: Cards
-    opens: str
+    def __init__(self) -> None:
+        self.feed = Feed()
+        self.cards = Cards(self.feed)
+        self.opens = "space"
+        self.tabs: list[Tab] = []
+        self._journal: Journal | None = None
+        self._is_ours = False
 
     @property
     def journal(self) -> Journal:
         """Where runs are read and recorded."""
-        ...
+        if self._journal is None:
+            raise ConfigError("the studio has a journal from launch() on")
+        return self._journal
 
-    @property
-    def jobs(self) -> _Background:
-        """What runs in the background."""
-        ...
+    def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
+        """Use a journal, that of a path, or that of the environment or of the user."""
+        self._is_ours = not isinstance(journal, Journal)
+        if journal is None:
+            journal = environ.get("CIVITAS_JOURNAL")
+        if journal is None:
+            journal = state_file("studio.db")
+            journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._journal = as_journal(journal, "the studio")
 
-    @property
-    def runs(self) -> _Followed:
-        """The runs of the journal, and who follows them."""
-        ...
-
-    @property
-    def society(self) -> _Towns:
-        """The town that pages watch."""
-        ...
-
-    @property
-    def tabs(self) -> Sequence[Tab]:
-        """The tabs, in their order."""
-        ...
+    def _close_journal(self) -> None:
+        """Have no journal any more; one that was given stays open."""
+        if self._journal is not None and self._is_ours:
+            self._journal.close()
+        self._journal = None

@@ -10,7 +10,8 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -27,6 +28,7 @@ from civitas.studio.cards import PageDesk
 
 if TYPE_CHECKING:
     from civitas.studio.hub import Hub
+    from civitas.studio.society import SocietyTab
 
 logger = logging.getLogger("civitas.studio")
 _Order: TypeAlias = Order | ResearchOrder
@@ -43,6 +45,32 @@ _ENDS_S = 20.0
 """How long `close` waits for a run to end what it does."""
 
 
+@dataclass
+class _Job:
+    """One run in the background, on a loop and a thread of its own."""
+
+    run_id: str
+    order: _Order
+    told: list[str]  # what it hears when it goes on
+    state: str = "running"
+    began: Future[None] = field(default_factory=Future)
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    agent: Any = None
+    loop: Any = None
+    task: Any = None
+    thread: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What pages are told of it."""
+        of = {"run": self.run_id, "command": self.order.command, "told": [*self.told]}
+        return {**of, "state": self.state}
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call it on the loop of the run."""
+        with suppress(RuntimeError):  # it has ended in this moment
+            self.loop.call_soon_threadsafe(function)
+
+
 class Jobs:
     """Runs in the background: begun, held, steered and stopped, by any page and in any thread.
 
@@ -50,8 +78,9 @@ class Jobs:
     Each change is told to the pages by the topic `job`.
     """
 
-    def __init__(self, studio: Hub) -> None:
-        self._studio = studio
+    def __init__(self, hub: Hub, society: SocietyTab) -> None:
+        self._hub = hub
+        self._society = society
         self._jobs: dict[str, _Job] = {}
         self._told: dict[str, list[str]] = {}
 
@@ -66,7 +95,13 @@ class Jobs:
         run_id = run_id or secrets.token_hex(8)
         if run_id in self._jobs:
             raise ConfigError(f"run {run_id!r} is under way already")
-        _Job(run_id, order, self._studio, self._jobs, self._told.setdefault(run_id, [])).begin()
+        job = _Job(run_id, order, self._told.setdefault(run_id, []))
+        job.goes_on.set()
+        job.thread = threading.Thread(
+            target=self._run, args=(job,), name=f"civitas-{run_id}", daemon=True
+        )
+        job.thread.start()
+        job.began.result()
         return run_id
 
     def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE) -> str:
@@ -75,7 +110,7 @@ class Jobs:
         `more` has new limits, such as `max_usd`; with more iterations a research that has used up
         those that it had goes on too.
         """
-        journal = self._studio.journal
+        journal = self._hub.journal
         outline = journal.run(run_id)
         order = order_of(journal.entries(run_id))
         if order is None:
@@ -86,7 +121,7 @@ class Jobs:
         if more:
             order = _with_more(order, more)
         if isinstance(order, SimulateOrder):
-            self._studio.society.load(run_id)
+            self._society.set_up(order, run_id)
             return run_id
         if outline.state in ENDED and "iterations" not in more:
             raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
@@ -111,15 +146,18 @@ class Jobs:
 
     def stop(self, run_id: str) -> None:
         """Cancel a run; `resume` goes on with it. ConfigError if it is not under way here."""
-        self._job(run_id).stop()
+        job = self._job(run_id)
+        self._become(job, "stopping", job.task.cancel)
 
     def pause(self, run_id: str) -> None:
         """Have a run wait before its next call of a model or a tool. Its time limit runs on."""
-        self._job(run_id).hold(True)
+        job = self._job(run_id)
+        self._become(job, "paused", job.goes_on.clear)
 
     def go_on(self, run_id: str) -> None:
         """Have a run that was paused wait no more."""
-        self._job(run_id).hold(False)
+        job = self._job(run_id)
+        self._become(job, "running", job.goes_on.set)
 
     def steer(self, run_id: str, text: str) -> None:
         """Tell a run something: its agent stops what it is doing, and goes on with this.
@@ -129,8 +167,8 @@ class Jobs:
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
         job = self._job(run_id)
-        self._told.setdefault(run_id, []).append(text.strip())
-        job.hear()
+        job.told.append(text.strip())
+        self._hear(job)
 
     def told(self, run_id: str) -> list[str]:
         """What a run was told and hears when it goes on."""
@@ -149,7 +187,7 @@ class Jobs:
         """Cancel all runs, and wait until what they do has ended; they can go on later."""
         jobs = list(self._jobs.values())
         for job in jobs:
-            job.stop()
+            self._become(job, "stopping", job.task.cancel)
         for job in jobs:
             job.thread.join(_ENDS_S)
 
@@ -159,105 +197,58 @@ class Jobs:
             raise ConfigError(f"run {run_id!r} is not under way here")
         return job
 
+    def _become(self, job: _Job, state: str, change: Callable[[], object]) -> None:
+        if job.state != "stopping":
+            job.state = state
+            self._hear(job)
+            job.call(change)
 
-class _Job:
-    """One run in the background."""
+    def _hear(self, job: _Job) -> None:
+        """Have the agent hear what it was told, unless it is paused; and tell pages of the run."""
+        if job.state == "running" and job.told:
+            job.agent.interrupt("\n\n".join(job.told))
+            job.told.clear()
+        if job.run_id in self._jobs:
+            self._hub.feed.publish("job", job.to_json())
 
-    def __init__(
-        self, run_id: str, order: _Order, studio: Hub, jobs: dict[str, _Job], told: list[str]
-    ) -> None:
-        self.run_id, self.state = run_id, "running"
-        self._told = told
-        self.agent: Any = None
-        self.thread = threading.Thread(target=self._run, name=f"civitas-{run_id}", daemon=True)
-        self._order, self._studio, self._jobs = order, studio, jobs
-        self._began: Future[None] = Future()
-        self._open = asyncio.Event()
-        self._open.set()
-        self._loop: asyncio.AbstractEventLoop
-        self._task: asyncio.Task[Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """What pages are told of it."""
-        of = {"run": self.run_id, "command": self._order.command, "told": [*self._told]}
-        return {**of, "state": self.state}
-
-    def begin(self) -> None:
-        """Run; it returns once that is under way, and raises why it is not."""
-        self.thread.start()
-        self._began.result()
-
-    def hold(self, paused: bool) -> None:
-        """Wait before the next call, or no more."""
-        if self.state != "stopping":
-            self._become("paused" if paused else "running")
-            self._call(self._open.clear if paused else self._open.set)
-
-    def hear(self) -> None:
-        """Have the agent hear what it was told, unless it is paused; then pages are told that."""
-        if self.state == "running" and self._told:
-            self.agent.interrupt("\n\n".join(self._told))
-            self._told.clear()
-        if self.run_id in self._jobs:
-            self._tell()
-
-    def stop(self) -> None:
-        """Cancel it."""
-        if self.state != "stopping":
-            self._become("stopping")
-            self._call(self._task.cancel)
-
-    def _run(self) -> None:
+    def _run(self, job: _Job) -> None:
         try:
-            self.agent = _agent_for(self._order, self._studio)
-            _check_goes_on(self.run_id, self.agent, self._studio)
-            _hold_at(self.agent, self._open.wait)
-            asyncio.run(self._live())
+            job.agent = _agent_for(job.order, self._hub)
+            _check_goes_on(job.run_id, job.agent, self._hub)
+            _hold_at(job.agent, job.goes_on.wait)
+            asyncio.run(self._live(job))
         except BaseException as error:
-            if self._began.done():
+            if job.began.done():
                 raise
-            self._began.set_exception(error)
+            job.began.set_exception(error)
 
-    async def _live(self) -> None:
-        run_id, studio = self.run_id, self._studio
-        await record(self._order, studio.journal, run_id, self.agent)
-        studio.runs.watch(run_id)
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.create_task(self.agent.reply(self._order.task, run_id=run_id))
-        self._jobs[run_id] = self
-        self.hear()
-        self._began.set_result(None)
+    async def _live(self, job: _Job) -> None:
+        order, agent, run_id = job.order, job.agent, job.run_id
+        await record(order, self._hub.journal, run_id, agent)
+        job.loop = asyncio.get_running_loop()
+        job.task = asyncio.create_task(agent.reply(order.task, run_id=run_id))
+        self._jobs[run_id] = job
+        self._hear(job)
+        job.began.set_result(None)
         reason, text, reply = "cancelled", "", None
         try:
             try:
-                reply = await self._task
+                reply = await job.task
                 reason, text = reply.stop_reason, reply.detail
             except asyncio.CancelledError:
                 pass
-            if isinstance(self._order, ResearchOrder):  # as the command does
-                write(reply.value if reply else self.agent.report_so_far(), self._order)
+            if isinstance(order, ResearchOrder):  # as the command does
+                write(reply.value if reply else agent.report_so_far(), order)
         except Exception as error:
             reason, text = "error", str(error) or type(error).__name__
             logger.error("run %r failed", run_id, exc_info=error)
         del self._jobs[run_id]
-        self._tell(state="ended", reason=reason, text=text)
-
-    def _tell(self, **more: str) -> None:
-        self._studio.feed.publish("job", {**self.to_json(), **more})
-
-    def _become(self, state: str) -> None:
-        self.state = state
-        self.hear()
-
-    def _call(self, function: Any) -> None:
-        try:
-            self._loop.call_soon_threadsafe(function)
-        except RuntimeError:
-            pass  # it has ended in this moment
+        told = {**job.to_json(), "state": "ended", "reason": reason, "text": text}
+        self._hub.feed.publish("job", told)
 
 
-def _agent_for(order: _Order, studio: Hub) -> Any:
-    journal, cards = studio.journal, studio.cards
+def _agent_for(order: _Order, hub: Hub) -> Any:
+    journal, cards = hub.journal, hub.cards
     if not isinstance(order, Order):
         check(order)
         agent: Any = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
@@ -320,10 +311,10 @@ def _hold_at(agent: Any, wait: Any) -> None:
         agent.model = _Held(agent.model, wait)  # a researcher's model is asked without hooks
 
 
-def _check_goes_on(run_id: str, agent: Any, studio: Hub) -> None:
+def _check_goes_on(run_id: str, agent: Any, hub: Hub) -> None:
     """See now, and not when it is under way, that an agent is the one that began a run."""
     try:
-        entries = studio.journal.entries(run_id)
+        entries = hub.journal.entries(run_id)
     except NoSuchRun:
         return
     begun = next((each.data for each in entries if not each.path and each.kind == "begun"), None)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from civitas.errors import CivitasError, ConfigError
 
 if TYPE_CHECKING:
     from civitas.journal.entry import Outline
-    from civitas.studio.hub import Hub
 
 # Gradio's own calls carry the key of the page, too.
 _HEAD: Final = """
@@ -47,6 +46,19 @@ _COLOURS: Final = {  # light, and dark
 }
 
 
+class Tab(Protocol):
+    """One tab of the page: `name` is what its routes and its script are called."""
+
+    name: str
+    title: str
+
+    def routes(self, router: Any) -> None:
+        """Add what pages call, below `/studio/NAME`."""
+
+    def form(self) -> None:
+        """Add its components of Gradio, above what its script shows."""
+
+
 def live(name: str) -> None:
     """A place that a script fills: `static/NAME.js`."""
     import gradio
@@ -76,6 +88,22 @@ def begins(
     gradio.on(None, now, None, shown, **QUIET)
 
 
+def field(label: str, placeholder: str = "", **more: Any) -> Any:
+    """A field of one line."""
+    import gradio
+
+    wide = {"max_lines": 1, "min_width": 140, **more}
+    return gradio.Textbox(label=label, placeholder=placeholder, **wide)
+
+
+def start_button() -> Any:
+    """What begins what a form asks for."""
+    import gradio
+
+    wide: dict[str, Any] = {"min_width": 120, "elem_classes": "studio-start"}
+    return gradio.Button("Start", variant="primary", **wide)
+
+
 _LIMITS: Final = {
     "max_usd": ("US dollars", None),
     "max_tokens": ("Tokens", 0),
@@ -92,11 +120,11 @@ def limits(**more: tuple[str, int | None]) -> dict[str, Any]:
     return {name: gradio.Number(0, label=of[name][0], precision=of[name][1], **any) for name in of}
 
 
-def folded(studio: Hub, has: Callable[[Outline], bool]) -> Any:
+def folded(runs: Iterable[Outline], has: Callable[[Outline], bool]) -> Any:
     """A form's accordion: open where there is no run to look at that is so."""
     import gradio
 
-    return gradio.update(open=not any(map(has, studio.journal.runs())))
+    return gradio.update(open=not any(map(has, runs)))
 
 
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,14 +157,14 @@ def look() -> dict[str, Any]:
     return {"theme": theme, "head": _HEAD, "favicon_path": STATIC / "icon.svg"}
 
 
-def blocks(studio: Hub) -> Any:
+def blocks(tabs: Sequence[Tab], opens: str) -> Any:
     """The whole page."""
     import gradio
 
     with gradio.Blocks(title="civitas studio", analytics_enabled=False, fill_width=True) as page:
         live("header")
-        with gradio.Tabs(selected=studio.opens, elem_id="studio-tabs"):
-            for tab in studio.tabs:
+        with gradio.Tabs(selected=opens, elem_id="studio-tabs"):
+            for tab in tabs:
                 with gradio.Tab(tab.title, id=tab.name, elem_id=f"tab-{tab.name}"):
                     tab.form()
                     live(tab.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import CivitasError, ConfigError
@@ -13,7 +12,7 @@ from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.act import usable_models
-from civitas.studio.page import begins, filled, folded, limits
+from civitas.studio.page import begins, field, filled, folded, limits, start_button
 from civitas.studio.research_view import research_view
 
 if TYPE_CHECKING:
@@ -22,18 +21,8 @@ if TYPE_CHECKING:
     from civitas.journal.journal import Journal
     from civitas.research.report import Report
     from civitas.studio.hub import Hub
+    from civitas.studio.jobs import Jobs
 
-_FIELDS: Final = {
-    "--folder DIR": "Folder to search",
-    "--search-web": "Search the web",
-    "--searxng URL": "Search engine",
-    "--site": "Of the web, only this site",
-    "--role": "Role of the model",
-    "--max-usd": "US dollars",
-    "--max-tokens": "Tokens",
-    "--model": "Model",
-}
-"""What the form calls the options of the command."""
 # What a report holds is shown and not obeyed; its links open elsewhere.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -47,8 +36,9 @@ class ResearchTab:
     name = "research"
     title = "Research"
 
-    def __init__(self, studio: Hub) -> None:
-        self._studio = studio
+    def __init__(self, hub: Hub, jobs: Jobs) -> None:
+        self._hub = hub
+        self._jobs = jobs
         self._guard = threading.Lock()
         self._read: tuple[Journal, str, list[Entry]] | None = None
 
@@ -56,19 +46,19 @@ class ResearchTab:
 
     def state(self, run: str) -> dict[str, Any]:
         """How far a run is, as `research_view` has it; and how it stands `here`, or None."""
-        outline = self._studio.journal.run(run)
-        here = self._studio.jobs.state(run)
+        outline = self._hub.journal.run(run)
+        here = self._jobs.state(run)
         return {**research_view(outline, self._entries(run)), "here": here}
 
     def report(self, run: str) -> Report:
         """The report of a run, as far as it is."""
-        from civitas.research.so_far import report_so_far
+        from civitas.research.recording import report_so_far
 
-        under_way = self._studio.journal.run(run).state == "running"
+        under_way = self._hub.journal.run(run).state == "running"
         return report_so_far(run, self._entries(run), under_way=under_way)
 
     def _entries(self, run: str) -> list[Entry]:
-        journal = self._studio.journal
+        journal = self._hub.journal
         with self._guard:  # of the run that was asked for last, only what is new is read
             known = self._read
             if known is None or known[:2] != (journal, run):
@@ -103,7 +93,7 @@ class ResearchTab:
     def _download(self, run: str, text: str, kind: str, ending: str) -> Response:
         from fastapi import Response
 
-        about = self._studio.journal.run(run).task
+        about = self._hub.journal.run(run).task
         name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
         headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
         return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
@@ -120,7 +110,7 @@ class ResearchTab:
             raise ConfigError(f"iterations must be 1 or more, got {rounds}")
         order = ResearchOrder([*dict.fromkeys(wanted)], iterations=rounds, **filled(given))
         check(order)
-        return self._studio.jobs.start(order)
+        return self._jobs.start(order)
 
     def form(self) -> None:
         """What to find out, where, by which model, and what it may take."""
@@ -130,12 +120,13 @@ class ResearchTab:
             try:
                 self.start(**given)
             except CivitasError as error:
+                # It speaks of the options of the command.
                 said = str(error).replace("give --", "fill in --")
-                for option, label in _FIELDS.items():
-                    said = re.sub(rf"(?<!\S){option}(?![\w-])", f"“{label}”", said)
+                for name, each in fields.items():
+                    option = rf"(?<!\S)--{name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"
+                    said = re.sub(option, f"“{each.label.partition(':')[0]}”", said)
                 raise CivitasError(said) from error
 
-        line: dict[str, Any] = {"max_lines": 1, "min_width": 140}
         with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
             with gradio.Row():
                 fields = {
@@ -147,16 +138,11 @@ class ResearchTab:
                     )
                 }
                 with gradio.Column(scale=2):
-                    fields["folder"] = gradio.Textbox(
-                        label="Folder to search", placeholder="~/documents", max_lines=1
-                    )
+                    fields["folder"] = field("Folder to search", "~/documents")
                     with gradio.Row():
-                        fields["search_web"] = gradio.Checkbox(
-                            label="Search the web", min_width=140
-                        )
-                        fields["site"] = gradio.Textbox(
-                            label="Of the web, only this site", placeholder="sqlite.org", **line
-                        )
+                        search_web = gradio.Checkbox(label="Search the web", min_width=140)
+                        fields["search_web"] = search_web
+                        fields["site"] = field("Of the web, only this site", "sqlite.org")
             with gradio.Row():
                 fields["model"] = gradio.Dropdown(
                     [("none: quotes and cites", ""), *usable_models()],
@@ -165,21 +151,17 @@ class ResearchTab:
                     allow_custom_value=True,
                     min_width=220,
                 )
-                fields["role"] = gradio.Textbox(
-                    label="Role of the model", placeholder="a patient librarian", **line
-                )
-                fields["searxng"] = gradio.Textbox(
-                    label="Search engine: the SearXNG at",
-                    placeholder="http://localhost:8888",
-                    **line,
-                )
+                fields["role"] = field("Role of the model", "a patient librarian")
+                at = "http://localhost:8888"
+                fields["searxng"] = field("Search engine: the SearXNG at", at)
             with gradio.Row():
                 fields["iterations"] = gradio.Number(
                     3, label="Iterations", precision=0, minimum=1, min_width=140, info="at most"
                 )
                 fields |= limits()
-                button = gradio.Button(
-                    "Start", variant="primary", min_width=120, elem_classes="studio-start"
-                )
-        now = partial(folded, self._studio, lambda run: run.kind == KIND)
+                button = start_button()
+
+        def now() -> Any:
+            return folded(self._hub.journal.runs(), lambda run: run.kind == KIND)
+
         begins(button, start, fields, form, now)

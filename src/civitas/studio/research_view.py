@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from civitas.journal.entry import ROOT, Entry, Outline
 from civitas.orders.order import ResearchOrder, of_entry
-from civitas.reasoning.charging import spending
 from civitas.research.report import ENDED
+from civitas.studio.run_view import Totals
 from civitas.text import printable, shorten
 
 STEPS: Final = ("plan", "research", "update", "narrate", "evaluate")
 _CHARS: Final = 2_000
 _RESOURCES: Final = 500
 """So many resources are shown at most, the last that were found."""
+_OPEN: Final = ("waiting", "running")
 
 
 def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
@@ -31,23 +32,18 @@ def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
     if not runs:
         view.tasks_left("not done", None)
         told["step"] = None
-    spent = spending(each for each in entries if each.path == ROOT and each.kind != "heard")
     resources = list(view.resources.values())
     return told | {
         "run": asdict(outline),
         "last": entries[-1].sequence if entries else 0,
         "done": told["iteration"] - 1,
         "asking": next(iter(view.asking.values()), None) if runs else None,
+        "objectives": list(view.objectives.values()),
+        "tasks": list(view.tasks.values()),
         "resources": resources[-_RESOURCES:],
         "found": len(resources),
         "read": sum(each["visited"] for each in resources),
-        "spent": {
-            "tokens": spent.tokens,
-            "usd": float(spent.usd),
-            "model_calls": spent.model_calls,
-            "actions": spent.actions,
-        },
-        "seconds": round(told["seconds"], 1),
+        "totals": Totals(entries).to_json(),
     }
 
 
@@ -59,18 +55,16 @@ class _View:
             "order": None,
             "iteration": 1,
             "step": "plan",
-            "objectives": [],
             "generated": [],
-            "tasks": [],
             "narrative": None,
             "remarks": [],
             "heard": [],
-            "seconds": 0.0,
             "over": None,
         }
+        self.objectives: dict[str, dict[str, Any]] = {}
+        self.tasks: dict[tuple[int, int], dict[str, Any]] = {}  # by iteration and number
         self.resources: dict[str, dict[str, Any]] = {}
         self.asking: dict[str, str] = {}
-        self._at: float | None = None
 
     def take(self, entry: Entry) -> None:
         """Take one entry."""
@@ -81,11 +75,8 @@ class _View:
             self._want(order.objectives)
         if entry.path != ROOT:
             return
-        # Between the end of a run and its going on nothing was done.
-        if self._at is not None and told["over"] is None:
-            told["seconds"] += max(entry.at - self._at, 0.0)
-        self._at, told["over"] = entry.at, None
-        if kind == "begun" and not told["objectives"]:
+        told["over"] = None
+        if kind == "begun" and not self.objectives:
             self._want(str(data["task"]).splitlines())
         elif kind == "heard":
             told["heard"].append(_cut(data["content"]))
@@ -108,22 +99,17 @@ class _View:
 
     def tasks_left(self, state: str, why: str | None) -> None:
         """What becomes of tasks that neither ended nor failed."""
-        for task in self.told["tasks"]:
-            if task["state"] in ("waiting", "running"):
+        for task in self.tasks.values():
+            if task["state"] in _OPEN:
                 task |= {"state": state, "error": why}
 
     def _want(self, topics: Sequence[str]) -> None:
-        for topic in topics:
-            if topic.strip():
-                self._objective(topic)
+        for topic in filter(str.strip, topics):
+            self._objective(topic)
 
     def _objective(self, topic: str) -> dict[str, Any]:
-        known: list[dict[str, Any]] = self.told["objectives"]
-        found = next((each for each in known if each["topic"] == topic), None)
-        if found is None:
-            found = {"topic": topic, "expertise": 0.0, "reached": []}
-            known.append(found)
-        return found
+        new = {"topic": topic, "expertise": 0.0, "reached": []}
+        return self.objectives.setdefault(topic, new)
 
     def _asked(self, kind: str, data: dict[str, Any], about: dict[str, Any]) -> None:
         """The model is asked, or has answered."""
@@ -135,9 +121,8 @@ class _View:
         self.told["step"] = next((each for each in STEPS if step == [each]), self.told["step"])
 
     def _task(self, kind: str, data: dict[str, Any], about: dict[str, Any]) -> None:
-        this = (self.told["iteration"], int(str(about["id"]).rpartition("_")[2]))
-        tasks = self.told["tasks"]
-        task = next((each for each in tasks if (each["iteration"], each["number"]) == this), None)
+        number = int(str(about["id"]).rpartition("_")[2])
+        task = self.tasks.get((self.told["iteration"], number))
         if task is None:
             return
         self.told["step"] = "research"
@@ -151,7 +136,7 @@ class _View:
             task |= {"state": "ended" if error is None else "failed", "error": _cut(error)}
             found = outcome.get("result")
             self._found(task, found.get("resources", ()) if isinstance(found, dict) else ())
-        if not any(each["state"] in ("waiting", "running") for each in tasks):
+        if not any(each["state"] in _OPEN for each in self.tasks.values()):
             self.told["step"] = "narrate"  # Update takes no time
 
     def _found(self, task: dict[str, Any], resources: Sequence[dict[str, Any]]) -> None:
@@ -172,10 +157,9 @@ class _View:
         iteration, told = int(before), self.told
         if step == "plan":
             told["step"] = "research"
-            told["tasks"] += [
-                {
+            for number, each in enumerate(result["tasks"], 1):
+                self.tasks[iteration, number] = {
                     "iteration": iteration,
-                    "number": number,
                     "tool": each["tool"],
                     "args": {name: _cut(value) for name, value in each["args"].items()},
                     "why": _cut(each["reasoning"]),
@@ -184,8 +168,6 @@ class _View:
                     "found": 0,
                     "read": 0,
                 }
-                for number, each in enumerate(result["tasks"], 1)
-            ]
         elif step == "narrate":
             told["step"] = "evaluate"
             told["narrative"] = {

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from civitas.errors import UnknownPrice
 from civitas.journal.describe import fault_line, is_refused
-from civitas.journal.entry import Entry
+from civitas.journal.entry import ROOT, Entry
 from civitas.journal.run import below
 from civitas.models.wrappers.prices import Prices
 from civitas.orders.order import line_of
@@ -49,7 +49,8 @@ class Totals:
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.sequence = 0  # of the last entry that is counted
-        self._began = self._ended = 0.0
+        self._began = self._at = self._seconds = 0.0
+        self._rests = False  # between its end and its going on nothing is done
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
         self._tools: set[tuple[str, str]] = set()
         self._usd = Decimal(0)
@@ -60,7 +61,9 @@ class Totals:
         """Count an entry."""
         self.sequence = entry.sequence
         self._began = self._began or entry.at
-        self._ended = entry.at
+        if self._at and not self._rests:
+            self._seconds += max(entry.at - self._at, 0.0)
+        self._at, self._rests = entry.at, entry.kind == "over" and entry.path == ROOT
         self._count["errors"] += bool(_fault(entry))
         self._count["refused"] += _is_refused(entry)
         if "action" in _about(entry):  # a call that goes on after a crash begins twice
@@ -75,7 +78,7 @@ class Totals:
 
     def to_json(self) -> dict[str, Any]:
         """The totals; `unpriced` are the tokens of what has no known price."""
-        told = {"began": self._began, "seconds": self._ended - self._began}
+        told = {"began": self._began, "seconds": self._seconds}
         tools = len(self._tools)
         return {**told, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from civitas.journal.journal import Journal
     from civitas.studio.hub import Hub
+    from civitas.studio.jobs import Jobs
 
 _PAGE: Final = 2_000
 """So many entries are sent at once."""
@@ -39,31 +40,46 @@ class RunsTab:
     name = "runs"
     title = "Runs"
 
-    def __init__(self, studio: Hub) -> None:
-        self._studio = studio
+    def __init__(self, hub: Hub, jobs: Jobs) -> None:
+        self._hub = hub
+        self._jobs = jobs
         self._looking = threading.Lock()
         self._known: dict[str, Outline] | None = None
-        self._wanted: set[str] = set()
         self._totals: dict[str, Totals] = {}
-        self._gone = threading.Event()
-        studio.feed.attend(self._attended)
+        self._closed = threading.Event()
 
     @property
     def _journal(self) -> Journal:
-        return self._studio.journal
+        return self._hub.journal
 
     def form(self) -> None:
         """Nothing of Gradio's."""
 
     # -- runs that are under way -------------------------------------------------------------------
 
-    # One thread looks at all runs, as long as a page looks on, and publishes the topics `run`, an
+    # One thread looks at all runs, while a page looks on, and publishes the topics `run`, an
     # outline, and `entry`. What was told before may be told again, and a page knows by the numbers
     # of entries whether some are missing.
 
-    def watch(self, run_id: str) -> None:
-        """Tell pages the entries of a run as they come; also of one still to begin."""
-        self._wanted.add(run_id)
+    def look_on(self) -> None:
+        """Look at the runs from now on, until `close`."""
+        self._closed = threading.Event()
+        looks = threading.Thread(
+            target=self._keep_looking, args=(self._closed,), name="civitas-runs", daemon=True
+        )
+        looks.start()
+
+    def _keep_looking(self, closed: threading.Event) -> None:
+        took = 0.0
+        while not closed.wait(max(_LOOK_S, 10 * took)):  # a tenth of its time, however many runs
+            if not self._hub.feed.is_watched:
+                continue
+            began = time.monotonic()
+            try:
+                self.look()
+            except CivitasError:
+                pass  # a page is told when it loads the list
+            took = time.monotonic() - began
 
     def look(self) -> list[Outline]:
         """The outlines of all runs; pages are told what has changed since the last look."""
@@ -79,49 +95,28 @@ class RunsTab:
 
     def close(self) -> None:
         """Look no more."""
-        self._gone.set()
+        self._closed.set()
         with self._looking:
             self._known = None
 
     def _tell(self, journal: Journal, outline: Outline, after: int) -> None:
         id, told = outline.id, asdict(outline)
-        if outline.state == "running" or id in self._totals or id in self._wanted:
+        if outline.state == "running" or id in self._totals:
             totals = self._totals.setdefault(id, Totals())
             try:
                 new = journal.entries(id, totals.sequence)
             except CivitasError as error:
-                self._studio.feed.publish("run_fault", {"run": id, "error": str(error)})
+                self._hub.feed.publish("run_fault", {"run": id, "error": str(error)})
                 return
             for entry in new:
                 totals.add(entry)
             for entry in new[-_ENTRIES:]:
                 if entry.sequence > after:
-                    self._studio.feed.publish("entry", {"run": id, "entry": shown(entry)})
+                    self._hub.feed.publish("entry", {"run": id, "entry": shown(entry)})
             told["totals"] = totals.to_json()
             if outline.state != "running":
                 del self._totals[id]
-                self._wanted.discard(id)
-        self._studio.feed.publish("run", told)
-
-    def _attended(self, is_attended: bool) -> None:
-        """The first page looks on, or the last one has gone."""
-        self._gone.set()
-        if is_attended:
-            self._gone = threading.Event()
-            looks = threading.Thread(
-                target=self._look_on, args=(self._gone,), name="civitas-runs", daemon=True
-            )
-            looks.start()
-
-    def _look_on(self, gone: threading.Event) -> None:
-        took = 0.0
-        while not gone.wait(max(_LOOK_S, 10 * took)):  # a tenth of its time, however many runs
-            began = time.monotonic()
-            try:
-                self.look()
-            except CivitasError:
-                pass  # a page is told when it loads the list
-            took = time.monotonic() - began
+        self._hub.feed.publish("run", told)
 
     # -- what pages ask ----------------------------------------------------------------------------
 
@@ -130,7 +125,7 @@ class RunsTab:
 
         `told` is what it hears when it goes on.
         """
-        jobs = self._studio.jobs
+        jobs = self._jobs
         return [
             {**asdict(each), "job": jobs.state(each.id), "told": jobs.told(each.id)}
             for each in self.look()

@@ -17,7 +17,6 @@ from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets import http11
 
 from civitas.errors import CardGone, CivitasError, NoSuchRun, SlashError
@@ -36,23 +35,6 @@ _READS_S: Final = 30.0
 """A page that takes no event for so long is gone: it comes back by itself."""
 
 
-class PageSocket(WebSocketsSansIOProtocol):  # type: ignore[misc]
-    """A page's socket; one that is refused, or ending when the server ends, is no fault."""
-
-    async def send(self, message: Any) -> None:
-        """Tell it something."""
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body":
-            self.handshake_complete = True
-
-    def shutdown(self) -> None:
-        """End it."""
-        try:
-            super().shutdown()
-        except Exception:  # of its protocol: it is being closed, and another thing was to be said
-            self.transport.abort()
-
-
 class _Json(JSONResponse):
     """JSON that every browser reads."""
 
@@ -60,7 +42,7 @@ class _Json(JSONResponse):
         return as_json(content).encode()
 
 
-def application(studio: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
+def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
     """Everything that answers at the studio's port."""
     app = FastAPI(
         title="civitas studio",
@@ -71,15 +53,17 @@ def application(studio: Hub, secret: str, host: str, *, is_password: bool) -> Gu
     )
     app.add_exception_handler(CivitasError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
-    _shared(app, studio)
-    for tab in studio.tabs:
+    _shared(app, hub)
+    for tab in hub.tabs:
         router = APIRouter(prefix=f"/studio/{tab.name}")
         tab.routes(router)
         app.include_router(router)
     app.mount("/studio/static", StaticFiles(directory=STATIC))
     # What the environment might switch on for Gradio stays off.
     off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
-    gradio.mount_gradio_app(app, blocks(studio), path="/", footer_links=[], **off, **look())
+    gradio.mount_gradio_app(
+        app, blocks(hub.tabs, hub.opens), path="/", footer_links=[], **off, **look()
+    )
     return Guard(app, secret, host, is_password=is_password)
 
 
@@ -98,7 +82,7 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _Json({"error": "; ".join(faults)}, 422)
 
 
-def _shared(app: FastAPI, studio: Hub) -> None:
+def _shared(app: FastAPI, hub: Hub) -> None:
     """The stream of events, and the cards."""
 
     @app.websocket("/studio/events")
@@ -106,7 +90,7 @@ def _shared(app: FastAPI, studio: Hub) -> None:
         await socket.accept()
 
         async def tell() -> None:
-            async for frame in studio.feed.frames(epoch, after):
+            async for frame in hub.feed.frames(epoch, after):
                 await asyncio.wait_for(socket.send_text(frame), _READS_S)
 
         async def watch() -> None:
@@ -126,8 +110,8 @@ def _shared(app: FastAPI, studio: Hub) -> None:
 
     @app.get("/studio/cards")
     def cards() -> list[dict[str, Any]]:
-        return studio.cards.to_json()
+        return hub.cards.to_json()
 
     @app.post("/studio/cards/{number}")
     def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:
-        return {"said": studio.cards.decide(number, answer)}
+        return {"said": hub.cards.decide(number, answer)}

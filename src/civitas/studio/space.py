@@ -53,8 +53,8 @@ class SpaceTab:
     name = "space"
     title = "Space"
 
-    def __init__(self, studio: Hub, user: str) -> None:
-        self._studio = studio
+    def __init__(self, hub: Hub, user: str) -> None:
+        self._hub = hub
         self.user = StudioUser(user, self)
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self._lines = itertools.count(1)
@@ -65,7 +65,7 @@ class SpaceTab:
     def joined(self, space: Space) -> None:
         """The user is in a space."""
         if space.approver is None:
-            space.approver = self._studio.cards
+            space.approver = self._hub.cards
         space.observe(lambda message: self._seen(space, message))
 
     def _seen(self, space: Space, message: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ class SpaceTab:
         shown = {"number": next(self._seen_so_far), "at": time.time(), **message}
         shown["action"] = {**message["action"], "args": _short(args)}
         self._messages.append(shown)
-        self._studio.feed.publish("message", shown)
+        self._hub.feed.publish("message", shown)
 
     # -- what pages ask ----------------------------------------------------------------------------
 

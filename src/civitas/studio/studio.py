@@ -11,21 +11,20 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from os import PathLike, environ
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
 from civitas.errors import ConfigError, MissingExtra
-from civitas.journal.journal import Journal, as_journal
-from civitas.journal.place import state_file
 from civitas.studio.act import ActTab
-from civitas.studio.cards import Cards
-from civitas.studio.feed import Feed
-from civitas.studio.hub import Tab
+from civitas.studio.hub import Hub
 from civitas.studio.jobs import Jobs
 from civitas.studio.research import ResearchTab
 from civitas.studio.runs import RunsTab
-from civitas.studio.society.tab import SocietyTab
-from civitas.studio.space import SpaceTab, StudioUser
+from civitas.studio.society import SocietyTab
+from civitas.studio.space import SpaceTab
+
+if TYPE_CHECKING:
+    from civitas.journal import Journal
 
 PORT: Final = 8080
 _STARTS_S: Final = 30.0
@@ -33,7 +32,7 @@ _HEADERS_BYTES: Final = 1 << 20
 """More than a browser keeps of cookies for a host, which every program at another port may set."""
 
 
-class Studio:
+class Studio(Hub):
     """One application at one port, for the agents and runs of this process.
 
     `civitas.studio.demo` is one, as `gradio_user` is its person. Nothing is listened at, and Gradio
@@ -44,39 +43,28 @@ class Studio:
 
     Attributes:
         user: the person at the page, to be added to a space
+        journal: where runs are read and recorded, from `launch` on
         cards: what waits for a person; the Approver of what the studio runs
         feed: what pages are told
         jobs: what it runs in the background
-        runs: the runs of the journal, and who follows them: `studio.runs.watch(run_id)`
+        runs: the runs of the journal
         society: the town that pages watch: `studio.society.load(run_id)` goes on with a run
         opens: the name of the tab that a page opens with
         url: where it is served, without the token; None before `launch`
     """
 
     def __init__(self, user: str = "User") -> None:
-        self.feed = Feed()
-        self.cards = Cards(self.feed)
-        self.jobs = Jobs(self)
-        self._journal: Journal | None = None
+        super().__init__()
         self._server: Any = None
         self._thread: threading.Thread | None = None
         self.url: str | None = None
-        self.opens = "space"
         space = SpaceTab(self, user)
-        self.user: StudioUser = space.user
+        self.user = space.user
         self.society = SocietyTab(self)
-        self.runs = RunsTab(self)
-        self.tabs: list[Tab] = [
-            *(space, ActTab(self), ResearchTab(self)),
-            *(self.society, self.runs),
-        ]
-
-    @property
-    def journal(self) -> Journal:
-        """Where runs are read and recorded."""
-        if self._journal is None:
-            raise ConfigError("the studio has a journal from launch() on")
-        return self._journal
+        self.jobs = Jobs(self, self.society)
+        self.runs = RunsTab(self, self.jobs)
+        act, research = ActTab(self, self.jobs), ResearchTab(self, self.jobs)
+        self.tabs = [space, act, research, self.society, self.runs]
 
     # -- serving -----------------------------------------------------------------------------------
 
@@ -128,22 +116,18 @@ class Studio:
             )
         if token is None:
             token = environ.get("CIVITAS_STUDIO_TOKEN") or secrets.token_urlsafe(24)
-        named, given = ("token", token) if password is None else ("password", password)
-        secret = _secret(named, given, 16 if password is None else 8)
+        is_password = password is not None
+        secret = _secret("password", password, 8) if is_password else _secret("token", token, 16)
 
         try:
-            from civitas.studio.server import PageSocket, application
+            from civitas.studio.server import application
         except ImportError as error:
             raise MissingExtra("the studio", "studio") from error
         sockets = _listening(host, port)
         try:
-            self._open(journal)
-            is_password = password is not None
-            self._serve(
-                lambda: application(self, secret, host, is_password=is_password),
-                PageSocket,
-                sockets,
-            )
+            self._open_journal(journal)
+            self.runs.look_on()
+            self._serve(lambda: application(self, secret, host, is_password=is_password), sockets)
         except BaseException:
             for each in sockets:
                 each.close()
@@ -152,7 +136,7 @@ class Studio:
         # Not the name `localhost`: it may lead to ::1, where another program may have the port.
         named, bound = sockets[0].getsockname()[:2]
         self.url = f"http://{f'[{named}]' if ':' in named else named}:{bound}/"
-        address = self.url if password is not None else f"{self.url}?token={quote(secret)}"
+        address = self.url if is_password else f"{self.url}?token={quote(secret)}"
         returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
         line = f"civitas studio: {address}"
         if not returns:
@@ -180,18 +164,14 @@ class Studio:
     def close(self) -> None:
         """Stop serving, and what the studio runs; recorded runs can go on later."""
         self.jobs.close()
-        for tab in self.tabs:
-            stop = getattr(tab, "close", None)
-            if stop is not None:
-                stop()
+        self.society.close()
+        self.runs.close()
         server, thread = self._server, self._thread
         self._server = self._thread = self.url = None
         if server is not None and thread is not None:
             server.should_exit = True
             thread.join(10)
-        if self._journal is not None and self._owned:
-            self._journal.close()
-        self._journal = None
+        self._close_journal()
 
     def __enter__(self) -> Self:
         return self
@@ -199,21 +179,7 @@ class Studio:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    _owned = False
-
-    def _open(self, journal: Journal | str | PathLike[str] | None) -> None:
-        self._owned = not isinstance(journal, Journal)
-        if journal is None:
-            journal = environ.get("CIVITAS_JOURNAL")
-        if journal is None:
-            path = state_file("studio.db")
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            journal = path
-        self._journal = as_journal(journal, "the studio")
-
-    def _serve(
-        self, made: Callable[[], Any], page_socket: type, sockets: list[socket.socket]
-    ) -> None:
+    def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
         import uvicorn
 
         began: Future[Any] = Future()
@@ -223,7 +189,7 @@ class Studio:
             config = uvicorn.Config(
                 made(),
                 http="h11",
-                ws=page_socket,
+                ws="websockets-sansio",
                 log_level="warning",
                 access_log=False,
                 server_header=False,

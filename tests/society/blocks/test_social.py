@@ -18,7 +18,6 @@ from civitas.society.blocks.social import (
     opinion_after,
     relation_after,
 )
-from civitas.society.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 
 MEET = [{"do": "social", "where": None, "from": 0, "until": 24 * HOUR}]
 
@@ -65,18 +64,6 @@ def test_opinions_approach_within_the_bound_and_only_there() -> None:
     assert agent.status["opinions"]["music"] == 520
     live(agent, messages=[said("2", topic="music", opinion=-700), said("2", topic="x", opinion=9)])
     assert agent.status["opinions"] == {"music": 520}
-
-
-def test_who_is_not_to_change_does_not() -> None:
-    memory = CitizenMemory({"opinions": {"music": 0}, "relations": {}})
-    params = CitizenAgentParams(enable_cognition=False)
-    agent = CitizenAgent(1, memory=memory, agent_params=params, blocks=[SocialBlock()])
-    live(agent, messages=[said("2", topic="music", opinion=100)])
-    agent.status.update(plan=MEET, now=0)
-    live(agent, others=("2",))
-    assert "It said to 2" in agent.memory.stream[-1][1]
-    assert agent.status["opinions"] == {"music": 0}
-    assert agent.status["relations"] == {}
 
 
 def test_one_meets_who_is_there_or_else_writes_to_a_friend() -> None:

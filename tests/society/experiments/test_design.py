@@ -75,8 +75,8 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
         "params": {"enable_social": True},
     }
     assert last.workflow[1].intervene is not None
-    assert last.workflow[1].intervene.facts == {"x": 2, "y": "!much"}
-    assert made.cells()[0].workflow[1].intervene.facts["x"] == "$much"  # it is in no parameter
+    assert last.workflow[1].intervene["facts"] == {"x": 2, "y": "!much"}
+    assert made.cells()[0].workflow[1].intervene["facts"]["x"] == "$much"  # it is in no parameter
 
 
 def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more() -> None:

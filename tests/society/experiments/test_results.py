@@ -16,7 +16,7 @@ import pytest
 from civitas import ScriptedModel
 from civitas.errors import ConfigError
 from civitas.society import Experiment, Results, Society
-from civitas.society.experiments.curves import draw_metric
+from civitas.society.experiments.report import draw_metric
 from civitas.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
@@ -164,37 +164,21 @@ workflow: [step: 1]
 conditions: {plain: {label: as it was}, large: {parameters: {size: 3}}}
 """)
     path = tmp_path / "my file.yaml"
-    swept = Experiment.from_yaml(path, seeds=2, parameters={"more": ["x", "true", 3]})
+    said = f"civitas simulate '{path}' --sweep 'more=x,\"true\",3'"
+    values = {"more": ["x", "true", 3]}
+    swept = Experiment.from_yaml(path, command=said, seeds=2, parameters=values)
     run(swept, out=tmp_path / "out")
     page = html.unescape((tmp_path / "out" / "report.html").read_text())
-    said = f"""civitas simulate '{path}' --seeds 2 --sweep 'more=x,"true",3'"""
     assert f"<code>{said}</code>" in page
     assert "above 'as it was', seed by seed" in page
     assert page.index("<figcaption>all messages: mean and") < page.index("<figcaption>one: mean")
 
 
-@pytest.mark.parametrize(
-    ("instead", "options"),
-    (
-        ({}, ""),
-        ({"seeds": 2}, " --seeds 2"),
-        ({"parameters": {"more": [1], "size": [2, 3]}}, " --sweep size=2,3"),
-        ({"parameters": {"more": ["a,b"]}}, None),
-        ({"parameters": {"size": [2]}}, None),
-        ({"seeds": [1, 2]}, None),
-        ({"question": "Why?"}, None),
-    ),
-)
-def test_the_command_repeats_an_experiment_or_is_none(
-    tmp_path: Path, instead: dict[str, Any], options: str | None
-) -> None:
-    path = tmp_path / "e.yaml"
-    (tmp_path / "m.py").write_text("def made(seed, more=1, size=2):\n    pass\n")
-    path.write_text(
-        "name: e\nsociety: {make: m.py:made}\nparameters: {more: [1]}\nworkflow: [step: 1]\n"
-    )
-    command = Experiment.from_yaml(path, **instead).command
-    assert command == (None if options is None else f"civitas simulate {path}{options}")
+def test_the_command_repeats_a_file_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "my e.yaml"
+    path.write_text("name: e\nworkflow: [step: 1]\n")
+    assert Experiment.from_yaml(path).command == f"civitas simulate '{path}'"
+    assert Experiment.from_yaml(path, seeds=2).command is None
 
 
 def drawn(experiment: Experiment, path: Path, metric: str = "chance", **options: Any) -> list[str]:

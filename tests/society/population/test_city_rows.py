@@ -11,9 +11,8 @@ from civitas.errors import ConfigError
 from civitas.society import make_people
 from civitas.society.blocks import all_blocks
 from civitas.society.city.city import City
-from civitas.society.city.labels import Labels
 from civitas.society.city.map import Mode, Place, Road
-from civitas.society.city.routes import Roads
+from civitas.society.city.routes import Labels, Roads
 from civitas.society.population.population import Population
 
 
@@ -51,6 +50,13 @@ def grid_of_streets(side: int, shops: int, oneway: bool = False) -> City:
     return City(places, roads, nodes=nodes, modes=(Mode("walk", 7, 5), Mode("drive", 7, wait=120)))
 
 
+def nearest(city: City, here: str, kind: str, limit: int, mode: str | None) -> list[Any]:
+    """What `near` must give, from the ways to all places."""
+    ways = [(city.metres(here, each, mode), each) for each in city.by_kind(kind) if each != here]
+    found = sorted(((m, each) for m, each in ways if m is not None), key=lambda way: way[0])
+    return [(each, city.seconds(here, each, mode)) for _, each in found[:limit]]
+
+
 def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
     ids = city.ids()
     one, other = draw.integers(0, len(ids), (2, pairs))
@@ -71,6 +77,7 @@ def as_one_by_one(city: City, draw: Any, pairs: int) -> None:
         for at in range(0, pairs, 7):
             found = [(ids[p], s) for p, s in zip(places[at], seconds[at], strict=True) if p >= 0]
             assert found == [tuple(each) for each in city.near(ids[one[at]], kind, limit, name)]
+            assert found == nearest(city, ids[one[at]], kind, limit, name)
     for time in (0, 3599, 3600, 12 * 3600, 86_399, 90_000):
         assert city.open_rows(time).tolist() == [city.is_open(each, time) for each in ids]
     assert city.capacity_rows().tolist() == [city.capacity(each) for each in ids]
@@ -91,7 +98,7 @@ def test_labels_give_the_shortest_ways() -> None:
     draw = np.random.default_rng(8)
     spots = draw.integers(0, 20, (400, 2))
     edges = np.column_stack([draw.integers(0, 400, (520, 2)), draw.integers(1, 10**5, 520)])
-    roads = Roads(400, edges, np.zeros(520, bool), cache_bytes=1 << 22)
+    roads = Roads(edges, np.zeros(520, bool), spots)
     labels = Labels(roads.matrix, spots)
     for source in range(0, 400, 13):
         ways = labels.metres(np.full(400, source), np.arange(400))

@@ -295,7 +295,7 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
 
 @pytest.mark.parametrize(
     ("cut_at", "count"),
-    # The same again and again are three. Of letters under way, any but the first may have arrived.
+    # Of those under way, any but the first may have arrived.
     ((b"it is no JSON", 3), (b"\x00\x3c\x00\x50", 1)),
 )
 def test_the_network_is_cut_while_something_is_buried(
@@ -306,7 +306,7 @@ def test_the_network_is_cut_while_something_is_buried(
     dead: Dead,
     broker: Broker,
 ) -> None:
-    """It is buried once, whether the letter or the acknowledgement (basic.ack) did not arrive."""
+    """It is buried, perhaps twice, whether its letter or its acknowledgement did not arrive."""
     events: Kept[str] = Kept()
     with Proxy(broker.port) as proxy:
         space = make_space(
@@ -320,7 +320,7 @@ def test_the_network_is_cut_while_something_is_buried(
         events.wait_for(lambda found: found.count("connected") == 2)
         assert goes_on(space)
         assert goes_on(space)
-        assert dead.count() == count
+        assert count <= dead.count() <= 2 * count
         space.close()
 
 

@@ -58,11 +58,9 @@ def test_the_chain_that_led_to_it_comes_with_it(hops: int, chain: tuple[str, ...
     assert found.envelope == MESSAGE._replace(thread="t")
 
 
-@pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, 1e9))
+@pytest.mark.parametrize("timeout", (None, 300, 5, 2.5, 0, 0.0, 1e12, float("inf")))
 def test_a_deadline_is_told_as_it_was_given(timeout: float | None) -> None:
     found = came(timeout=timeout).timeout
-    if timeout is not None and timeout > 1e9:
-        timeout = None  # longer than any process lives
     assert (found, type(found)) == (timeout, type(timeout))
 
 

@@ -22,14 +22,14 @@ from civitas.spaces.space import Space
 
 @click.command()
 @company_options
-@journal_option("A file to record what agents reply in, and what they do for it.")
-@click.option("--no-history", is_flag=True, help="Keep no lines for the next time.")
-@click.option("--amqp", is_flag=True, help="Join the agents of other processes, over a broker.")
+@journal_option("File in which the agents' replies are recorded.")
+@click.option("--no-history", is_flag=True, help="Do not keep typed lines for the next time.")
+@click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
 @exchange_option
 @click.option(
     "--name",
     metavar="ID",
-    help="Your agent id on the exchange (must be unique).  [default: USER-xxxx]",
+    help="Your id on the exchange; must be unique.  [default: USER-xxxx]",
 )
 def command(
     journal: str | None,
@@ -41,32 +41,30 @@ def command(
 ) -> int:
     """Talk with agents at the terminal.
 
-    There are Chatty, who answers with the model, FunctionAI, whose model may call what the others
-    offer, Host, who offers the files below a folder and shell commands and asks you first, and the
-    agents that you name. You are You.
+    Chatty answers with the model. FunctionAI's model may call the actions of the others. Host
+    offers the files of a folder and shell commands, and asks you first. --agent adds your own.
 
     \b
-    Hello                        said to all
-    /Chatty.say content:"Hello"  to one
-    /Host.list_files
-    /help or ?                   what can be typed
-    /quit or /exit               leaves
+    Hello                        say it to everybody
+    /Chatty.say content:"Hello"  say it to one agent
+    /Host.list_files             call an action
+    /help or ?                   show what you can type
+    /quit or /exit               leave
 
-    The bundled model is too small to call actions: with it, FunctionAI hears only what is said to
-    it by name, and the program itself answers what people type first, such as "what can you do?".
+    The bundled model is too small to call actions. With it, FunctionAI hears only what you say to
+    it by name, and the program itself answers first questions such as "what can you do?".
 
-    With --journal the replies of FunctionAI and of your agents that may have a journal are
-    recorded: `civitas runs` lists them, `civitas replay` repeats one.
+    --journal records the replies of FunctionAI and of your agents that can be recorded: `civitas
+    runs` lists them, `civitas replay` shows one again.
 
-    With --amqp you talk with the agents of every process of an exchange of the broker, under an id
-    of your own, and each keeps its conversation with you apart. The broker is the one that
-    AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD and AMQP_VHOST say. You come alone, and bring
-    only whom the command line names: Chatty and FunctionAI by --model, Host by --root, your own by
-    --agent.
+    --amqp lets you talk with the agents of all processes of an exchange, under an id of your own.
+    Each keeps a separate conversation with you. AMQP_HOST, AMQP_PORT, AMQP_USERNAME, AMQP_PASSWORD
+    and AMQP_VHOST name the broker. Chatty and FunctionAI then come only with --model, Host only
+    with --root.
 
-    Tab completes, Ctrl-C stops waiting for an answer, Ctrl-D leaves. Without a terminal, lines are
-    read from standard input, and what asks first is refused; the exit code is then 1 if a line was
-    no message or failed.
+    Tab completes, Ctrl-C stops waiting for an answer, Ctrl-D leaves. Without a terminal, the
+    command reads lines from standard input and refuses what needs your permission; it exits with 1
+    if a line was not a message or failed.
 
     \b
     Examples:
@@ -76,8 +74,8 @@ def command(
       civitas chat --amqp --name Ann
       echo '/*.help' | civitas chat
 
-    What is left out is taken from CIVITAS_MODEL, CIVITAS_ROOT and CIVITAS_AGENTS, else from
-    civitas.toml in the current folder (model, root, key, agents; at the top or in [chat]).
+    Defaults come from CIVITAS_MODEL, CIVITAS_ROOT and CIVITAS_AGENTS, then from civitas.toml in the
+    current folder (model, root, key, agents; at the top level or in [chat]).
 
     Exit codes: 0 done, 1 failed, 2 wrong usage,
     130 interrupted.

@@ -23,7 +23,7 @@ from civitas.cli.chat.transcript import (
     told,
 )
 from civitas.errors import MissingExtra
-from civitas.text import escaped
+from civitas.text import escaped, shown_lines
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Gives, for a line up to the cursor, how many characters of it which candidates replace."""
 _QUICK_S: Final = 0.3
+# The chat has a handler of its own, which prompt_toolkit's would not put back.
+_NO_SIGINT: Final[dict[str, Any]] = {"handle_sigint": False}
 
 
 class PlainConsole:
@@ -115,7 +117,6 @@ class TerminalConsole:
         self._began = 0.0
         self._clock: asyncio.TimerHandle | None = None
         self._echoing: list[Any] | None = None  # how the terminal is when nobody is at work
-        self._current: PromptSession[Any] | None = None
         completer: Completer = FromHelp()
         self._session: PromptSession[str | None] = PromptSession(
             completer=completer,
@@ -128,8 +129,7 @@ class TerminalConsole:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._asking = 0
-        asked = _Asked(self)
-        self.approver: Approver = TerminalApprover(asked, asked)
+        self.approver: Approver = _Approver(self)
 
     def _usable(self, history: Path | None) -> bool:
         """Whether lines can be kept in a file, which nobody else may read."""
@@ -151,8 +151,8 @@ class TerminalConsole:
         while True:
             async with self._turn:
                 try:
-                    line: str | None = await self._prompt(
-                        self._session, "> ", default=written, pre_run=self._make_room
+                    line: str | None = await self._session.prompt_async(
+                        "> ", default=written, pre_run=self._make_room, **_NO_SIGINT
                     )
                 except KeyboardInterrupt:
                     written = ""
@@ -167,13 +167,12 @@ class TerminalConsole:
 
     def show(self, line: str) -> None:
         """Show a text, above the line that is being written."""
-        app = None if self._current is None else self._current.app
-        if app is None or app.context is None or not app.is_running:
-            self._transcript.line(line)
-            return
-        from prompt_toolkit.application import run_in_terminal
+        from prompt_toolkit.application import get_app_or_none, run_in_terminal
 
-        app.context.copy().run(run_in_terminal, lambda: print(line, flush=True))
+        if get_app_or_none() is None:
+            self._transcript.line(line)
+        else:
+            run_in_terminal(lambda: print(line, flush=True))
 
     complain = show
 
@@ -233,7 +232,7 @@ class TerminalConsole:
                     print(above)
                 self._forget_typed()
                 try:
-                    line: str = await self._prompt(self._questions, prompt)
+                    line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
                     return f"{line}\n"
                 except KeyboardInterrupt:
                     self._interrupt()
@@ -245,18 +244,10 @@ class TerminalConsole:
         finally:
             self._asking -= 1
 
-    async def _prompt(self, session: PromptSession[Any], prompt: str, **options: Any) -> Any:
-        self._current = session
-        try:
-            # The chat has a handler of its own, which prompt_toolkit's would not put back.
-            return await session.prompt_async(prompt, handle_sigint=False, **options)
-        finally:
-            self._current = None
-
     def _make_room(self) -> None:
         """Take the line that is being written off the screen, if there is a question to ask."""
         app = self._session.app
-        if self._asking and self._current is self._session and app.is_running and not app.is_done:
+        if self._asking and app.is_running and not app.is_done:
             app.erase_when_done = True
             app.exit(result=None)
 
@@ -268,28 +259,18 @@ class TerminalConsole:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-class _Asked(io.StringIO):
-    """What `TerminalApprover` takes for a terminal: what is written is the question."""
+class _Approver(TerminalApprover):
+    """Asks in place of the line that is being written."""
 
     def __init__(self, console: TerminalConsole) -> None:
         super().__init__()
         self._console = console
 
-    def flush(self) -> None:
-        # What is whole is no question, and is not to wait for the next one.
-        if self.getvalue().endswith("\n"):
-            for line in self._taken().strip("\n").split("\n"):
-                self._console.tell(escaped(line))
-
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override] # as StringIO's own
-        question = self._taken()
-        return self._console.ask("\n".join(escaped(line) for line in question.split("\n")))
-
-    def _taken(self) -> str:
-        written = self.getvalue()
-        self.seek(0)
-        self.truncate()
-        return written
+    def _ask(self, text: str, unanswered: str = "") -> str:
+        line = self._console.ask(shown_lines(text))
+        if not line and unanswered:
+            self._console.tell(escaped(unanswered.strip()))
+        return line
 
 
 Console: TypeAlias = PlainConsole | TerminalConsole

@@ -8,6 +8,7 @@ import itertools
 import logging
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -31,7 +32,7 @@ _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")
 _BYE = ("bye", "goodbye", "good bye", "bye bye")
 _MOST_MEANT = 300  # characters of a line that is looked at again
-_MOST_DISCOVERING = 1000
+_MOST_QUIET = 1000
 _LOGGER = logging.getLogger("civitas")
 
 
@@ -58,10 +59,9 @@ class Session:
         self._you = You(me)
         self._awaited: list[Any] = []
         self._numbers = itertools.count(1)
-        # The ids of requests whose messages are not shown as they travel, since their outcome is.
-        self._quiet = {*You.asking}
-        # Requests for help that agents make of each other: who asks whom, and by which id.
-        self._discovering: dict[tuple[str, str, str], None] = {}
+        # The last requests whose messages are not shown as they travel, by who asks and the id: the
+        # person's own, whose outcome is shown, and those by which agents ask each other for help.
+        self._quiet: deque[tuple[str, Any]] = deque(maxlen=_MOST_QUIET)
         # The id of the line that is being answered.
         self._line: str | None = None
         self._console: Console  # from `run` on, as is the loop
@@ -251,7 +251,7 @@ class Session:
         passed_over = ("FunctionAI",) if self._small and name == "say" else ()
         asked = {}
         self._line = id = f"line-{next(self._numbers)}"
-        self._quiet.add(id)
+        self._quiet.append((self._me, id))
         try:
             for receiver in self._you.others() if everyone else [to]:
                 if everyone and receiver in passed_over:
@@ -264,7 +264,6 @@ class Session:
         finally:
             self._line = None
             self._awaited = []
-            self._quiet.discard(id)
         if not outcomes:
             console.complain("nobody else is here")
             return False
@@ -274,23 +273,12 @@ class Session:
         return False not in outcomes
 
     def _is_quiet(self, message: dict[str, Any]) -> bool:
-        sender, to, id = message["from"], message["to"], message.get("id")
-        name, args = message["action"]["name"], message["action"]["args"]
-        if sender == self._me:
-            return id in self._quiet
-        if name == "help" and id:
-            self._discovering[sender, to, id] = None
-            while len(self._discovering) > _MOST_DISCOVERING:  # those that nobody answered
-                del self._discovering[next(iter(self._discovering))]
-            return True
-        if name not in ("response", "error"):
-            return False
-        original = args.get("original_message_id")
-        if not isinstance(original, str):
-            return False
-        if to == self._me and original in self._quiet:
-            return True
-        return self._discovering.pop((to, sender, original), self) is None
+        asker, id, name = message["from"], message.get("id"), message["action"]["name"]
+        if name in ("response", "error"):
+            asker, id = message["to"], message["action"]["args"].get("original_message_id")
+        elif name == "help" and id and asker != self._me:
+            self._quiet.append((asker, id))
+        return (asker, id) in self._quiet or (asker == self._me and id in You.asking)
 
     def _seen(self, agent: Watched, event: Any) -> None:
         """What an agent does as it answers; on the space's loop."""

@@ -88,22 +88,17 @@ def shown_message(message: dict[str, Any], me: str) -> str:
     sender, to, action = message["from"], message["to"], message["action"]
     name, args = action["name"], action.get("args", {})
     rest = {key: value for key, value in args.items() if key not in _BESIDE}
-    spoken = rest.get(_SPOKEN[name]) if rest.keys() == {_SPOKEN.get(name)} else rest
-    if to == me and name in _SPOKEN and spoken is not rest:
-        head = said_by(sender)
-        if name == "error":
-            head += "\x1b[31merror:\x1b[0m " if has_colours() else "error: "
-    else:
-        head = said_by(f"{sender} → {to}") + f"{escaped(name)} "
-        if spoken is not rest and not isinstance(spoken, str):
-            spoken = rest
-    if isinstance(spoken, str):
-        text = shown_text(spoken)
-    elif spoken is not rest:
-        text = shown_text("(nothing)" if spoken is None else escaped_json(spoken))
-    else:
-        text = shown_text(_arguments(rest))
-    return told(head, text)
+    is_said = rest.keys() == {_SPOKEN.get(name)}
+    said = rest[_SPOKEN[name]] if is_said else None
+    text = said if isinstance(said, str) else _arguments(rest)
+    if not (is_said and to == me):
+        return told(said_by(f"{sender} → {to}") + f"{escaped(name)} ", shown_text(text))
+    head = said_by(sender)
+    if name == "error":
+        head += "\x1b[31merror:\x1b[0m " if has_colours() else "error: "
+    if not isinstance(said, str):
+        text = "(nothing)" if said is None else escaped_json(said)
+    return told(head, shown_text(text))
 
 
 def said_by(who: object) -> str:

@@ -40,24 +40,24 @@ _NOT_CONFINED: Final = (
 @root_option(help="The folder.  [default: .]")
 @model_option(
     envvar="CIVITAS_MODEL",
-    help="The model's name; `civitas models` lists them.  [default: local]",
+    help="Name of the model; `civitas models` lists names.  [default: local]",
 )
 @click.option(
     "--max-iterations",
     type=click.IntRange(min=1),
-    help=f"How many answers the model may give.  [default: {ITERATIONS}; 1 for local]",
+    help=f"Limit of answers of the model.  [default: {ITERATIONS}; 1 for local]",
 )
 @click.option("--max-seconds", type=Above0(), help="Time limit.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Of all the models' calls together.")
-@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
 @click.option(
     "--yes-read/--ask-read",
     default=None,
-    help="Whether it may look at the folder's files without asking.  [default: yes, unless "
-    f"{FILE} says which model or root]",
+    help="Read the folder's files without asking, or ask.  [default: without asking, unless "
+    f"{FILE} sets the model or the root]",
 )
-@click.option("--review", metavar="MODEL|me", help="Who has to accept the work before it ends.")
-@click.option("--network", is_flag=True, help="Give commands in the sandbox the network.")
+@click.option("--review", metavar="MODEL|me", help="Who reviews the work: a model, or you.")
+@click.option("--network", is_flag=True, help="Let commands in the sandbox use the network.")
 @recording_options
 @json_option
 def command(
@@ -71,17 +71,19 @@ def command(
 ) -> int:
     """Have an agent do TASK with the files of a folder.
 
-    Each step is shown as it happens. Writing or editing a file and running a command are asked
-    about one by one, with exactly what would be done, and only y permits, or always: then that
-    exact call is not asked about again until the end. Looking at files (list, read, search) is
-    permitted, unless you say --ask-read, or civitas.toml decides which model or folder it is and
-    you do not say --yes-read; what it reads, the model is sent. Nothing outside of the folder is
-    read or written but by a command that you permit: in bubblewrap that can read what you can,
-    write below the folder only, and has no network without --network; where there is no bubblewrap,
-    which the question says, it can do what you can. Where standard input is no terminal, all that
-    asks is refused.
+    The command shows each step as it happens. Before the agent writes or edits a file or runs a
+    command, it shows you the exact call and asks. Only `y` permits the call; `always` also permits
+    the same call again until the end. Without a terminal, such calls are refused.
 
-    The small model in the box does one plain instruction, by one action:
+    The agent may list, read and search files without asking. It asks first with --ask-read, or if
+    civitas.toml chooses the model or the folder and you do not give --yes-read. The model is sent
+    what the agent reads.
+
+    Outside the folder, only commands that you permit can read or write. In bubblewrap, a command
+    reads what you can read, writes below the folder only, and has the network only with --network.
+    Without bubblewrap, a command can do what you can; the question says so.
+
+    The bundled model follows one plain instruction with one action:
 
     \b
     Examples:
@@ -92,12 +94,11 @@ def command(
       civitas act "List the files" --json
       civitas act "Fix the typos" --journal ~/runs.db
 
-    With a journal, a file outside of the folder that is made if it is not there, the run is
-    recorded, and after Ctrl-C, a limit or a crash `civitas resume` goes on with it. What the model
-    was told, and what the actions gave, is in the journal.
+    --journal records the run in a file outside the folder, with all that the model was told and
+    all that the actions returned. After Ctrl-C, a limit or a crash, `civitas resume` continues it.
 
-    What is left out is taken from CIVITAS_MODEL and CIVITAS_ROOT, else from civitas.toml in the
-    current folder (model, root, key; at the top or in [act]).
+    Defaults come from CIVITAS_MODEL and CIVITAS_ROOT, then from civitas.toml in the current folder
+    (model, root, key; at the top level or in [act]).
 
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
@@ -125,7 +126,6 @@ def command(
 
 def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Work on files as it was ordered; give the exit code."""
-    from civitas.action import ACCESS_REQUESTED
     from civitas.agents.sandbox import sandbox_for
     from civitas.cli.run.watch import Permission, ordered
 
@@ -141,11 +141,7 @@ def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
         to_a_person=order.review == "me",
         model=order.model.rpartition("#")[2],
     )
-    permission = Permission(
-        screen,
-        (a.name for a in actions if a.access_policy == ACCESS_REQUESTED),
-        {} if confined else {"run_command": _NOT_CONFINED},
-    )
+    permission = Permission(screen, {} if confined else {"run_command": _NOT_CONFINED})
     with usage():
         # Held here until the loop has ended, which closes the model's connections.
         agent = act_agent(

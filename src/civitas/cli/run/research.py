@@ -31,6 +31,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
+from civitas.text import escaped
 
 _INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
@@ -47,32 +48,32 @@ _AT_WORK: Final = {
 @click.command()
 @click.argument("objectives", metavar="OBJECTIVE...", nargs=-1, required=True)
 @click.option("--folder", metavar="DIR", shell_complete=folders, help="Search the files below DIR.")
-@click.option("--search-web", is_flag=True, help="Search the web, and read its pages and PDFs.")
-@click.option("--searxng", metavar="URL", help="Search the web by the SearXNG at URL.")
+@click.option("--search-web", is_flag=True, help="Search the web, and read pages and PDFs.")
+@click.option("--searxng", metavar="URL", help="Search the web through the SearXNG at URL.")
 @click.option(
     "--iterations",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="How often it plans, reads and writes.",
+    help="Limit of iterations: plan, read, write.",
 )
-@model_option(help="Have a model plan, write and judge.  [default: none, extractive]")
-@click.option("--role", metavar="TEXT", default="", help="Who the model is to be.")
-@click.option("--site", metavar="HOST", help="Of the web, only this host and those below it.")
+@model_option(help="Have a model plan, write and judge.  [default: extractive]")
+@click.option("--role", metavar="TEXT", default="", help="Role that the model takes, in words.")
+@click.option("--site", metavar="HOST", help="Visit only this host and its subdomains.")
 @click.option(
     "--allow-host",
     "allow_hosts",
     metavar="HOST",
     multiple=True,
-    help="A host of this machine or network that may be visited.",
+    help="Permit a host of this machine or a private network. May be repeated.",
 )
-@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Limit of tokens, in all.")
 @click.option("--max-seconds", type=Above0(), help="Time limit.")
 @recording_options
-@click.option("--out", metavar="FILE", type=_FILE, help="Write the report there (Markdown).")
-@click.option("--html", metavar="FILE", type=_FILE, help="Write it as one HTML page too.")
-@click.option("--studio", "in_studio", is_flag=True, help="Show it in the browser, until Ctrl-C.")
+@click.option("--out", metavar="FILE", type=_FILE, help="Write the report to FILE, as Markdown.")
+@click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
+@click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
 @json_option
 def command(
     objectives: tuple[str, ...],
@@ -83,17 +84,16 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Find out what each OBJECTIVE asks for, and report it with sources.
+    """Research each OBJECTIVE, and report with sources.
 
-    What is searched is said by --folder, --search-web or --searxng. Each footnote of the report
-    leads to a passage that was read and stored; a sentence that its passage does not bear out is
-    marked [unsupported].
+    --folder, --search-web and --searxng say where to search. Each footnote of the report leads to a
+    stored passage. A sentence that its passages do not support is marked [unsupported].
 
-    Without --model the report is extractive: it quotes the sentences that say most about each
-    objective. A model plans the tasks, writes, and judges what is still missing; what was read, it
-    is sent.
+    Without --model the report is extractive: it quotes the best sentences for each objective. With
+    --model, the model plans the tasks, writes the report and judges what is missing; it is sent
+    what was read.
 
-    The report is printed, or written to --out; what happens meanwhile is shown on standard error.
+    The report goes to standard output or --out, progress to standard error.
 
     \b
     Examples:
@@ -104,10 +104,12 @@ def command(
       civitas research "Who wrote it?" "When?" \\
         --folder . --model openai:gpt-4o --max-usd 1
 
-    With a journal, a run that Ctrl-C, a limit or a crash has stopped goes on with the same command
-    and its --run-id, or by `civitas resume`: nothing is read or paid twice. One that has ended goes
-    further with more --iterations or further objectives. --studio shows the run on a page of the
-    browser as it goes; it is recorded in studio.db in your state folder if no journal is named.
+    --journal records the run. After Ctrl-C, a limit or a crash, `civitas resume` or the same
+    command with the same --run-id continues it; nothing is read or paid twice. A finished run can
+    be extended with more --iterations or objectives.
+
+    --studio shows the run on a web page. Without --journal, it is recorded in studio.db in your
+    state folder.
 
     Exit codes: 0 done, 1 failed or stopped,
     2 wrong usage, 130 interrupted.
@@ -249,12 +251,8 @@ class ResearchShown(Shown):
                 self._line(_cut(objective["topic"]), "dim", "  also: ", "    ")
 
     def _bar(self, expertise: float, topic: str) -> None:
-        from rich.text import Text
-
-        from civitas.text import escaped
-
         full = round(expertise * _BAR)
-        text = Text()
+        text = self._text()
         text.append("■" * full, "green")
         text.append("·" * (_BAR - full), "dim")
         text.append(f"  {expertise:.2f}  {escaped(_cut(topic))}")

@@ -52,7 +52,6 @@ def one_or_more(count: int, noun: str) -> str:
 class Shown:
     """Prints each step, in colours where the terminal has them; what it prints is escaped."""
 
-    for_a_person = True
     _noun = "step"
     _unseen = frozenset(("message", "block_started", "block_ended"))
 
@@ -68,9 +67,11 @@ class Shown:
     ) -> None:
         try:
             from rich.console import Console
+            from rich.text import Text
         except ImportError as error:
             raise MissingExtra("what shows a run, but for --json,", "cli") from error
 
+        self._text = Text
         # A character that the output cannot hold is no reason to fail.
         self._out = sys.stdout if to is None else to
         if isinstance(self._out, io.TextIOWrapper):
@@ -215,10 +216,8 @@ class Shown:
             self._answered = True
 
     def _call(self, event: CallStarted) -> None:
-        from rich.text import Text
-
         args = ", ".join(f"{escaped(k)}={_argument(v)}" for k, v in event.args.items())
-        text = Text()
+        text = self._text()
         text.append(escaped(event.action), "bold cyan")
         text.append(f"({args})")
         self._print(text, "→ ", "    ")
@@ -319,16 +318,12 @@ class Shown:
 
     def _line(self, text: str, style: str = "", first: str = "", rest: str | None = None) -> None:
         """Print a text that is not escaped yet; what does not fit a line goes on below."""
-        from rich.text import Text
-
         for line in shown_lines(text).split("\n"):
-            self._print(Text(line, style), first, first if rest is None else rest)
+            self._print(self._text(line, style), first, first if rest is None else rest)
             first = rest if rest is not None else first
 
     def _print(self, text: Any, first: str, rest: str) -> None:
         """Print one line of escaped text, folded to the terminal's width; elsewhere as it is."""
-        from rich.text import Text
-
         console = self._console
         lines = [text]
         if console.is_terminal:
@@ -336,7 +331,7 @@ class Shown:
             lines = list(text.wrap(console, room)) or [text]
         for number, line in enumerate(lines):
             line.rstrip()
-            console.print(Text(rest if number else first) + line, soft_wrap=True)
+            console.print(self._text(rest if number else first) + line, soft_wrap=True)
 
 
 def _argument(value: Any) -> str:

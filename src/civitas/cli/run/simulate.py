@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.cli.options import Above0, folders, model_option, recording_options, usage
+from civitas.cli.progress import Progress
 from civitas.cli.recorded import carried_out
-from civitas.cli.run.town import Progress, simulated
+from civitas.cli.run.town import simulated
 from civitas.cli.run.watch import keyboard, print_line, says_yes
 from civitas.errors import FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
@@ -41,7 +43,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     type=click.IntRange(10, 10_000_000),
     default=1000,
     show_default=True,
-    help="How many live there; by rules more than 10,000 live in columns.",
+    help="Number of citizens; without a model, more than 10,000 are stored in columns.",
 )
 @click.option("--days", type=float, default=1.0, help="Simulated days.  [default: 1]")
 @click.option(
@@ -49,54 +51,54 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     type=click.IntRange(0, 2**64 - 1),
     default=0,
     show_default=True,
-    help="What the town, its people and all chance are drawn from.",
+    help="Seed of the town, its people and all random numbers.",
 )
 @click.option(
     "--step",
     metavar="LENGTH",
     default="15min",
     show_default=True,
-    help="How long a step is, such as 30min or 1h.",
+    help="Length of a step, such as 30min or 1h.",
 )
-@model_option(help="Have a model decide for the citizens.  [default: none, rules]")
-@click.option("--max-usd", type=Above0("US dollars"), help="Limit of US dollars, in all.")
-@click.option("--max-calls", type=click.IntRange(min=1), help="Limit of calls of the model.")
-@click.option("--yes", is_flag=True, help="Do not ask before a remote model is called.")
+@model_option(help="Have a model decide for the citizens.  [default: rules decide]")
+@click.option("--max-usd", type=Above0("US dollars"), help="Limit of costs in US dollars.")
+@click.option("--max-calls", type=click.IntRange(min=1), help="Limit of model calls.")
+@click.option("--yes", is_flag=True, help="Do not ask before calling a remote model.")
 @recording_options
 @click.option(
     "--out",
     metavar="DIR",
     type=click.Path(file_okay=False),
     shell_complete=folders,
-    help="Write tables of steps, citizens and messages there, and a manifest.",
+    help="Write tables, manifest and pictures to DIR.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="How many threads run citizens in columns.",
+    help="Threads for citizens in columns.",
 )
 @click.option(
     "--parquet/--csv",
     default=None,
-    help="What the tables are.  [default: Parquet where pyarrow is installed]",
+    help="Format of the tables.  [default: Parquet if pyarrow is installed]",
 )
 @click.option(
     "--sweep",
     metavar="NAME=V,V",
     multiple=True,
-    help="Values of a parameter of EXPERIMENT; may be given several times.",
+    help="Values of a parameter of EXPERIMENT. May be repeated.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 100_000),
-    help="How many seeds EXPERIMENT has, from 0 on.  [default: its own]",
+    help="Number of seeds of EXPERIMENT, from 0.  [default: those of the file]",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(1, 1024),
-    help="How many processes live EXPERIMENT's cells at a time.  [default: 1]",
+    help="Processes that simulate EXPERIMENT side by side.  [default: 1]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
 @click.pass_context
@@ -113,20 +115,21 @@ def command(
     jobs: int | None,
     **given: Any,
 ) -> int:
-    """Have a town of citizens live for some simulated days, by rules or by a model.
+    """Simulate a town of citizens for some days, or run an EXPERIMENT.
 
-    With EXPERIMENT, a YAML file as of docs/experiments.md, every condition of it is lived with
-    every seed and all swept parameters, each in a process of its own, and a report is written to
-    --out DIR. The same command goes on where it was stopped. Such a file runs the Python that it
-    names beside it.
+    --seed determines the town: its people, firms, bank, government and feed. Without a model, the
+    same command gives the same results, byte for byte. Progress goes to standard error, a summary
+    to standard output.
 
-    The town, its people, firms, bank, government and feed are drawn by --seed, and the same command
-    gives the same town, byte by byte, by rules. How far it is, is shown on standard error; what
-    came of it is printed at the end.
+    With --model, a model decides for the citizens. Where it fails or a limit is reached, a rule
+    decides. Before a remote model is called, the command states the expected calls and tokens and
+    asks you, unless you give a limit or --yes. The key comes from CIVITAS_KEY or the provider's
+    own variable.
 
-    With --model, citizens ask it what to do. Of one on a server the expected calls and tokens are
-    said first, and you are asked, unless you give a limit or --yes. Where the model fails, or a
-    limit is reached, a rule decides. The key is that of CIVITAS_KEY or the provider's own variable.
+    EXPERIMENT is a YAML file (docs/experiments.md). The command simulates each condition with each
+    seed and each swept value, in processes of their own, and writes a report to --out DIR. The same
+    command continues an experiment that was stopped. The file may name Python code beside it, which
+    is run.
 
     \b
     Examples:
@@ -140,16 +143,15 @@ def command(
       civitas simulate curfew.yaml --seeds 30 \\
         --sweep citizens=100,200 --jobs 2
 
-    With a journal, a run that Ctrl-C or a crash has stopped goes on by `civitas resume`, or with
-    the same command and its --run-id, from the state of at most six simulated hours before, to the
-    same result.
+    --journal records the run. After Ctrl-C or a crash, `civitas resume` or the same command with
+    the same --run-id continues from a state at most six simulated hours old, to the same result.
 
-    More than 10,000 citizens live by rules in columns (docs/population.md): a million live a day in
-    minutes. Their messages are counted, and not written.
+    Without a model, more than 10,000 citizens are stored in columns (docs/population.md): a day of
+    a million takes minutes. Their messages are counted and not written.
 
-    --out DIR holds the tables metrics (a row for each step), citizens (who they are at the end, as
-    `read_people` reads it) and messages, manifest.json (settings, versions, hashes), and by
-    matplotlib the pictures map.png and day.png.
+    --out writes the tables metrics (a row per step), citizens (as they are at the end) and
+    messages, manifest.json (settings, versions, hashes), and, with matplotlib, the pictures map.png
+    and day.png. `civitas.society.read_people` reads citizens again.
 
     Exit codes: 0 done, 1 failed,
     2 wrong usage, 130 interrupted.
@@ -188,17 +190,11 @@ def _agreed(text: str, yes: bool, give: str) -> bool:
 
 def _of_a_town(name: str, path: str) -> str:
     """What is told where an option of a town is given with an experiment."""
-    from civitas.society.experiments.study import Experiment
-
     told = f"--{name.replace('_', '-')} is of a town without an experiment"
     if name in _FIELDS:
         return f"{told}: write {_FIELDS[name]} in {path}"
-    with usage():
-        known = Experiment.from_yaml(path).arguments()
     key = "llm" if name == "model" else name
-    if known is None or key in known:
-        return f"{told}: write society.{key} in {path}, or --sweep {key}=VALUE"
-    return f"{told}, and the society of {path} has no parameter {key}; leave it out"
+    return f"{told}: write society.{key} in {path}, or --sweep {key}=VALUE"
 
 
 def _experiment(
@@ -214,15 +210,18 @@ def _experiment(
     from civitas.society.experiments.study import Experiment
 
     with usage():
-        experiment = Experiment.from_yaml(path, **instead)
+        words = [f"--{name}={value}" for name, value in instead.items()]  # the seeds alone
+        words += [f"--sweep={each}" for each in sweep]
         if sweep:
             given = [_swept(each) for each in sweep]
             if twice := next((n for n, _ in given if [m for m, _ in given].count(n) > 1), None):
                 raise click.BadParameter(
                     f"{twice} is there twice: give all its values in one", param_hint="--sweep"
                 )
-            swept = {**experiment.parameters, **dict(given)}
-            experiment = Experiment.from_yaml(path, **instead, parameters=swept)
+            own = Experiment.from_yaml(path, **instead).parameters
+            instead["parameters"] = {**own, **dict(given)}
+        command = shlex.join(["civitas", "simulate", path, *words])
+        experiment = Experiment.from_yaml(path, command=command, **instead)
         size = experiment.size()
     unbounded = any(
         SimulateOrder(model=cell.parameters.get("llm")).is_remote

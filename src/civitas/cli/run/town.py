@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.cli.options import usage
+from civitas.cli.progress import Progress
 from civitas.cli.recorded import Recorded
 from civitas.cli.run.watch import print_line
 from civitas.clock import Clock
@@ -31,39 +32,6 @@ if TYPE_CHECKING:
     from civitas.society.tables import Tables
 
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
-_ON_TERMINAL_S: Final = 0.2
-_ON_PIPE_S: Final = 10.0
-"""How often progress is shown, in seconds."""
-
-
-class Progress:
-    """How far it is, on standard error: one line that changes on a terminal, else one at times."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
-        self._last = time.perf_counter()
-        self._open = False
-
-    def is_due(self, *, last: bool) -> bool:
-        """Whether to show something again; the last is always shown."""
-        now = time.perf_counter()
-        if now - self._last < self._every and not last:
-            return False
-        self._last = now
-        return True
-
-    def show(self, line: str) -> None:
-        """Show a line, in place of the one before."""
-        self._open = self._terminal
-        text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
-        print(text, end=end, file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        """End the line."""
-        if self._open:
-            print(file=sys.stderr, flush=True)
-        self._open = False
 
 
 def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:

@@ -7,8 +7,7 @@ import json
 import sys
 import termios
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
@@ -25,7 +24,6 @@ from civitas.jsonvalue import json_text
 from civitas.orders.order import record
 from civitas.reasoning.events import (
     CallEnded,
-    CallStarted,
     ConclusionReached,
     DecisionMade,
     Done,
@@ -81,42 +79,22 @@ def _refused(request: ApprovalRequest) -> bool:
 
 
 class Permission:
-    """Asks the person at the terminal, by standard error, once `screen` has shown the call."""
+    """Asks the person at the terminal, by standard error; nothing is shown amid a question."""
 
-    awaits_reader = True
-    """It waits itself until what it asks about was shown, and holds up what comes after that."""
-
-    def __init__(
-        self,
-        screen: Shown | JSONLines,
-        asking: Iterable[str] = (),
-        notes: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, screen: Shown | JSONLines, notes: Mapping[str, str] | None = None) -> None:
         self._lines = lines = keyboard()
         self._approver: Approver = (
             CallbackApprover(_refused) if lines is None else TerminalApprover(lines, sys.stderr)
         )
-        self._asking = frozenset(asking)
         self._notes = notes or {}
         self.screen = screen
-        # How often each call has asked and was shown. One that was permitted in a process before is
-        # shown and does not ask, so that both are counted for each.
-        self._asked: Counter[str] = Counter()
-        self._shown: Counter[str] = Counter()
-        self._answered = 0
-        self._one_at_a_time = asyncio.Lock()
-        self._changed = asyncio.Event()
+        self.turn = asyncio.Lock()  # of a question, or of what is shown
 
     async def approve(self, request: ApprovalRequest) -> bool | Refused:
         """Whether the person said yes."""
-        call = _call(request.action, request.args)
-        self._asked[call] += 1
-        mine = self._asked[call]
         self.screen.hold()
         try:
-            while self._shown[call] < mine:
-                await self._changed.wait()
-            async with self._one_at_a_time:
+            async with self.turn:
                 if self._lines is not None:
                     forget_keys()
                 if note := self._notes.get(request.action):
@@ -124,28 +102,6 @@ class Permission:
                 return await approve(self._approver, request)
         finally:
             self.screen.release()
-            self._answered += 1
-            self._change()
-
-    def shown(self, event: Event) -> None:
-        """Note that an event was shown."""
-        # Of what is past, nobody asks again.
-        if isinstance(event, CallStarted) and event.action in self._asking and not event.past:
-            self._shown[_call(event.action, event.args)] += 1
-            self._change()
-
-    async def answered(self) -> None:
-        """Wait until no question is open: what is shown meanwhile would stand in its line."""
-        while self._answered < sum(min(n, self._shown[call]) for call, n in self._asked.items()):
-            await self._changed.wait()
-
-    def _change(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-
-def _call(action: str, args: dict[str, Any]) -> str:
-    return json.dumps([action, args], sort_keys=True)
 
 
 async def watched(
@@ -157,10 +113,8 @@ async def watched(
     try:
         async with agent.stream(task, run_id=run_id, **options) as events:
             async for event in events:
-                if screen.for_a_person:  # a question stands alone there
-                    await permission.answered()
-                screen.event(event, time.monotonic() - began)
-                permission.shown(event)
+                async with permission.turn:
+                    screen.event(event, time.monotonic() - began)
     except asyncio.CancelledError:
         # By now what was under way has ended, a command with all of its process group.
         screen.interrupted(time.monotonic() - began)
@@ -187,7 +141,6 @@ async def ordered(
 class JSONLines:
     """Prints each event as one JSON object on a line of standard output; the last is the reply."""
 
-    for_a_person = False
     is_loaded: Callable[[], bool]  # of no interest here
 
     def __init__(self, recorded: Recorded | None = None) -> None:

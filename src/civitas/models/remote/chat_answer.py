@@ -14,7 +14,7 @@ from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as schemas
 
 from civitas.errors import ContextOverflow, ModelError
-from civitas.models.base import whole
+from civitas.jsonvalue import readable
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.text import json_type, one_line
 
@@ -113,8 +113,8 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
         # What a provider writes instead of an answer, when it declines to give one.
         text = refusal
     calls = _with_ids(message["tool_calls"], calls_before)
-    thinking = whole(thought(message))
-    return finished(whole(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
+    thinking = readable(thought(message))
+    return finished(readable(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
 
 
 def finished(

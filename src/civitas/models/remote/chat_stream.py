@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from civitas.errors import ModelError
-from civitas.models.base import Characters, in_pieces
-from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece
+from civitas.jsonvalue import readable
+from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
 from civitas.models.remote.chat_answer import (
     CHUNK,
     MAX_CALLS,
@@ -21,7 +21,6 @@ from civitas.models.remote.chat_answer import (
     finished,
     joined_content,
     parsed,
-    read_answer,
     read_calls,
     thought,
     wrong,
@@ -29,16 +28,10 @@ from civitas.models.remote.chat_answer import (
 
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
-_MARK = b"\xef\xbb\xbf"
-# What a body begins with that is no stream of events: JSON, or a page of some proxy.
-_NO_EVENTS = frozenset(b'{["<-0123456789tfn')
 
 
 class AnswerStream:
     """Reads an answer as it comes.
-
-    A body that is no stream of events is read as a whole answer: there are servers that do not know
-    how to stream.
 
     Attributes:
         over: the server said that nothing more comes
@@ -50,8 +43,6 @@ class AnswerStream:
         self.whole = False
         self._name = name
         self._before = calls_before
-        self._begun = False
-        self._plain: bytearray | None = None
         # Of the events: the line that is not over, the fields of the event that is not over.
         self._line = bytearray()
         self._after_return = False
@@ -64,8 +55,6 @@ class AnswerStream:
         self._said: list[str] = []
         self._thought: list[str] = []
         self._refusal: list[str] = []
-        self._text = Characters()
-        self._reasoning = Characters()
         self._calls: list[_Call] = []
         self._last: dict[int | None, _Call] = {}
         self._usage: Any = None
@@ -74,11 +63,6 @@ class AnswerStream:
 
     def feed(self, data: bytes) -> Iterator[StreamPart]:
         """The pieces of the answer that some bytes bring."""
-        if not self._begun:
-            data = self._begin(data)
-        if self._plain is not None:
-            self._plain += data
-            return
         if self._after_return and data.startswith(b"\n"):
             data = data[1:]
         self._after_return = data.endswith(b"\r")
@@ -95,19 +79,6 @@ class AnswerStream:
             yield from self._line_of(line.rstrip(b"\r\n"))
             if self.over:
                 return
-
-    def _begin(self, data: bytes) -> bytes:
-        """Look what kind of body it is, as soon as its first character is there."""
-        data = bytes(self._line) + data
-        self._line.clear()
-        start = data.removeprefix(_MARK).lstrip()
-        if not start or _MARK.startswith(start):
-            self._line += start
-            return b""
-        self._begun = True
-        if start[0] in _NO_EVENTS:
-            self._plain = bytearray()
-        return start
 
     def _line_of(self, line: bytes) -> Iterator[StreamPart]:
         self._lines += 1
@@ -142,7 +113,6 @@ class AnswerStream:
 
     def take(self, chunk: Any) -> Iterator[StreamPart]:
         """The pieces of the answer that an event brings, which `feed` reads of bytes."""
-        self._begun = True
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
         given = chunk if isinstance(chunk, dict) else {}
@@ -167,11 +137,11 @@ class AnswerStream:
         self._choices = True
         if reason:
             self._reason, self.whole = reason, True
-        if thinking := self._reasoning.add(thought(delta)):
+        if thinking := readable(thought(delta)):
             self._thought.append(thinking)
             yield ReasoningPiece(thinking)
         text = joined_content(delta["content"], where, f"{place}.delta.content")
-        if text := self._text.add(text):
+        if text := readable(text):
             self._said.append(text)
             yield TextPiece(text)
         if isinstance(delta["refusal"], str):
@@ -209,14 +179,8 @@ class AnswerStream:
         self._last[index] = self._last[None] = call
         return call
 
-    def end(self) -> tuple[list[StreamPart], ModelReply]:
-        """What is left, now that nothing more comes, and the answer."""
-        if self._plain is not None or not self._begun:
-            body = bytes(self._plain if self._plain is not None else self._line)
-            if not body.strip():
-                raise ModelError(f"{self._name}: the answer is empty")
-            reply = read_answer(body, self._name, self._before)
-            return [*in_pieces(reply, by_word=False)][:-1], reply
+    def end(self) -> list[StreamPart]:
+        """What is left, now that nothing more comes, and at last the answer."""
         # The last line of the last event is all that may lack its end.
         last = bytes(self._line).strip() or b"\n".join(self._data).strip()
         if last.removeprefix(b"data:").strip() == b"[DONE]":
@@ -227,25 +191,16 @@ class AnswerStream:
             )
         if not self._choices:
             raise ModelError(f"{self._name}: the answer's events hold no answer")
-        return self._finished()
-
-    def _finished(self) -> tuple[list[StreamPart], ModelReply]:
         parts: list[StreamPart] = []
-        if left := self._reasoning.end():
-            self._thought.append(left)
-            parts.append(ReasoningPiece(left))
-        left = self._text.end()
-        if not left and not self._said:
-            # What a provider writes instead of an answer, when it declines to give one.
-            refused = Characters()
-            left = refused.add("".join(self._refusal)) + refused.end()
-        if left:
-            self._said.append(left)
-            parts.append(TextPiece(left))
+        # What a provider writes instead of an answer, when it declines to give one.
+        if not self._said and (refused := readable("".join(self._refusal))):
+            self._said.append(refused)
+            parts.append(TextPiece(refused))
         listed = [call.message() for call in sorted(self._calls, key=lambda call: call.index or 0)]
         calls = read_calls(listed, f"{self._name}: the answer", self._before)
         text, thinking = "".join(self._said), "".join(self._thought)
-        return parts, finished(text, calls, self._usage, self._reason, thinking, self._name)
+        reply = finished(text, calls, self._usage, self._reason, thinking, self._name)
+        return [*parts, reply]
 
 
 @dataclass(slots=True)

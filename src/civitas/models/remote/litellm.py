@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import (
     DefinitionError,
     MissingExtra,
@@ -24,7 +24,6 @@ from civitas.models.remote.chat_answer import read_answer, said
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.remote import RemoteModel, tried
-from civitas.models.settings import check_count
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -206,13 +205,9 @@ class LiteLLMModel(RemoteModel):
             # litellm ends a stream that broke off as if it had come to its end.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
-            if stream:
-                left, reply = answer.end()
-                for part in left:
-                    yield part
-            else:
-                reply = read_answer(response.model_dump(), self.name, calls_before)
-            yield reply
+            whole = [] if stream else [read_answer(response.model_dump(), self.name, calls_before)]
+            for part in answer.end() if stream else whole:
+                yield part
 
         async with aclosing(LOOP.stream(ask)) as parts:
             async for part in parts:

@@ -8,14 +8,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from civitas.arguments import names_checked
+from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
+from civitas.models.base import in_pieces
 from civitas.models.protocol import StreamPart
 from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.remote import RemoteModel
-from civitas.models.settings import check_count
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
@@ -179,19 +179,24 @@ class OpenAIModel(RemoteModel):
 
     async def _streamed(self, content: bytes, calls: int) -> AsyncGenerator[StreamPart, None]:
         response = await self._open(content)
-        answer = AnswerStream(self.name, calls)
         try:
-            while not answer.over and (data := await _more(response, answer)):
-                for part in answer.feed(data):
-                    yield part
-            if answer.over:
-                await response.drain()
-            left, reply = answer.end()
+            if "json" in response.headers.get("content-type", ""):  # it does not know how to stream
+                body = bytearray()
+                while data := await response.read():
+                    body += data
+                end = [*in_pieces(read_answer(bytes(body), self.name, calls), by_word=False)]
+            else:
+                answer = AnswerStream(self.name, calls)
+                while not answer.over and (data := await _more(response, answer)):
+                    for part in answer.feed(data):
+                        yield part
+                if answer.over:
+                    await response.drain()
+                end = answer.end()
         finally:
             response.close()
-        for part in left:
+        for part in end:
             yield part
-        yield reply
 
     async def _open(self, content: bytes) -> Response:
         if self._streams_usage:

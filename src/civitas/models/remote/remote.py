@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from civitas.arguments import check_count
 from civitas.errors import ContextOverflow, DefinitionError, ModelError
 from civitas.http.network import check_allowed
 from civitas.models.base import Answering, Request
 from civitas.models.protocol import ModelReply, StreamPart, calls_in
 from civitas.models.remote.chat_answer import overflows, said
 from civitas.models.remote.chat_format import chat_messages, response_format, tools
-from civitas.models.settings import check_base_url, check_count, check_key
+from civitas.models.settings import check_base_url, check_key
 
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit

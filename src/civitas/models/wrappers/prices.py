@@ -8,37 +8,15 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import TypeAlias
 
+from civitas.budget.amounts import picodollars
 from civitas.errors import DefinitionError, UnknownPrice
 from civitas.http.network import is_loopback
 from civitas.text import excerpt, shorten
 
 # A model in this process, or one that only repeats what it was told.
 _FREE = ("local:", "gguf:", "hf:", "scripted")
-_PLACES = 6
-_MOST_USD = 10**6
 
 PriceLike: TypeAlias = "Price | tuple[float | Decimal, float | Decimal]"
-
-
-def _dollars(which: str, value: object) -> Decimal:
-    if isinstance(value, float):
-        usd = Decimal(float.__repr__(value))  # 0.15 is what was written, not its nearest fraction
-    elif type(value) is int or isinstance(value, Decimal):
-        usd = Decimal(value)
-    else:
-        usd = Decimal("NaN")
-    if not usd.is_finite() or not 0 <= usd <= _MOST_USD:
-        raise DefinitionError(
-            f"Price: {which} must be a number of US dollars per million tokens, from 0 to "
-            f"{_MOST_USD}, got {excerpt(value)}"
-        )
-    _, digits, exponent = usd.as_tuple()
-    if isinstance(exponent, int) and exponent < -_PLACES and any(digits[exponent + _PLACES :]):
-        raise DefinitionError(
-            f"Price: {which} has more than {_PLACES} decimal places of a US dollar per million "
-            f"tokens: {shorten(str(usd))}"
-        )
-    return usd
 
 
 @dataclass(frozen=True, init=False, slots=True)
@@ -48,7 +26,7 @@ class Price:
     Where it varies, by the length of the prompt or by the hour, state the highest.
 
     Args:
-        input: per million tokens of what a model is given; at most six decimal places
+        input: per million tokens of what a model is given
         output: per million tokens of what it answers, those that it thinks in too
 
     Raises:
@@ -57,25 +35,19 @@ class Price:
 
     input: Decimal
     output: Decimal
-    # A price with six places per million tokens is a whole number of picodollars for each. In
-    # integers, a cost is exact whatever precision the caller's decimals have.
+    # In whole picodollars a cost is exact, whatever precision the caller's decimals have.
     _each: tuple[int, int] = field(repr=False, compare=False)
 
     def __init__(self, input: float | Decimal, output: float | Decimal) -> None:
-        prices = _dollars("input", input), _dollars("output", output)
-        object.__setattr__(self, "input", prices[0])
-        object.__setattr__(self, "output", prices[1])
-        object.__setattr__(self, "_each", tuple(_picodollars(price) for price in prices))
+        each = picodollars("Price", input, "input"), picodollars("Price", output, "output")
+        object.__setattr__(self, "input", Decimal(str(input)))  # 0.15 is what was written
+        object.__setattr__(self, "output", Decimal(str(output)))
+        object.__setattr__(self, "_each", each)
 
     def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
         """US dollars for so many tokens, exactly."""
         total = self._each[0] * input_tokens + self._each[1] * output_tokens
-        return Decimal(f"{total}E-12")
-
-
-def _picodollars(price: Decimal) -> int:
-    above, below = price.as_integer_ratio()
-    return above * 1_000_000 // below
+        return Decimal(f"{total}E-18")
 
 
 FREE = Price(0, 0)

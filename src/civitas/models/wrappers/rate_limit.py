@@ -9,7 +9,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from civitas.models.settings import check_count
+from civitas.arguments import check_count
+from civitas.threads import settle
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Usage
@@ -23,14 +24,6 @@ class _Clock(Protocol):
     def now(self) -> float: ...
 
     async def sleep(self, seconds: float) -> None: ...
-
-
-class _RealClock:
-    def now(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 @dataclass(eq=False, slots=True)
@@ -79,12 +72,14 @@ class RateLimit:
         check_count("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
-        self._clock: _Clock = clock or _RealClock()
+        self._now = time.monotonic if clock is None else clock.now
+        self._wait = asyncio.sleep if clock is None else clock.sleep
         # Held for a few instructions, never while waiting.
         self._guard = threading.Lock()
         self._begun: deque[Reservation] = deque()
         self._tokens = 0
-        self._waiting: deque[_Waiter] = deque()
+        # The first in turn first; each is woken, on its own loop, to look whether there is room.
+        self._waiting: dict[object, asyncio.Future[None]] = {}
 
     @property
     def waiting(self) -> int:
@@ -97,25 +92,20 @@ class RateLimit:
         Args:
             tokens: how many tokens it will have, about
         """
-        waiter = _Waiter()
-        with self._guard:
-            self._waiting.append(waiter)
+        place, loop = object(), asyncio.get_running_loop()
         try:
             while True:
-                woken = waiter.renew()
                 delay = None
                 with self._guard:
-                    while self._waiting[0].gone:
-                        self._waiting.popleft()
-                    if self._waiting[0] is waiter:
+                    woken = self._waiting[place] = loop.create_future()
+                    if self._first() is woken:
                         delay, taken = self._take(tokens)
                         if taken is not None:
                             return taken
                 await self._sleep(woken, delay)
         finally:
             with self._guard:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
+                self._waiting.pop(place, None)
                 self._wake_first()
 
     async def _sleep(self, woken: asyncio.Future[None], delay: float | None) -> None:
@@ -123,7 +113,7 @@ class RateLimit:
         if delay is None:
             await woken
             return
-        sleeper = asyncio.ensure_future(self._clock.sleep(delay))
+        sleeper = asyncio.ensure_future(self._wait(delay))
         try:
             await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -132,7 +122,7 @@ class RateLimit:
 
     def _take(self, tokens: int) -> tuple[float, Reservation | None]:
         """A reservation, or how long until there may be room."""
-        now = self._clock.now()
+        now = self._now()
         begun = self._begun
         while begun and begun[0].at + _MINUTE_S <= now:
             past = begun.popleft()
@@ -158,36 +148,14 @@ class RateLimit:
             if fewer:
                 self._wake_first()
 
+    def _first(self) -> asyncio.Future[None] | None:
+        """The first who waits on a loop that is not closed."""
+        for place, woken in list(self._waiting.items()):
+            if not woken.get_loop().is_closed():
+                return woken
+            del self._waiting[place]
+        return None
+
     def _wake_first(self) -> None:
-        while self._waiting and not self._waiting[0].wake():
-            self._waiting.popleft()  # its loop is closed, so nobody waits there any more
-
-
-class _Waiter:
-    """One who waits, on whatever loop that is."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._woken = self._loop.create_future()
-
-    def renew(self) -> asyncio.Future[None]:
-        self._woken = self._loop.create_future()
-        return self._woken
-
-    @property
-    def gone(self) -> bool:
-        """Whether its loop was closed while it waited."""
-        return self._loop.is_closed()
-
-    def wake(self) -> bool:
-        """Wake it, from any thread; whether its loop is still there."""
-        try:
-            self._loop.call_soon_threadsafe(_set, self._woken)
-        except RuntimeError:
-            return False  # closed
-        return True
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        while (first := self._first()) is not None and not settle(first):
+            pass  # its loop was closed just now

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator
 from concurrent.futures import Future
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -65,7 +65,7 @@ class RecordedModel(Answering, Closing):
         self.path = Path(path).expanduser()
         self.model = None if model is None else named(model)
         self._lock = threading.Lock()
-        self._asking: dict[str, _Asking] = {}
+        self._asking: dict[str, Future[None]] = {}  # what ends with the answer to a request
         self._file = _File(self.path, self.model)
         self._finalizer = weakref.finalize(self, self._file.close)
         self.name = name or self._file.model
@@ -92,13 +92,13 @@ class RecordedModel(Answering, Closing):
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)
         key = hashlib.sha256(content.encode()).hexdigest()
         about = _about(request)
-        asking = await self._turn(key, about)
-        if isinstance(asking, ModelReply):
-            for part in in_pieces(asking) if request.stream else (asking,):
+        known = await self._turn(key, about)
+        if known is not None:
+            for part in in_pieces(known) if request.stream else (known,):
                 yield part
             return
         assert self.model is not None  # nobody gets a turn to ask without one
-        error: ModelError | None = None
+        asking = self._asking[key]
         reply: ModelReply | None = None
         try:
             async with aclosing(request.asked_of(self.model)) as parts:
@@ -112,17 +112,18 @@ class RecordedModel(Answering, Closing):
             with self._lock:
                 if self._finalizer.alive:
                     self._file.add(key, reply, about)
-        except ModelError as raised:
-            error = raised
+        except ModelError as error:
+            asking.set_exception(error)
             raise
         finally:
             with self._lock:
                 del self._asking[key]
-            asking.end(error)
+            if not asking.done():
+                asking.set_result(None)
         yield reply
 
-    async def _turn(self, key: str, about: str) -> ModelReply | _Asking:
-        """The recorded answer, or the turn to ask for one."""
+    async def _turn(self, key: str, about: str) -> ModelReply | None:
+        """The recorded answer, or None: then it is the caller's turn to ask for one."""
         while True:
             with self._lock:
                 if not self._finalizer.alive:
@@ -135,11 +136,11 @@ class RecordedModel(Answering, Closing):
                     )
                 asking = self._asking.get(key)
                 if asking is None:
-                    asking = self._asking[key] = _Asking()
-                    return asking
-                waiter = asking.wait()
-            # Who asks may be cancelled; then one of those who wait asks in its place.
-            await waiter
+                    self._asking[key] = Future()
+                    return None
+            # Who asks may be cancelled; then one of those who wait asks in its place. Who waits may
+            # be, too, which is nothing to the others.
+            await asyncio.shield(asyncio.wrap_future(asking))
 
 
 def _about(request: Request) -> str:
@@ -153,26 +154,6 @@ def _about(request: Request) -> str:
         f"{len(messages)} messages, the last from {messages[-1].get('role')}: {shown!r}; "
         f"{offered[:200]}; {'a' if schema is not None else 'no'} schema"
     )
-
-
-class _Asking:
-    """A request that is being asked, and those who wait for its outcome, on any event loops."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Future[None]] = []
-
-    def wait(self) -> asyncio.Future[None]:
-        """Called under the lock."""
-        self._waiting.append(Future())
-        return asyncio.wrap_future(self._waiting[-1])
-
-    def end(self, error: ModelError | None) -> None:
-        """Called when nobody can begin to wait any more."""
-        for future in self._waiting:
-            if not future.set_running_or_notify_cancel():
-                continue
-            with suppress(RuntimeError):  # its loop was closed just now
-                future.set_exception(error) if error else future.set_result(None)
 
 
 class _File:
@@ -193,24 +174,22 @@ class _File:
                 # Unbuffered, a line is one write: another's line does not come into its midst.
                 self._out = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
             head = self._load()
-            if model is None:
-                if head is None:
+            if head is None:
+                if model is None:
                     raise ModelError(f"{path} is empty: nothing was recorded")
-            elif head is None:
                 head = {"format": _FORMAT, "version": _VERSION}
                 head |= {"model": model.name, "context_tokens": model.context_tokens}
                 head["max_tokens"] = getattr(model, "max_tokens", None)
                 self._write(head)
-            elif head["model"] != model.name:
+            elif model is not None and head["model"] != model.name:
                 raise ModelError(f"{path} is a recording of {head['model']}, not of {model.name}")
-        except FileNotFoundError:
-            raise ModelError(f"there is no recording {path}") from None
-        except OSError as error:
+        except BaseException as error:
             self.close()
-            reason = error.strerror or error
-            raise ModelError(f"the recording {path} cannot be opened: {reason}") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, FileNotFoundError):
+                raise ModelError(f"there is no recording {path}") from None
+            if isinstance(error, OSError):
+                reason = error.strerror or error
+                raise ModelError(f"the recording {path} cannot be opened: {reason}") from error
             raise
         self.model: str = head["model"]
         self.context_tokens: int | None = head["context_tokens"]
@@ -234,39 +213,23 @@ class _File:
                     break
                 try:
                     record = json.loads(line)
-                    if head is None:
-                        head = self._head(record)
-                    elif record["sum"] != _sum(record):
-                        raise ValueError
-                    else:
+                    if head is not None:
                         self.replies.setdefault(record["key"], _reply(record["reply"]))
+                    elif (record["format"], record["version"]) == (_FORMAT, _VERSION):
+                        head = {"context_tokens": None, **record, "model": str(record["model"])}
+                    else:
+                        raise ValueError
                 except (KeyError, TypeError, ValueError, RecursionError):
-                    raise ModelError(
-                        f"{self.path}: line {number} is damaged; delete it to record it anew"
-                    ) from None
+                    what = f"line {number} is damaged; delete it to record it anew"
+                    if head is None:
+                        what = f"is not a recording of a model, of version {_VERSION}"
+                    raise ModelError(f"{self.path}: {what}") from None
                 end += len(line)
         return head
 
-    def _head(self, record: Any) -> dict[str, Any]:
-        if not isinstance(record, dict) or record.get("format") != _FORMAT:
-            raise ModelError(f"{self.path} is not a recording of a model")
-        if record.get("version") != _VERSION:
-            raise ModelError(
-                f"{self.path} is of version {record.get('version')!r:.40} of the format, and only "
-                f"version {_VERSION} is known"
-            )
-        counts = [record.get(field) for field in ("context_tokens", "max_tokens")]
-        if not isinstance(record.get("model"), str) or not record["model"]:
-            raise ValueError
-        if not all(count is None or (type(count) is int and count > 0) for count in counts):
-            raise ValueError
-        return record
-
     def add(self, key: str, reply: ModelReply, about: str) -> None:
-        record: dict[str, Any] = {"key": key, "about": about, "reply": _data(reply)}
         try:
-            record["sum"] = _sum(record)
-            self._write(record)
+            self._write({"key": key, "about": about, "reply": _data(reply)})
         except OSError as error:
             reason = error.strerror or error
             raise ModelError(f"{self.path}: cannot be written: {reason}") from error
@@ -280,11 +243,6 @@ class _File:
         if (written := self._out.write(line)) != len(line):
             self._out.truncate(self._out.tell() - (written or 0))  # half a line helps nobody
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _sum(record: dict[str, Any]) -> str:
-    content = json.dumps([record.get("key"), record.get("reply")], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def _data(reply: ModelReply) -> dict[str, Any]:
@@ -301,8 +259,5 @@ def _data(reply: ModelReply) -> dict[str, Any]:
 def _reply(data: Any) -> ModelReply:
     """The answer of a record; a `KeyError`, `TypeError` or `ValueError` if it is not one."""
     calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
-    taken, given = data["usage"]
-    texts = data["text"], data.get("reasoning", "")
-    if not all(isinstance(text, str) for text in texts) or {type(taken), type(given)} != {int}:
-        raise ValueError
-    return ModelReply(texts[0], calls, Usage(taken, given), data["finish_reason"], texts[1])
+    reasoning = data.get("reasoning", "")
+    return ModelReply(data["text"], calls, Usage(*data["usage"]), data["finish_reason"], reasoning)

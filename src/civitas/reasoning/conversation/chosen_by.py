@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import DefinitionError
-from civitas.jsonvalue import Unreadable, read_json, readable
+from civitas.jsonvalue import Unreadable, readable
 from civitas.memory.bounded import DEFAULT_TOKENS, estimate_tokens
 from civitas.message import address
 from civitas.models.names import check_name
@@ -17,8 +17,9 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.charging import completed
 from civitas.reasoning.conversation.order import Choice, NoChoice, Order
 from civitas.reasoning.conversation.state import ConversationState
+from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.state import ANSWER
-from civitas.text import cut, shorten
+from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Model
@@ -102,19 +103,21 @@ class ChosenBy(Order):
         if len(ids) == 1 and not self.may_end:
             return Choice((ids[0],))
         allowed: list[str | None] = [*ids, None] if self.may_end else [*ids]
-        schema = {
-            "type": "object",
-            "properties": {"next": {"enum": allowed}},
-            "required": ["next"],
-            "additionalProperties": False,
-        }
+        schema = AnswerSchema(
+            {
+                "type": "object",
+                "properties": {"next": {"enum": allowed}},
+                "required": ["next"],
+                "additionalProperties": False,
+            }
+        )
         told = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
         prompt = self._shown(state, told)
         usage, fault = Usage(), ""
         for attempt in (1, 2):
             given = await state.record.step(
                 f"choose.{state.turns + 1}.{attempt}",
-                partial(completed, self.model, state.budget, prompt, schema),
+                partial(completed, self.model, state.budget, prompt, schema.json),
                 of=ANSWER,
                 model=getattr(self.model, "name", None),
             )
@@ -122,22 +125,24 @@ class ChosenBy(Order):
             spent = getattr(given, "usage", None)
             usage = usage + spent if isinstance(spent, Usage) else usage
             text = getattr(given, "text", None)
+            text = text if isinstance(text, str) else ""
             try:
-                chosen = _read(text, getattr(given, "calls", ()), allowed)
+                if getattr(given, "calls", ()):
+                    raise Unreadable("calls an action")
+                chosen = schema.parse(text)["next"]
             except Unreadable as error:
                 fault = str(error).rstrip(".")
-                said = cut(readable(text), _MAX_ANSWER) if isinstance(text, str) else ""
-                again = f"Your answer cannot be used: {fault}. {told}"
+                said = cut(readable(text), _MAX_ANSWER) or "(no answer)"
                 prompt = [
                     *prompt,
-                    {"role": "assistant", "content": said or "(no answer)"},
-                    {"role": "user", "content": again},
+                    {"role": "assistant", "content": said},
+                    {"role": "user", "content": f"Your answer {fault}. {told}"},
                 ]
                 continue
             if chosen is None:
                 return Choice((), usage, f"{self._name} ended the conversation")
             return Choice((chosen,), usage)
-        raise NoChoice(f"{self._name} did not tell who speaks next: {fault}", usage)
+        raise NoChoice(f"{self._name} did not tell who speaks next: its answer {fault}", usage)
 
     @property
     def _name(self) -> str:
@@ -176,24 +181,6 @@ class ChosenBy(Order):
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"
-
-
-def _read(text: Any, calls: Any, allowed: list[str | None]) -> str | None:
-    """Whom an answer names."""
-    if calls:
-        raise Unreadable("it calls an action")
-    if not isinstance(text, str) or len(text) > _MAX_ANSWER:
-        raise Unreadable("it is no short text")
-    try:
-        answer = read_json(text)
-    except Unreadable as error:
-        raise Unreadable(f"it is {error}") from None
-    if not isinstance(answer, dict) or answer.keys() != {"next"}:
-        raise Unreadable('it is no object with "next" alone')
-    named: str | None = answer["next"]
-    if named not in allowed:
-        raise Unreadable(f"{readable(shorten(_json(named)))} may not speak next")
-    return named
 
 
 def _json(value: Any) -> str:

@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import NotPermitted, StateError
-from civitas.jsonvalue import NotJSON, copy_json
-from civitas.reasoning.conversation.exchange import Exchange, Talk
+from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
-from civitas.reasoning.conversation.participants import Participants, recall, set_up
+from civitas.reasoning.conversation.participants import KIND, Participants, Setup, recall
 from civitas.reasoning.conversation.record import (
-    KIND,
     at_end,
-    program_of,
     resumed,
     stand,
 )
-from civitas.reasoning.conversation.state import (
-    MAX_KEPT,
-    Content,
-    ConversationState,
-)
+from civitas.reasoning.conversation.state import Content, ConversationState
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.group import budget_of
 from civitas.reasoning.loop.recording import note_known
 from civitas.reasoning.members import Group
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.reply_request import Asked, checked_content, thread_id
+from civitas.reasoning.reply_request import Asked, checked_content
 from civitas.reasoning.resume import ENDED, ended
-from civitas.reasoning.state import opened, state
-from civitas.reasoning.thread import Interruption, Thread, Threads
+from civitas.reasoning.thread import Interruption, Thread, steer
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
-    from civitas.reasoning.stream import Line
 
 
 class Conversation(Group):
@@ -80,8 +70,6 @@ class Conversation(Group):
             out, it is as many as `until` admits by `MaxTurns`, or 20.
         stop_if_failed: when a turn that failed ends the reply: `all` if everyone who spoke in it
             failed, `any`, or `none`. A spent budget and a deadline end it in any case.
-        max_kept: how many utterances the transcript keeps, with at most a million characters; and
-            how many may wait to be heard by a participant, when replies are broken off
         budget: what the participants, and a model that chooses them, may spend together
         journal: where its replies are recorded, with what the participants do in them, so that they
             go on after a crash: a `Journal`, or the path of one
@@ -110,7 +98,6 @@ class Conversation(Group):
         id: str | int = "conversation",
         max_turns: int | None = None,
         stop_if_failed: Literal["all", "any", "none"] = "all",
-        max_kept: int = MAX_KEPT,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
         shared: bool = False,
@@ -129,7 +116,7 @@ class Conversation(Group):
             deps=deps,
             **options,
         )
-        setup = set_up(str(self.id), agents, next, until, max_turns, max_kept, stop_if_failed)
+        setup = Setup(str(self.id), agents, next, until, max_turns, stop_if_failed)
         self.agents: Final = setup.agents
         self.next: Final = setup.next
         self.until: Final = setup.until
@@ -141,21 +128,18 @@ class Conversation(Group):
     @property
     def state(self) -> ConversationState:
         """Where its own thread stands: what was said, who spoke last. To be read."""
-        return self._talk(self._kept.default).state
+        return self._state_of(self._kept.default)
 
-    def _talk(self, thread: Thread) -> Talk:
+    def _state_of(self, thread: Thread) -> ConversationState:
         if thread.own is None:
-            max_kept = self._setup.max_kept
-            thread.own = Talk(ConversationState(tuple(self.agents), max_kept=max_kept))
+            thread.own = ConversationState(tuple(self.agents))
         return thread.own  # type: ignore[no-any-return]
 
     @property
     def _exchange(self) -> Exchange | None:
         """The reply under way, whatever its thread."""
-        for thread in (self._kept.default, *self._kept):
-            if thread.own is not None and thread.own.exchange is not None:
-                return thread.own.exchange  # type: ignore[no-any-return]
-        return None
+        under_way: list[Any] = self._kept.under_way()
+        return under_way[0].underway if under_way else None
 
     @property
     def _member_agents(self) -> list[Any]:
@@ -181,48 +165,28 @@ class Conversation(Group):
         asked.resumed = True
         return await self._carried(asked)
 
-    def _show_on(self, line: Line, asked: Asked) -> None:
-        # Around the events of each participant's turn are a `TurnStarted` and a `TurnEnded`. A
-        # conversation goes no further than its reader: when `TurnEnded` is looked at, it stands
-        # between two turns, and its state can be saved.
-        asked.emit = line.pass_on
-
-    def _shown_too(self, emit: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-        """As any agent's, but waited for: a conversation goes no further than its reader."""
-
-        async def both(event: Any) -> None:
-            if emit is not None:
-                await emit(event)
-            self._tell(event)
-
-        return both
-
     def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
         """Tell a reply under way something more, in any thread of the process.
 
         Whoever speaks is interrupted; everyone else, and a speaker that cannot be interrupted,
         hears it when the turn is over. With no reply under way, the next one of the thread begins
-        with it. A participant's own `interrupt` must not wait for the loop that it runs on; giving
-        False, it has not taken it.
+        with it. A participant's own `interrupt` is called on the loop that the reply runs on, and
+        must not wait for it; giving False, it has not taken it.
 
         Args:
             text: what is said
             thread: the id of the thread, an empty text for the conversation's own; if left out,
                 that of the reply under way, or the conversation's own if none is
+
+        Raises:
+            MailboxFull: a hundred interruptions and observations wait already
         """
         content = checked_content(text, "interrupt")
-        kept = self._kept
-        if thread is None and not self.shared:
-            exchange, chosen = self._exchange, kept.default
-        else:
-            chosen = kept.get(None if self.shared or thread == "" else thread_id(thread))
-            exchange = self._talk(chosen).exchange
-        if exchange is None or not exchange.interrupt(content):
-            self._keep(content, chosen if exchange is None else exchange.thread)
-            return Interruption(None)
-        heard: concurrent.futures.Future[None] = concurrent.futures.Future()
-        heard.set_result(None)
-        return Interruption(heard)
+        return steer(self._thread_to_steer(thread), content, self._keep_for_all)
+
+    def _keep_for_all(self, content: Content, thread: Thread) -> None:
+        """Have everyone hear something in the reply under way, or in the next."""
+        self._keep((content, ()), thread)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
         item = super()._as_observed(message)
@@ -232,39 +196,38 @@ class Conversation(Group):
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Have every participant observe something; while one speaks, when its turn is over."""
         content = checked_content(message.get("content"), "observe")
-        talk = self._talk(thread)
-        if talk.exchange is not None and talk.exchange.observe(content):
+        if thread.underway is not None:
+            self._keep_for_all(content, thread)
             return
         async with self._turn_of(thread):
-            now = talk.state
-            now.add(None, content)
-            if talk.run is not None:
-                # Heard when that run goes on, or in the next: what waits for it stands there.
-                talk.since.append(content)
+            now = self._state_of(thread)
+            if now.run is not None:  # heard when that run goes on, or in the next
+                self._keep_for_all(content, thread)
                 return
+            now.add(None, content)
             participants = Participants(self._setup, now, thread.id, self._as_once())
             # The next speaker of a reply that is resumed is asked the last.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
 
-    async def _respond(self, asked: Asked) -> Reply:
-        talk = self._talk(asked.state)
+    def _check_asked(self, asked: Asked) -> None:
+        now = self._state_of(asked.state)
         if self._exchange is not None:
             raise NotPermitted(
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
             )
         if asked.resumed:
-            if not talk.state.open:
+            if not now.open:
                 raise StateError(
                     f"conversation {self.id!r} has no reply to go on with: it has ended, or none "
                     "was begun"
                 )
-            if talk.run is not None:
-                asked.run_id = talk.run[1]
-        return await super()._respond(asked)
+            if now.run is not None:
+                asked.run_id = now.run
+        super()._check_asked(asked)
 
     async def _work(self, asked: Asked, record: Record[ConversationState]) -> Reply:
-        talk, until = self._talk(asked.state), self.until
+        thread, now = asked.state, self._state_of(asked.state)
         budget = self.budget if asked.budget is None else asked.budget
         if record is not NULL_RECORD:
             model = getattr(self.next, "model", None)
@@ -274,113 +237,73 @@ class Conversation(Group):
                 reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
                 if reply is not None:
                     if ended(record):
-                        talk.go_to(record.state)
+                        self._go_to(thread, record.state)
                     return reply
-                since = talk.since if talk.run is not None and talk.run[0] == record.key else []
-                talk.state = record.state
-                for content in (*since, *asked.state.hear()):
-                    talk.state.add(None, content)
-                    record.hear({"content": content, "known_to": []})
-            talk.run, talk.since = (record.key, record.run_id), []
-        now = talk.state
+                thread.own = now = record.state
+            now.run = record.run_id
         now.budget = budget
         if record.state is None and asked.resumed:
             now.steps.clear()
         elif record.state is None:
             now.begin()
-            for content in (*asked.state.hear(), asked.content):
-                now.add(None, content)
-        if until is not None:
-            until.begin(now.kept, "u")
-        talk.exchange = Exchange(self._setup, now, asked, record)
+            for content, known_to in (*thread.hear(), (asked.content, ())):
+                now.add(None, content, known_to=known_to)
+        if self.until is not None:
+            self.until.begin(now.kept, "u")
+        thread.underway = exchange = Exchange(self._setup, now, asked, record, self._keep)
         try:
-            reply = await talk.exchange.go()
+            reply = await exchange.go()
         finally:
-            talk.exchange = None
+            thread.underway = None
         if reply.stop_reason in ENDED:
-            talk.run = None
+            now.run = None
         return reply
 
+    def _go_to(self, thread: Thread, state: ConversationState) -> None:
+        """Have a thread stand where a reply ended, unless it has gone further since."""
+        state.record = NULL_RECORD
+        if state.count > self._state_of(thread).count:
+            thread.own = state
+
     def _program(self) -> dict[str, Any]:
-        return program_of(self._setup)
+        return self._setup.program()
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, ConversationState)
         if record.begun is None or record.state is None:
             return
-        talk = self._talk(self._kept.get(record.begun["thread"]))
         await recall(self._setup, record, budget_of(self, budget))
-        talk.run = None if ended(record) else (record.key, record.run_id)
         now = at_end(record)
         stand(now, record, self._setup)
-        talk.go_to(now)
+        now.run = None if ended(record) else record.run_id
+        self._go_to(self._kept.get(record.begun["thread"]), now)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that it needs to go on elsewhere, as JSON data, participants included.
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        return self.agents
 
-        Participants without `state_dict` are not saved; make them again with the same settings.
-
-        Raises:
-            RuntimeError: a participant is speaking; a state is of the time between two turns
-            StateError: a participant's state is not JSON
-        """
+    def _check_still(self, *, loads: bool) -> None:
         exchange = self._exchange
-        if exchange is not None:
-            if not exchange.between:
-                raise RuntimeError(
-                    f"conversation {self.id!r} is in a turn: take its state between two turns, "
-                    "such as at a TurnEnded of its stream"
-                )
-            exchange.hear()
-        participants: dict[str, Any] = {}
-        for id, agent in self.agents.items():
-            if hasattr(agent, "state_dict"):
-                try:
-                    participants[id] = copy_json(agent.state_dict())
-                except NotJSON as error:
-                    raise StateError(
-                        f"conversation {self.id!r}: the state of {id!r} is not JSON: {error}"
-                    ) from None
-        mine = _saved(self.state)
-        threads = {
-            thread.id: _saved(thread.own.state) for thread in self._kept if thread.own is not None
-        }
-        return state(self._kind, conversation=mine, threads=threads, participants=participants)
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Take what `state_dict` gave in place of what was said so far.
-
-        Raises:
-            StateError: it is no such state, or one of other participants; nothing was taken
-            Exception: what a participant raises that does not take its own; those before it have
-            RuntimeError: a reply is under way
-        """
-        if self._exchange is not None:
+        if exchange is None:
+            return
+        if loads:
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        data = opened(saved, self._kind)
-        whose = f"conversation {self.id!r} cannot go on from this state"
-        threads, theirs = data.get("threads", {}), data.get("participants")
-        if not isinstance(threads, dict):
-            raise StateError(f"{whose}: threads must be an object")
-        kept = Threads(together=True)
-        for id, each in [(None, data.get("conversation")), *threads.items()]:
-            now = loaded(ConversationState, each, whose)
-            now.check(self.agents, self._setup.max_kept, whose)
-            kept.get(id).own = Talk(now)
-        if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
-            raise StateError(f"{whose}: participants names others than the participants")
-        for id in theirs:
-            if not hasattr(self.agents[id], "load_state_dict"):
-                raise StateError(f"{whose}: participant {id!r} has no load_state_dict")
-        for id, its in theirs.items():
-            self.agents[id].load_state_dict(its)
-        self._threads = kept
+        if not exchange.between:
+            raise RuntimeError(
+                f"conversation {self.id!r} is in a turn: take its state between two turns, "
+                "such as at a TurnEnded of its stream"
+            )
+        exchange.hear()
 
+    def _saved(self, own: ConversationState) -> dict[str, Any]:
+        # What was called in this reply, and its values, stay here.
+        return {**dumped(own), "steps": [], "values": {}}
 
-def _saved(state: ConversationState) -> dict[str, Any]:
-    """A state as `state_dict` has it: what was called in this reply, and its values, stay here."""
-    return {**dumped(state), "steps": [], "values": {}}
+    def _loaded(self, given: Any, whose: str) -> ConversationState:
+        now = loaded(ConversationState, given, whose)
+        now.check(self.agents, whose)
+        return now

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections import deque
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, MailboxFull, ModelError
+from civitas.errors import BudgetExceeded, JournalError, ModelError
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
@@ -19,12 +17,12 @@ from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
     ConversationState,
-    TurnEnded,
     Utterance,
     shown,
 )
+from civitas.reasoning.events import TurnEnded
 from civitas.reasoning.group import in_thread
-from civitas.reasoning.members import Emit, end_of, own
+from civitas.reasoning.members import end_of, in_time
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
 from civitas.reasoning.reply import Reply, Stop, StopReason
@@ -33,21 +31,20 @@ from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.thread import Thread
 
 logger = logging.getLogger("civitas.reasoning")
 
 # What one participant met, the others would meet too: nobody is asked after it.
 _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
-_MAX_HEARD: Final = 100
-"""How many interruptions and observations may wait for the end of a turn."""
 
 
 class Exchange:
     """One reply of a conversation under way.
 
     Attributes:
+        loop: the event loop that it runs on
         between: whether it stands between two turns, where its state can be saved
-        thread: the thread that it belongs to
     """
 
     def __init__(
@@ -56,44 +53,28 @@ class Exchange:
         state: ConversationState,
         asked: Asked,
         record: Record[ConversationState],
+        later: Callable[[Any, Thread], None],
     ) -> None:
-        self.thread = asked.state
+        self.loop = asyncio.get_running_loop()
         self.between = True
         self._setup = setup
         self._state = state
         self._record = state.record = record
         self._asked = asked
-        self._emit: Emit | None = asked.emit
+        self._later = later  # keeps what is to be heard when the turn is over
         self._participants = Participants(setup, state, asked.thread)
         self._error: BaseException | None = None
         if record.state is None:
             record.save(state)
-        # What is said while somebody speaks, in any thread, and who has heard it already.
         self._speaking: tuple[str, ...] = ()
-        self._open = True
-        self._heard: deque[tuple[Content, tuple[str, ...]]] = deque()
-        self._guard = threading.RLock()
 
     # -- the loop ----------------------------------------------------------------------------------
 
     async def go(self) -> Reply:
         """Have the participants speak until there is a reason to stop, and write down why."""
-
-        def cut_off(why: str) -> dict[str, Any]:
-            text, value = self._outcome()
-            return {"detail": why, "text": text, "value": value}
-
-        def failed(error: JournalError) -> Reply:
-            return self._reply("error", str(error), *self._outcome(), error)
-
+        over = partial(end_of, self._record, self._state, "saved")
         try:
-            return await guarded(
-                self._record,
-                self._go,
-                lambda reply: end_of(self._record, self._state, reply, "saved"),
-                cut_off,
-                failed,
-            )
+            return await guarded(self._record, self._go, over, self._stopped)
         finally:
             self._state.record = NULL_RECORD
             self._state.trim()
@@ -103,7 +84,7 @@ class Exchange:
             await self._speak()
             return await self._end()
         finally:
-            self.hear(last=True)
+            self.hear()
 
     async def _speak(self) -> None:
         task = asyncio.current_task()
@@ -148,21 +129,8 @@ class Exchange:
 
     async def _choose(self, step: RecordStep) -> Choice:
         choosing = self._setup.next.choose(self._state)
-        return await self._in_time(choosing, "who speaks next")  # type: ignore[no-any-return]
-
-    async def _in_time(self, asked: Awaitable[Any], what: str) -> Any:
-        """What comes of asking something of the user's, if it does before the deadline."""
-        budget = self._state.budget
-        limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
-        try:
-            async with limit:
-                return await own(asked)
-        except TimeoutError as error:
-            if not limit.expired():  # one of its own
-                raise
-            raise DeadlineExceeded(
-                f"the seconds of {budget} were over before it was told {what}"
-            ) from error
+        what = "it was told who speaks next"
+        return await in_time(choosing, self._state.budget, what)  # type: ignore[no-any-return]
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
         """Have participants speak, at once if there are several, and keep what they said."""
@@ -173,7 +141,8 @@ class Exchange:
             await self._participants.deliver([id for id in state.agents if id not in ids])
             self._speaking = ids
             turns = await self._participants.speak(ids, self._asked)
-            self.hear(speaking=())
+            self._speaking = ()
+            self.hear()
             said = [self._keep(turn) for turn in turns]
             state.last, state.said = ids, tuple(said)
             state.handed_to = turns[-1].handed_to
@@ -188,13 +157,14 @@ class Exchange:
         finally:
             self._speaking = ()
             self.between = True
-        if self._emit is not None:
-            of = (self._asked.run_id, self._asked.thread)
+        asked = self._asked
+        if asked.emit is not None:
+            of = asked.of_run
             for number, utterance in enumerate(said, before + 1):
                 assert utterance.speaker is not None
-                await self._emit(
-                    TurnEnded(self._setup.id, utterance.speaker, number, utterance, *of)
-                )
+                asked.emit(TurnEnded(self._setup.id, utterance.speaker, number, utterance, **of))
+                if asked.seen is not None:
+                    await asked.seen()  # it goes no further than its reader, who may save it here
 
     def _keep(self, turn: Turn) -> Utterance:
         """Keep what came of a turn, for everyone else to hear."""
@@ -233,7 +203,8 @@ class Exchange:
         if setup.until is not None:
             try:
                 checking = setup.until.check(state, "u")
-                reason = await self._in_time(checking, "whether it is over")
+                what = "it was told whether it is over"
+                reason = await in_time(checking, state.budget, what)
             except Exception as fault:
                 raise self._not_told("whether it is over", fault) from fault
             if reason is not None:
@@ -273,7 +244,7 @@ class Exchange:
                         self._error = turn.error
                         reason = "error" if turn.reply is None else turn.reply.stop_reason
                         detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
-            self.hear(last=True)
+            self.hear()
             if self._record is NULL_RECORD or reason in ENDED:
                 # Else the turn is taken again, and what came of this one is not heard.
                 await self._participants.deliver(state.agents)
@@ -283,15 +254,14 @@ class Exchange:
         error = self._error
         if reason == "error" and error is None:
             error = ModelError(f"conversation {self._setup.id!r}: {detail}")
-        return self._reply(reason, detail, text, value, error)
+        return self._stopped(Stop(reason, detail, error), text, value)
 
-    def _reply(
-        self, reason: StopReason, detail: str, text: str, value: Any, error: BaseException | None
-    ) -> Reply:
-        """The reply as it stands."""
+    def _stopped(self, stop: Stop, *outcome: Any) -> Reply:
+        """The reply as it stands, with the outcome of the last turn if none is given."""
         state = self._state
-        end = (reason, detail, error, self._asked.run_id)
-        return Reply(text, value, state.messages, state.steps[-MAX_STEPS:], state.usage, *end)
+        text, value = outcome or self._outcome()
+        said = (text, value, state.messages, state.steps[-MAX_STEPS:], state.usage)
+        return Reply(*said, stop.reason, stop.detail, stop.error, self._asked.run_id)
 
     def _outcome(self) -> tuple[str, Any]:
         """The text and the value of the last turn."""
@@ -320,69 +290,26 @@ class Exchange:
 
     # -- what is said while somebody speaks --------------------------------------------------------
 
-    def interrupt(self, content: Content) -> bool:
-        """Tell those who speak, and after this turn everyone else. False if it has ended."""
+    def interrupt(self, content: Content) -> None:
+        """Tell those who speak; everyone else hears it after this turn."""
         marked = Utterance(1, None, content).heard(self._state.agents)
-        # Held while they are told, or the turn could end before it is known who has heard it.
-        with self._guard:
-            if not self._open or len(self._heard) >= _MAX_HEARD:
-                return False
-            heard = []
-            for id in self._speaking:
-                interrupt = getattr(self._setup.agents[id], "interrupt", None)
-                if interrupt is not None:
-                    try:
-                        there = in_thread(interrupt, self._asked.thread)
-                        if interrupt(marked, **there) is not False:
-                            heard.append(id)
-                    except Exception as error:
-                        log_failure(logger, f"agent {id!r} could not be interrupted", error)
-            self._heard.append((content, tuple(heard)))
-            return True
+        heard = []
+        for id in self._speaking:
+            interrupt = getattr(self._setup.agents[id], "interrupt", None)
+            if interrupt is not None:
+                try:
+                    there = in_thread(interrupt, self._asked.thread)
+                    if interrupt(marked, **there) is not False:
+                        heard.append(id)
+                except Exception as error:
+                    log_failure(logger, f"agent {id!r} could not be interrupted", error)
+        self._later((content, tuple(heard)), self._asked.state)
 
-    def observe(self, content: Content) -> bool:
-        """Tell everyone after this turn. False if the reply has ended."""
-        with self._guard:
-            if not self._open:
-                return False
-            if len(self._heard) >= _MAX_HEARD:
-                raise MailboxFull(
-                    f"conversation {self._setup.id!r} has {_MAX_HEARD} observations to tell "
-                    "when the present turn ends, and takes no more until then"
-                )
-            self._heard.append((content, ()))
-            return True
-
-    def hear(self, *, last: bool = False, speaking: tuple[str, ...] | None = None) -> None:
+    def hear(self) -> None:
         """Take what came meanwhile into what is to be heard."""
-        with self._guard:
-            if last:
-                self._open = False
-            if speaking is not None:
-                self._speaking = speaking
-            while self._heard:
-                content, known_to = self._heard.popleft()
-                self._state.add(None, content, known_to=known_to)
-                self._record.hear({"content": content, "known_to": list(known_to)})
-
-
-@dataclass(slots=True)
-class Talk:
-    """One thread of a conversation: where it stands, the reply under way, a run that is not over.
-
-    Of the run it has the key and the id, and what was said since it was stopped.
-    """
-
-    state: ConversationState
-    exchange: Exchange | None = None
-    run: tuple[str, str] | None = None
-    since: list[Content] = field(default_factory=list)
-
-    def go_to(self, state: ConversationState) -> None:
-        """Stand where a reply ended, unless the thread has gone further since."""
-        state.record = NULL_RECORD
-        if state.count > self.state.count:
-            self.state = state
+        for content, known_to in self._asked.state.hear():
+            self._state.add(None, content, known_to=known_to)
+            self._record.hear({"content": content, "known_to": list(known_to)})
 
 
 def reason_of(error: BaseException | None) -> StopReason:

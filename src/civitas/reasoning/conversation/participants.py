@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import DefinitionError, JournalError, RunMismatch
 from civitas.message import address
 from civitas.reasoning.conversation.order import Handed, Order, as_order
-from civitas.reasoning.conversation.state import ConversationState, TurnStarted, Utterance
+from civitas.reasoning.conversation.state import ConversationState, Utterance
 from civitas.reasoning.conversation.termination import Condition, as_condition
-from civitas.reasoning.events import Done
+from civitas.reasoning.events import Done, TurnStarted
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models
-from civitas.reasoning.members import Emit, ask_member, own
+from civitas.reasoning.members import ask_member, own
+from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import observing
@@ -36,55 +36,59 @@ GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
 """What a speaker is asked that has heard everything already."""
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """What the last speaker is asked if the outcome is wanted by a schema."""
+KIND: Final = "Conversation"
 _MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` says it
 _RULES: Final = ("all", "any", "none")
 _MARKS = Marks()
 
 
-@dataclass(slots=True)
 class Setup:
-    """What a conversation is made of, as `Conversation` describes it."""
+    """What a conversation is made of, as `Conversation` describes it, checked."""
 
-    id: str
-    agents: dict[str, Any]
-    next: Order
-    until: Condition | None
-    max_turns: int
-    max_kept: int
-    stop_if_failed: str
-
-
-def set_up(
-    id: str,
-    agents: Iterable[Any],
-    next: Order | Callable[[ConversationState], Any] | None,
-    until: Condition | Callable[[ConversationState], Any] | None,
-    max_turns: int | None,
-    max_kept: int,
-    stop_if_failed: str,
-) -> Setup:
-    """What `Conversation` was given, checked."""
-    participants, order = _participants(agents, id), as_order(next)
-    order.check(participants)
-    condition = None if until is None else as_condition(until)
-    if condition is not None and (unknown := condition.ids - participants.keys()):
-        raise DefinitionError(
-            f"conversation {id!r}: until={condition} waits for {sorted(unknown)!r:.200}, "
-            "who takes no part"
-        )
-    if max_turns is None:
-        max_turns = (condition.most_turns if condition is not None else None) or _MAX_TURNS
-    for number, what in ((max_turns, "max_turns"), (max_kept, "max_kept")):
-        if type(number) is not int or number < 1:
+    def __init__(
+        self,
+        id: str,
+        agents: Iterable[Any],
+        next: Order | Callable[[ConversationState], Any] | None,
+        until: Condition | Callable[[ConversationState], Any] | None,
+        max_turns: int | None,
+        stop_if_failed: str,
+    ) -> None:
+        self.id = id
+        self.agents = _participants(agents, id)
+        self.next = as_order(next)
+        self.next.check(self.agents)
+        self.until = None if until is None else as_condition(until)
+        if self.until is not None and (unknown := self.until.ids - self.agents.keys()):
             raise DefinitionError(
-                f"conversation {id!r}: {what}= must be 1 or more, got {number!r:.80}"
+                f"conversation {id!r}: until={self.until} waits for {sorted(unknown)!r:.200}, "
+                "who takes no part"
             )
-    if stop_if_failed not in _RULES:
-        raise DefinitionError(
-            f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
-            f"{stop_if_failed!r:.80}"
+        if max_turns is None:
+            max_turns = (self.until.most_turns if self.until is not None else None) or _MAX_TURNS
+        if type(max_turns) is not int or max_turns < 1:
+            raise DefinitionError(
+                f"conversation {id!r}: max_turns= must be 1 or more, got {max_turns!r:.80}"
+            )
+        if stop_if_failed not in _RULES:
+            raise DefinitionError(
+                f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
+                f"{stop_if_failed!r:.80}"
+            )
+        self.max_turns = max_turns
+        self.stop_if_failed = stop_if_failed
+
+    def program(self) -> dict[str, Any]:
+        """What the conversation and its participants do, whatever they are asked."""
+        return of_group(
+            self.agents.values(),
+            agent=[KIND, self.id],
+            agents=list(self.agents),
+            next=self.next.described(),
+            until=None if self.until is None else str(self.until),
+            max_turns=self.max_turns,
+            stop_if_failed=self.stop_if_failed,
         )
-    return Setup(id, participants, order, condition, max_turns, max_kept, stop_if_failed)
 
 
 def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
@@ -148,8 +152,6 @@ class Participants:
         self._once = once
         self._record = state.record
         self._is_recorded = self._record is not NULL_RECORD
-        # How much each was told in this run.
-        self._counts = Counter(_told_to(past.key) for past in self._record.past("told."))
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
         """Have participants observe what they have not heard, but for the last `leave`."""
@@ -181,8 +183,7 @@ class Participants:
         key = f"told.{utterance.number}.{id}"
         if self._record.has_ended(key):
             return None
-        once = (f"{self._record.key}/told/{id}", self._counts[id])
-        self._counts[id] += 1
+        once = (f"{self._record.key}/told/{id}", utterance.number)
         self._record.mark(key, utterance.message(self._state.agents), once=once)
         return once
 
@@ -208,22 +209,25 @@ class Participants:
         waited = await self._question(id, part)
         question = GO_ON if waited is None else waited.heard(state.agents)
         place = 0 if waited is None else waited.number
-        emit: Emit | None = asked.emit
+        emit = asked.emit
         if emit is not None:
-            await emit(TurnStarted(self._setup.id, id, number, asked.run_id, asked.thread))
+            emit(TurnStarted(self._setup.id, id, number, **asked.of_run))
         turn = Turn(id)
         agent = self._setup.agents[id]
         handed = Handed(partial(record.mark, f"handed.{part}"))
+        offered = self._setup.next.offered(state, id, handed)
         try:
-            with self._setup.next.speaking(state, id, agent, handed):
-                turn.gave(
-                    await ask_member(agent, question, part, asked, record, emit, question=place)
-                )
+            reply = await ask_member(
+                agent, question, part, asked, record, emit, offered=offered, question=place
+            )
+            turn.gave(reply)
             turn.handed_to = handed.to
             if handed.to is None and (before := self._past(f"handed.{part}")) is not None:
                 turn.handed_to = before.result
         except Exception as error:
             self._failed(turn, error)
+        finally:
+            handed.is_over = True
         return turn
 
     async def conclude(self, id: str, asked: Asked) -> Turn:
@@ -237,7 +241,7 @@ class Participants:
             )
             turn.gave(reply)
             if asked.emit is not None:
-                await asked.emit(Done(str(agent.id), reply, asked.run_id, asked.thread))
+                asked.emit(Done(str(agent.id), reply, **asked.of_run))
         except Exception as error:
             self._failed(turn, error)
         return turn

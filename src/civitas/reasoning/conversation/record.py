@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import BudgetExceeded
-from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.participants import Setup, recall
-from civitas.reasoning.conversation.state import (
-    MAX_STEPS,
-    ConversationState,
-    TurnEnded,
-    TurnStarted,
-)
-from civitas.reasoning.read_record import ReadRecord, of_group
+from civitas.reasoning.conversation.state import MAX_STEPS, ConversationState
+from civitas.reasoning.events import TurnEnded, TurnStarted
+from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, loaded
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.resume import ended, not_ended
+from civitas.reasoning.resume import ended, value_at_end
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal.run import RecordedPart
     from civitas.reasoning.reply_request import Asked
-
-logger = logging.getLogger("civitas.reasoning")
-
-KIND = "Conversation"
-
-
-def program_of(setup: Setup) -> dict[str, Any]:
-    """What a conversation and its participants do, whatever they are asked."""
-    return of_group(
-        setup.agents.values(),
-        agent=[KIND, setup.id],
-        agents=list(setup.agents),
-        next=setup.next.described(),
-        until=None if setup.until is None else str(setup.until),
-        max_turns=setup.max_turns,
-        stop_if_failed=setup.stop_if_failed,
-    )
 
 
 def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
     """Have a recorded state go on in this process, with what was heard after it."""
     state.record = record
-    state.check(setup.agents, setup.max_kept, f"run {record.run_id!r}")
+    state.check(setup.agents, f"run {record.run_id!r}")
     if state is record.state:
         for each in record.heard:
             state.add(None, each["content"], known_to=each["known_to"])
@@ -65,7 +42,7 @@ async def resumed(
             stop = Stop.of(error)
             why = (stop.reason, stop.detail, stop.error, asked.run_id)
             return Reply("", "", [], [], Usage(), *why)
-    await emit_past(setup, record, asked)
+    emit_past(setup, record, asked)
     stand(record.state, record, setup)
     return as_it_ended(record, asked.answer) if ended(record) else None
 
@@ -77,12 +54,12 @@ def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
     return record.state or ConversationState()
 
 
-async def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:
+def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:
     """Give whoever watches the turns of the process before."""
-    emit: Any = asked.emit
+    emit = asked.emit
     if emit is None:
         return
-    of = (asked.run_id, asked.thread)
+    of: dict[str, Any] = {"past": True, **asked.of_run}
     emitted: int | None = None  # the number of the last utterance; None before the first state
     for entry in record.entries():
         if entry.kind != "state":
@@ -92,27 +69,19 @@ async def emit_past(setup: Setup, record: Record[ConversationState], asked: Aske
         emitted = state.said[-1].number if state.said else emitted or 0
         for number, utterance in enumerate(new, state.turns - len(new) + 1):
             assert utterance.speaker is not None
-            await emit(TurnStarted(setup.id, utterance.speaker, number, *of))
-            await emit(TurnEnded(setup.id, utterance.speaker, number, utterance, *of))
+            emit(TurnStarted(setup.id, utterance.speaker, number, **of))
+            emit(TurnEnded(setup.id, utterance.speaker, number, utterance, **of))
 
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
     """The reply that a run ended with, its value as the type that is asked for."""
     assert record.over is not None
     state, end = at_end(record), record.over
-    value = end["value"]
-    if schema is not None and end["reason"] == "done":
-        try:
-            value = schema.read(end["text"])
-        except Unreadable:
-            pass  # a terminal action gave it
+    said = (end["text"], value_at_end(end, schema), state.messages, state.steps[-MAX_STEPS:])
     why = (end["reason"], end["detail"], None, record.run_id)
-    return Reply(end["text"], value, state.messages, state.steps[-MAX_STEPS:], state.usage, *why)
+    return Reply(*said, state.usage, *why)
 
 
 def replayed(part: RecordedPart) -> Reply:
     """The reply that a run ended with."""
-    record = ReadRecord(part, ConversationState)
-    if record.over is None:
-        raise not_ended(part.run_id)
-    return as_it_ended(record)
+    return as_it_ended(ReadRecord(part, ConversationState))

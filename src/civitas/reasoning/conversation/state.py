@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from civitas.errors import StateError
 from civitas.models.protocol import Usage
@@ -18,7 +18,7 @@ Content: TypeAlias = str | list[dict[str, Any]]
 """A text, or blocks of content."""
 
 MAX_KEPT: Final = 1000
-"""How many utterances a transcript keeps."""
+"""How many utterances a transcript keeps, and how many may wait to be heard by a participant."""
 MAX_CHARS: Final = 1_000_000
 """How many characters they may have together; the last one is kept however long it is."""
 MAX_STEPS: Final = 1000
@@ -102,15 +102,15 @@ class ConversationState:
         handed_to: whom the last speaker handed over to, or None
         stop: why the reply is to end, with more in words; None while it goes on
         kept: what the conditions keep from turn to turn
-        max_kept: how many utterances the transcript keeps
         pending: what each participant has still to hear
         transcript: the last utterances, of this reply and those before it; of a reply that is
             recorded all of them, as long as it goes on
         steps: what the participants called in this reply
         values: what each speaker of the last turn said, as a value
-        chars: how many characters the transcript has; not saved, like the next two
+        chars: how many characters the transcript has; not saved, like the next three
         budget: what may be spent, or None
         record: where the reply is recorded
+        run: the id of the recorded reply that was begun and has not ended, or None
     """
 
     agents: tuple[str, ...] = ()
@@ -123,7 +123,6 @@ class ConversationState:
     handed_to: str | None = None
     stop: tuple[StopReason, str] | None = None
     kept: dict[str, Any] = field(default_factory=dict)
-    max_kept: int = MAX_KEPT
     pending: dict[str, list[Utterance]] = field(default_factory=dict)
     transcript: list[Utterance] = field(default_factory=list, metadata=APPENDED)
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
@@ -131,6 +130,7 @@ class ConversationState:
     chars: int = field(default=0, metadata=LIVE)
     budget: Any = field(default=None, metadata=LIVE)
     record: Any = field(default=NULL_RECORD, metadata=LIVE)
+    run: str | None = field(default=None, metadata=LIVE)
 
     def __post_init__(self) -> None:
         self.chars = sum(each.size for each in self.transcript)
@@ -176,24 +176,24 @@ class ConversationState:
     def trim(self) -> None:
         """Drop what there is no longer room for, but for what is still to be recorded."""
         for waiting in self.pending.values():
-            del waiting[: -self.max_kept]
+            del waiting[:-MAX_KEPT]
         if self.record is NULL_RECORD:
             del self.steps[:-MAX_STEPS]
             kept = self.transcript
-            while len(kept) > 1 and (len(kept) > self.max_kept or self.chars > MAX_CHARS):
+            while len(kept) > 1 and (len(kept) > MAX_KEPT or self.chars > MAX_CHARS):
                 self.chars -= kept.pop(0).size
 
     @property
     def own(self) -> list[Utterance]:
         """The utterances of this reply that are kept."""
-        return [each for each in self.transcript if each.number >= self.begun][-self.max_kept :]
+        return [each for each in self.transcript if each.number >= self.begun][-MAX_KEPT:]
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The same as chat messages."""
         return [_as_chat(each) for each in self.own]
 
-    def check(self, agents: Iterable[str], max_kept: int, whose: str) -> None:
+    def check(self, agents: Iterable[str], whose: str) -> None:
         """Refuse a state that was loaded, if it is of others or contradicts itself; then trim it.
 
         Raises:
@@ -212,50 +212,7 @@ class ConversationState:
         ):
             if wrong:
                 raise StateError(f"{whose}: {fault}")
-        self.max_kept = max_kept
         self.trim()
-
-
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
-    """A participant begins to speak: the events that follow are of its turn.
-
-    Attributes:
-        agent: the id of the conversation
-        speaker: the id of the participant
-        turn: which turn of the reply it is, from 1
-        run_id: the id of the run
-        thread: the id of the thread; None for the conversation's own
-    """
-
-    kind: ClassVar[str] = "turn_started"
-    agent: str
-    speaker: str
-    turn: int
-    run_id: str | None = None
-    thread: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
-    """A participant has spoken, or failed to.
-
-    Attributes:
-        agent: the id of the conversation
-        speaker: the id of the participant
-        turn: which turn of the reply it was, from 1
-        utterance: what stands in the transcript
-        run_id: the id of the run
-        thread: the id of the thread; None for the conversation's own
-    """
-
-    kind: ClassVar[str] = "turn_ended"
-    agent: str
-    speaker: str
-    turn: int
-    utterance: Utterance
-    run_id: str | None = None
-    thread: str | None = None
 
 
 def _as_chat(utterance: Utterance) -> dict[str, Any]:

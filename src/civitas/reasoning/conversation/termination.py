@@ -11,7 +11,7 @@ from typing import Any
 
 from civitas.errors import DefinitionError
 from civitas.message import address
-from civitas.reasoning.conversation.order import called
+from civitas.reasoning.conversation.order import of_user
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.text import shorten
 
@@ -231,7 +231,7 @@ class _Function(Condition):
         self.function = function
 
     async def met(self, state: ConversationState) -> Any:
-        return await called(self.function, state)
+        return await of_user(self.function, state)
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", None) or type(self.function).__name__

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, TypeAlias
 
 from civitas.errors import DefinitionError
 from civitas.jsonvalue import (
@@ -19,7 +20,8 @@ from civitas.jsonvalue import (
     to_json,
 )
 from civitas.reasoning.reply import ANSWERED, Reply, Step
-from civitas.text import cut, json_type
+from civitas.reasoning.reply_request import AnswerSchema
+from civitas.text import cut
 
 MAX_EVIDENCE_CHARS: Final = 1000
 """How much of the arguments and of the result of one call H is shown."""
@@ -53,21 +55,7 @@ class HumanDecision:
     reasoning: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.action, DecisionAction):
-            raise DefinitionError(
-                f"a decision's action must be a DecisionAction, got {self.action!r}"
-            )
-        instruction = self.new_instruction
-        if not isinstance(instruction, str) and not (
-            isinstance(instruction, list) and all(isinstance(each, str) for each in instruction)
-        ):
-            raise DefinitionError(
-                f"a decision's new_instruction must be a text, got {instruction!r:.80}"
-            )
-        if not isinstance(self.reasoning, str):
-            raise DefinitionError(
-                f"a decision's reasoning must be a text, got {self.reasoning!r:.80}"
-            )
+        _check("decision", self, _OF_DECISION)
 
     def to_json(self) -> dict[str, Any]:
         """The one object that a model spells it as."""
@@ -97,9 +85,7 @@ class Conclusion:
     error: str | None = None
 
     def __post_init__(self) -> None:
-        fault = _fault_of_parts({name: getattr(self, name) for name in _WANTED})
-        if fault is not None:
-            raise DefinitionError(f"a conclusion's {fault}")
+        _check("conclusion", self, _OF_CONCLUSION)
         object.__setattr__(self, "artifacts", _json_artifacts(self.artifacts))
 
     def to_json(self) -> dict[str, Any]:
@@ -136,32 +122,20 @@ CONCLUSION_SCHEMA: Final[dict[str, Any]] = {
 
 def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
     """The decision that an answer is: exactly one object, and nothing beside it."""
-    try:
-        value = copy_json(read_json(answer) if isinstance(answer, str) else answer)
-    except (Unreadable, NotJSON) as error:
-        raise Unreadable(f"is no decision: {error}") from None
-    wanted = DECISION_SCHEMA["properties"]
-    if not isinstance(value, dict):
-        raise Unreadable(f"is {json_type(value)}, not the one object that a decision is")
-    if unknown := sorted(value.keys() - wanted):
-        raise Unreadable(f'is no decision: "{readable(unknown[0])[:80]}" is no part of one')
-    if missing := [name for name in DECISION_SCHEMA["required"] if name not in value]:
-        raise Unreadable(f'is no decision: "{missing[0]}" is missing')
-    instruction = value["new_instruction"]
-    if isinstance(instruction, list) and (instructions == 1 or len(instruction) != instructions):
-        form = "a text" if instructions == 1 else f"a text, or a list of {instructions} texts"
-        raise Unreadable(f'is no decision: "new_instruction" is {form}')
-    try:
-        action = DecisionAction(value["action"])
-    except ValueError:
-        told = cut(json_text(value["action"]), 80)
-        raise Unreadable(
-            f'is no decision: "action" must be CONTINUE, TERMINATE or REDIRECT, got {told}'
-        ) from None
-    try:
-        return HumanDecision(**{**value, "action": action})
-    except DefinitionError as error:
-        raise Unreadable(f"is no decision: {readable(str(error))}") from None
+    text = answer if isinstance(answer, str) else json_text(answer)
+    value = _decision(instructions).parse(text)
+    return HumanDecision(**{**value, "action": DecisionAction(value["action"])})
+
+
+@cache
+def _decision(instructions: int) -> AnswerSchema:
+    """What a decision is, where there may be an instruction for each of several R."""
+    parts = dict(DECISION_SCHEMA["properties"])
+    if instructions > 1:
+        size = {"minItems": instructions, "maxItems": instructions}
+        each = {"type": "array", "items": {"type": "string"}, **size}
+        parts["new_instruction"] = {"anyOf": [{"type": "string"}, each]}
+    return AnswerSchema({**DECISION_SCHEMA, "properties": parts})
 
 
 def read_conclusion(text: str) -> Conclusion:
@@ -173,11 +147,16 @@ def read_conclusion(text: str) -> Conclusion:
         value = copy_json(read_json(text))
     except (Unreadable, NotJSON):
         return Conclusion(text)
-    if not isinstance(value, dict) or "summary" not in value or value.keys() - _WANTED.keys():
+    if (
+        not isinstance(value, dict)
+        or "summary" not in value
+        or value.keys() - _OF_CONCLUSION.keys()
+    ):
         return Conclusion(text)
-    if fault := _fault_of_parts(value):
-        raise Unreadable(f"is a conclusion whose {fault}")
-    return Conclusion(**value)
+    try:
+        return Conclusion(**value)
+    except DefinitionError as error:
+        raise Unreadable(f"is no conclusion: {readable(str(error))}") from None
 
 
 def conclusion_of(reply: Reply) -> Conclusion:
@@ -228,29 +207,42 @@ def _evidence(step: Step) -> dict[str, Any]:
     return shown
 
 
-_WANTED: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
-    "summary": ("a text", lambda value: isinstance(value, str)),
-    "steps": (
-        "a list of texts",
-        lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_share(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= 1)
+
+
+_Parts: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
+
+_OF_DECISION: Final[_Parts] = {
+    "action": ("a DecisionAction", lambda value: isinstance(value, DecisionAction)),
+    "new_instruction": (
+        "a text, or a list of texts",
+        lambda value: _is_text(value) or _are_texts(value),
     ),
-    "suggested_next_action": ("a text", lambda value: isinstance(value, str)),
-    "confidence": (
-        "a number from 0 to 1",
-        lambda value: value is None or (type(value) in (int, float) and 0 <= value <= 1),
-    ),
+    "reasoning": ("a text", _is_text),
+}
+_OF_CONCLUSION: Final[_Parts] = {
+    "summary": ("a text", _is_text),
+    "steps": ("a list of texts", _are_texts),
+    "suggested_next_action": ("a text", _is_text),
+    "confidence": ("a number from 0 to 1", _is_share),
     "artifacts": ("an object", lambda value: isinstance(value, dict)),
 }
-"""What each part of a conclusion is."""
 
 
-def _fault_of_parts(parts: Mapping[str, Any]) -> str | None:
-    """What is wrong with the parts of a conclusion, after `a conclusion's`."""
-    for name, value in parts.items():
-        wanted, fits = _WANTED[name]
-        if not fits(value):
-            return f"{name} is {wanted}, not {cut(repr(value), 80)}"
-    return None
+def _check(what: str, made: Any, parts: _Parts) -> None:
+    """Refuse a decision or a conclusion with a part that is not what it must be."""
+    for name, (wanted, fits) in parts.items():
+        if not fits(value := getattr(made, name)):
+            raise DefinitionError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")
 
 
 def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -16,10 +15,9 @@ from civitas.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.charging import budgeted, charged
 from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
 from civitas.reasoning.loop.answer import Shown, as_action
-from civitas.reasoning.loop.given import Given
+from civitas.reasoning.loop.given import Given, system_text
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import LoopState
-from civitas.reasoning.prompts import system_text
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import Asked
@@ -61,7 +59,7 @@ class Asking:
         """The model's answer, whatever that is: as it was recorded, or as it is given now."""
         record, iteration = self.record, self.state.iteration
         try:
-            self.shown = self.agent._show(self.thread)
+            self.shown = self.agent._show(self.thread, self.asked.offered)
             if record is NULL_RECORD:
                 given = await self._ask(NULL_STEP)
             else:
@@ -87,35 +85,22 @@ class Asking:
             told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise Stop("error", told, error) from error
 
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What hooks are told of an answer, beside the answer."""
+        return {"iteration": self.state.iteration, **self.asked.of_run}
+
     async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
         """What the `post_reasoning` hooks make of an answer."""
-        made = await self._hooked(hooks, "post_reasoning", "answer", given, expect_answer)
-        return made["answer"]
-
-    def _hooked(
-        self,
-        hooks: Hooks,
-        type: str,
-        name: str,
-        value: Any,
-        check: Callable[[object, object], None],
-    ) -> Awaitable[dict[str, Any]]:
-        """What the hooks of a type make of the messages for the model, or of its answer."""
-        about = {
-            "iteration": self.state.iteration,
-            "run_id": self.asked.run_id,
-            "thread": self.asked.thread,
-            name: value,
-        }
-        of = (type, self.agent, about)
-        return hooks.run(*of, lambda made: check(made[name], value), self.budget)
+        of, check = ("post_reasoning", self.agent, self._about), partial(expect_answer, given)
+        return await hooks.change(*of, "answer", given, check, self.budget)
 
     async def _ask(self, step: Step) -> Any:
         hooks, hooked = self.agent._hooks, None
         if hooks is not None and hooks.has("pre_reasoning"):
             await self.record.commit()  # what is recorded is remembered, and shown
-            of = ("pre_reasoning", "messages", self.prompt(), expect_messages)
-            hooked = (await self._hooked(hooks, *of))["messages"]
+            of, check = ("pre_reasoning", self.agent, self._about), expect_messages
+            hooked = await hooks.change(*of, "messages", self.prompt(), check, self.budget)
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()
@@ -165,6 +150,9 @@ class Asking:
     def find(self, name: str) -> tuple[str, Action | None]:
         """The public name and the action that a name of the model's stands for."""
         public = self.shown.public.get(name, name)
+        for offered in self.asked.offered:
+            if offered.name == public:
+                return public, offered
         found = self.agent.actions.get_action(public)
         if found is None:
             return public, (self.thread.discovered or {}).get(public)

@@ -1,15 +1,42 @@
-"""What a model was given for each answer, as it is recorded: what is new against the one before."""
+"""What a model is given, and how that is recorded: what is new against the answer before."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from civitas.jsonvalue import as_json, deep_json, json_text, read_json
+from civitas.goal import Goal, format_goals
+from civitas.jsonvalue import as_json, json_text, read_json, readable
+from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.reasoning.loop.answer import Shown
+
+MAX_RESULT_CHARS = 20_000
+"""How much of a result a model is shown."""
+
+NOT_RUN = "not executed, because another call of the same answer was wrong"
+
+
+def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
+    """The system part of a prompt; empty if there is none."""
+    return "\n\n".join(part for part in (system_prompt, format_goals(goals)) if part)
+
+
+def result_content(result: dict[str, Any], limit: int) -> str:
+    """A result as a model is shown it: the value as JSON (a text as it is), or the error alone.
+
+    A traceback is for people; it is in the step.
+    """
+    error = result.get("error")
+    if error is not None:
+        return json.dumps({"error": cut(readable(str(error)), limit)}, ensure_ascii=False)
+    if "result" in result:
+        return cut(json_text(result["result"]), limit)
+    rest = {key: value for key, value in result.items() if key != "traceback"}
+    return cut(json_text(rest), limit)
 
 
 class Given:
@@ -33,7 +60,7 @@ class Given:
         mine = len(new) if new == own[len(own) - len(new) :] else _alike(new[::-1], own[::-1])
         noted: dict[str, Any] = {"same": same, "own": [len(own) - mine, len(own)]}
         if mine < len(new):
-            noted["new"] = deep_json(new[: len(new) - mine])
+            noted["new"] = _text(new[: len(new) - mine])
         if shown is not self._shown:
             self._shown = shown
             tools = [
@@ -57,12 +84,21 @@ def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, A
             own += entry.data.get("appended", {}).get("messages", ())
         noted = entry.data.get("prompt")
         if noted is not None:
-            prompt = [*prompt[: noted["same"]], *noted.get("new", ()), *own[slice(*noted["own"])]]
+            new = read_json(noted.get("new", "[]"))
+            prompt = [*prompt[: noted["same"]], *new, *own[slice(*noted["own"])]]
             if "tools" in noted:
                 about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
         if entry.sequence == sequence:
             return None if noted is None else {"messages": prompt, **about}
     return None
+
+
+def _text(messages: list[Any]) -> str:
+    """Messages as one text, which costs least where a thread has a long past."""
+    try:
+        return json.dumps(messages, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):  # something that is not JSON
+        return json_text(messages)
 
 
 def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:

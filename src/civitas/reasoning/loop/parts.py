@@ -13,12 +13,11 @@ from civitas.environment import Environment
 from civitas.errors import DefinitionError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
-from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.group import check_model, check_part
 from civitas.reasoning.loop.answer import Shown, as_action
-from civitas.reasoning.prompts import MAX_RESULT_CHARS
+from civitas.reasoning.loop.given import MAX_RESULT_CHARS
+from civitas.reasoning.recorded import RecordedAgent
 from civitas.reasoning.thread import Thread
-from civitas.reasoning.threaded import Journaled
 from civitas.workflow import block_actions
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ MAX_ITERATIONS = 10
 _ENVIRONMENT = Environment()
 
 
-class LoopAgent(Journaled, ConversationalAgent):
+class LoopAgent(RecordedAgent):
     """An agent with what a run of the loop works with; `ReActAgent` says what each is."""
 
     system_prompt: str | None = None
@@ -204,9 +203,9 @@ class LoopAgent(Journaled, ConversationalAgent):
         """The actions of other agents, found at the last reply of its own thread, by name."""
         return self._kept.default.discovered or {}
 
-    def _show(self, thread: Thread) -> Shown:
+    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> Shown:
         """The actions as the model is to see them now, without those that nobody may use."""
-        given = self.actions.get_actions()
+        given = [*self.actions.get_actions(), *offered]
         # As they are now: an action may be registered, or denied, between two answers.
         now = [(each, getattr(each, "access_policy", None)) for each in given]
         kept: tuple[list[Any], Shown] | None = thread.shown

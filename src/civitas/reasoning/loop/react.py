@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import StateError
-from civitas.jsonvalue import json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.group import budget_of
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.loop.recording import KIND, LoopState, begun, catch_up, program_of
+from civitas.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
 from civitas.reasoning.loop.run import Run
 from civitas.reasoning.record import Record
 from civitas.reasoning.reply import Reply
@@ -63,7 +62,8 @@ class ReActAgent(LoopAgent):
         DefinitionError: an argument is none of what it may be
     """
 
-    _records = True
+    _kind = KIND
+    _state_type = LoopState
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -109,29 +109,18 @@ class ReActAgent(LoopAgent):
 
     # -- the loop ----------------------------------------------------------------------------------
 
-    async def _respond(self, asked: Asked) -> Reply:
-        thread = asked.state
-        memory = self._memory_of(thread)
+    def _check_asked(self, asked: Asked) -> None:
+        self._memory_of(asked.state)
+
+    async def _work(self, asked: Asked, record: Record[LoopState]) -> Reply:
         if self.discover is not None and self._mailbox is not None:
-            await self._discover(thread)
-        part = asked.record
-        if part is None:
-            if self._journal is None:
-                return await Run(self, asked, memory).reply()
-            task = json_text(asked.content)
-            part = await self._journal.begin(asked.run_id, KIND, str(self.id), task)
-        try:
-            return await Run(self, asked, memory, begun(self, part, asked)).reply()
-        finally:
-            if asked.record is None:
-                part.close()
+            await self._discover(asked.state)
+        return await Run(self, asked, self._memory_of(asked.state), record).reply()
 
     def _program(self) -> dict[str, Any]:
-        """What it does, as the record of a group that it is in has it."""
         return program_of(self)
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
-        """Know what it did in a part of a run that is over, within the budget of this reply."""
         record = Record(part, LoopState)
         if record.begun is not None:
             memory = self._memory_of(self._kept.get(record.begun["thread"]))

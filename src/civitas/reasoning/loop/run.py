@@ -6,13 +6,14 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from civitas.errors import BudgetExceeded, JournalError, StateError
+from civitas.errors import BudgetExceeded, StateError
 from civitas.jsonvalue import Unreadable, as_json, json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
 from civitas.reasoning.loop.asking import Asking
 from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of, execute
+from civitas.reasoning.loop.given import MAX_RESULT_CHARS, NOT_RUN, result_content
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import (
     LoopState,
@@ -23,7 +24,6 @@ from civitas.reasoning.loop.recording import (
     past_events,
     remember,
 )
-from civitas.reasoning.prompts import MAX_RESULT_CHARS, NOT_RUN, result_content
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import Asked
@@ -85,13 +85,7 @@ class Run(Asking):
         async def run() -> Reply:
             return await self._reply() if stop is None else self.end(stop)
 
-        def broken_off(why: str) -> dict[str, Any]:
-            return over(self.end(Stop("cancelled", why)))
-
-        def failed(error: JournalError) -> Reply:
-            return self.end(Stop("error", str(error), error))
-
-        return await guarded(record, run, over, broken_off, failed)
+        return await guarded(record, run, over, self.end)
 
     async def _reply(self) -> Reply:
         agent, state = self.agent, self.state
@@ -324,9 +318,8 @@ class Run(Asking):
 
     def _tell(self, messages: list[dict[str, Any]]) -> None:
         if self.emit is not None:
-            of = (False, self.asked.run_id, self.asked.thread)
             for message in messages:
-                self.emit(MessageAdded(self.id, message, *of))
+                self.emit(MessageAdded(self.id, message, **self.asked.of_run))
 
     def _add(self, **message: Any) -> None:
         """Have a message be part of the reply, and of the memory with the next `save`."""

@@ -7,13 +7,13 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from civitas.agents.folder import Folder
 from civitas.errors import CivitasError, FileError, FileTooLarge, MissingExtra
-from civitas.research.reading.documents import Document, kind_of, read_document
+from civitas.research.reading.documents import kind_of, read_document
+from civitas.research.reading.html import Document
 from civitas.text import error_text, one_line
 
 MAX_BYTES: Final = 20 * 2**20  # larger files are left out
@@ -23,12 +23,11 @@ _TRIES: Final = 5
 
 
 class FileRead(NamedTuple):
-    """What came of reading a file: a document, a fault, or neither, if it was known."""
+    """What came of reading a file: a document or a fault."""
 
     path: str
     status: os.stat_result
     read_ns: int
-    sha256: bytes | None
     document: Document | None
     fault: str | None
 
@@ -63,33 +62,31 @@ def _is_looked_at(name: str) -> bool:
     return not name.startswith(".") and name not in _SKIPPED
 
 
-def read_file(folder: Folder, path: str, known: bytes | None) -> FileRead | None:
-    """Read a file below a folder, but not again the bytes of a `known` hash; None if it is gone."""
+def read_file(folder: Folder, path: str) -> FileRead | None:
+    """Read a file below a folder; None if it is gone."""
     read_ns = time.time_ns()
-    status = digest = document = fault = None
+    status = document = fault = None
     try:
         data, status = _data(folder, path)
-        digest = sha256(data).digest()
-        if digest != known:
-            kind = kind_of(path) or ""
-            url = Path(folder.root, path).as_uri()
-            document = read_document(kind, os.path.basename(path), data, url)
-            fault = "it is binary or minified" if document is None else None
-            if document:
-                (document.title + document.text).encode()  # a lone surrogate is a fault of it
+        url = Path(folder.root, path).as_uri()
+        document = read_document(kind_of(path) or "", os.path.basename(path), data, url)
+        if document is None:
+            fault = "it is binary or minified"
+        else:
+            (document.title + document.text).encode()  # a lone surrogate is a fault of it
     except FileNotFoundError:
         return None
     except Exception as error:  # a parser's, of whatever kind: one bad file stops nothing
-        ours = isinstance(error, CivitasError)
+        document, ours = None, isinstance(error, CivitasError)
         fault = one_line(str(error), 200) if ours else error_text(error)
         if isinstance(error, MissingExtra):
-            read_ns, digest = 0, None  # read again once it is installed
+            read_ns = 0  # read again once it is installed
     if status is None:
         try:
             status = os.lstat(os.path.join(folder.root, path))
         except OSError:
             return None
-    return FileRead(path, status, read_ns, digest, document, fault)
+    return FileRead(path, status, read_ns, document, fault)
 
 
 def _data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:

@@ -23,7 +23,8 @@ from civitas.research.findings import Resource, Section, positive
 from civitas.research.folder.files import MAX_BYTES, FileRead, read_file, walk
 from civitas.research.folder.ranking import ranked
 from civitas.research.pool import pieces
-from civitas.research.reading.documents import Document, kind_of
+from civitas.research.reading.documents import kind_of
+from civitas.research.reading.html import Document
 from civitas.sqlite import SQLiteFile, SQLitePool
 from civitas.sqlite.fulltext import indexed
 from civitas.text import escaped
@@ -53,7 +54,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             size INTEGER NOT NULL,
             mtime_ns INTEGER NOT NULL,
             read_ns INTEGER NOT NULL,
-            sha256 BLOB,
             title TEXT NOT NULL,
             fault TEXT
         )""",
@@ -196,7 +196,7 @@ class FolderIndex:
             start = time.monotonic()
             self._folder.require_root()
             with self._pool.reading() as db:
-                rows = db.execute("SELECT path, number, size, mtime_ns, read_ns, sha256 FROM files")
+                rows = db.execute("SELECT path, number, size, mtime_ns, read_ns FROM files")
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: Counter[str] = Counter()
             files = [*walk(self.root, faults)]
@@ -207,9 +207,9 @@ class FolderIndex:
                     for path in gone:
                         _remove(db, stored[path][0])
             self._bring_in(
-                (path, stored[path][-1] if path in stored else None)
+                path
                 for path, status in seen.items()
-                if path not in stored or not _is_current(status, *stored[path][1:4])
+                if path not in stored or not _is_current(status, *stored[path][1:])
             )
             if len(files) > _FEW:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
@@ -219,12 +219,12 @@ class FolderIndex:
         names = (path, os.path.basename(path))
         return self._pattern is None or any(fnmatchcase(each, self._pattern) for each in names)
 
-    def _bring_in(self, paths: Iterable[tuple[str, bytes | None]]) -> None:
-        """Read files, each with its known hash, and write them in batches, each a transaction."""
+    def _bring_in(self, paths: Iterable[str]) -> None:
+        """Read files, and write them in batches, each a transaction."""
         batch: list[FileRead] = []
         chars = 0
-        for path, known in paths:
-            read = read_file(self._folder, path, known)
+        for path in paths:
+            read = read_file(self._folder, path)
             if read is not None:
                 batch.append(read)
                 chars += len(read.document.text) if read.document else 0
@@ -240,13 +240,9 @@ class FolderIndex:
             number = (last or 0) + 1
             for read in batch:
                 # Asked here, not before: another process may have brought it in meanwhile.
-                select = "SELECT number, sha256 FROM files WHERE path = ?"
+                select = "SELECT number, read_ns FROM files WHERE path = ?"
                 row = db.execute(select, (os.fsencode(read.path),)).fetchone()
-                if row and row[1] and row[1] == read.sha256:
-                    update = "UPDATE files SET size = ?, mtime_ns = ?, read_ns = ? WHERE number = ?"
-                    at = read.status
-                    db.execute(update, (at.st_size, at.st_mtime_ns, read.read_ns, row[0]))
-                elif read.document or read.fault:
+                if row is None or row[1] <= read.read_ns:
                     if row:
                         _remove(db, row[0])
                     number = _insert(db, read, number)
@@ -265,7 +261,7 @@ class FolderIndex:
 
 def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
     same = (size, mtime_ns) == (status.st_size, status.st_mtime_ns)
-    return same and abs(read_ns - mtime_ns) > _RECENT_NS
+    return same and read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
 
 
 def _remove(db: Connection, file: int) -> None:
@@ -285,10 +281,9 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     document = read.document or Document("", "", [])
     title = " ".join(document.title.split())[:300] or _shown(read.path)
     at = read.status
-    row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, read.sha256
-    file = db.execute(
-        "INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)", (*row, title, read.fault)
-    ).lastrowid
+    row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
+    insert = "INSERT INTO files (path, size, mtime_ns, read_ns, title, fault) VALUES "
+    file = db.execute(f"{insert}(?, ?, ?, ?, ?, ?)", row).lastrowid
     passages = [
         (place, file, section.anchor, section.title, text)
         for place, (text, section) in enumerate(pieces(document.text, document.sections), number)

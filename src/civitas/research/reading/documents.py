@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
-from civitas.research.reading.html import declared, decoded, plain, read_html
+from civitas.research.reading.html import Document, declared, decoded, plain, read_html
 
 _KINDS: Final = {
     "text": ".txt .text .log",
@@ -66,14 +66,6 @@ _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
 _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
-class Document(NamedTuple):
-    """What a file says; the title is empty where it has none."""
-
-    title: str
-    text: str
-    sections: list[Section]
-
-
 def kind_of(name: str) -> str | None:
     """What kind of file a name is of; None for one that is not read. Without a suffix: text."""
     suffixes = PurePosixPath(name).suffixes[-2:]
@@ -88,13 +80,13 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     Whatever a parser finds wrong is raised.
     """
     if kind == "pdf":
-        return Document(*read_pdf_bytes(data))
+        return read_pdf_bytes(data)
     if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):
         return None
     if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
         return None
     if kind == "html":
-        return Document(*read_html(data, None, url)[:3])
+        return read_html(data, None, url)
     try:
         text = plain(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -217,7 +209,7 @@ def _table(text: str, delimiter: str | None) -> Document:
 PAGES, CHARACTERS, SECONDS = 2000, 20_000_000, 120.0
 
 
-def read_pdf_bytes(data: bytes) -> tuple[str, str, list[Section]]:
+def read_pdf_bytes(data: bytes) -> Document:
     """The title, text and pages of a PDF, a section for each that has text. It may take long."""
     try:
         import pypdf
@@ -254,4 +246,4 @@ def read_pdf_bytes(data: bytes) -> tuple[str, str, list[Section]]:
         raise UnreadableDocument(f"the PDF is damaged: {type(error).__name__}: {error}") from error
     if not written:
         raise UnreadableDocument("the PDF has no text: its pages may be pictures")
-    return title, "\n\n".join(written), sections
+    return Document(title, "\n\n".join(written), sections)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 from urllib.parse import urldefrag, urljoin
 
 from civitas.errors import MissingExtra, UnreadableDocument
@@ -39,11 +39,16 @@ _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": 
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
-Html: TypeAlias = tuple[str, str, list[Section], list[tuple[str, str]]]
-"""The title of a page, the text of its main part, its sections, and absolute links, each once."""
+class Document(NamedTuple):
+    """What a file or page says; the title is empty where it has none. Links are absolute."""
+
+    title: str
+    text: str
+    sections: list[Section]
+    links: Sequence[tuple[str, str]] = ()  # each with its text
 
 
-def read_html(data: bytes, charset: str | None, url: str) -> Html:
+def read_html(data: bytes, charset: str | None, url: str) -> Document:
     """The text, sections and links of a page; `charset` is what the server says of it."""
     try:
         import lxml.html
@@ -72,7 +77,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Html:
         raise UnreadableDocument(
             f"{url} is not HTML that can be read: {error_text(error)}"
         ) from error
-    return title, text, sections, links
+    return Document(title, text, sections, links)
 
 
 def decoded(data: bytes, *charsets: str | None) -> str:

@@ -22,7 +22,7 @@ from civitas.http.network import check_allowed
 from civitas.research.findings import Resource, positive
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes
-from civitas.research.reading.html import Html, decoded, plain, read_html
+from civitas.research.reading.html import Document, decoded, plain, read_html
 from civitas.research.web.addresses import address_check
 from civitas.research.web.fetching import USER_AGENT, Fetched, Fetcher, checked, is_on, status_text
 from civitas.text import error_text, one_line
@@ -248,13 +248,14 @@ async def _visited(
     if pdf and kind != _PDF:
         raise PageError(f"{page.url} is no PDF but {kind}: read it with visit_page")
     late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
-    title, text, sections, links = await _in_thread(lambda: _read(page, kind), _READ_S, late)
-    if not text.strip():
+    read = await _in_thread(lambda: _read(page, kind), _READ_S, late)
+    if not read.text.strip():
         raise PageError(f"{page.url} has no text that can be read")
-    for to, description in links:
+    for to, description in read.links:
         if is_on(to, fetcher.site):
             pool.add(to, description or None)
-    resource = Resource(page.url, title or None, True, text, sections, page.fetched_at)
+    title = read.title or None
+    resource = Resource(page.url, title, True, read.text, read.sections, page.fetched_at)
     kept = pool.add(resource)
     if pool.add(url) is not kept:  # it was redirected: nobody need go there again
         pool.visit(url)
@@ -280,16 +281,17 @@ def _kind(page: Fetched) -> str:
     return kind
 
 
-def _read(page: Fetched, kind: str) -> Html:
+def _read(page: Fetched, kind: str) -> Document:
     if kind == _PDF:
         try:
-            return *read_pdf_bytes(page.data), []
+            return read_pdf_bytes(page.data)
         except UnreadableDocument as error:
             raise UnreadableDocument(f"{page.url}: {error}") from error
     if kind == "text/html":
         return read_html(page.data, page.charset, page.url)
     unsaid = None if page.charset else "cp1252"
-    return "", plain(decoded(page.data, page.charset, "utf-8", unsaid)).strip(), [], []
+    text = plain(decoded(page.data, page.charset, "utf-8", unsaid))
+    return Document("", text.strip(), [])
 
 
 async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:

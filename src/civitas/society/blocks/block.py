@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import ConfigDict, Field
 
 from civitas.block import Block
+from civitas.clock import DAY_S
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
 from civitas.signature.schema import validator
 from civitas.society.arrays import numpy
 from civitas.society.blocks.columns import DOES, code
 from civitas.society.draw import Draws
-from civitas.society.perception import Perception
+from civitas.society.perception import Perception, item_of
 from civitas.society.wants import Want
 from civitas.text import error_text, one_line
 
@@ -99,7 +100,7 @@ class CitizenBlock(Block):
     @property
     def item(self) -> Item | None:
         """The item of the plan that is on now."""
-        return _item_of(self.status)
+        return item_of(self.status)
 
     def is_open(self, place: str, time: int) -> bool:
         """Whether a place is open, seconds after midnight; always where places have no hours."""
@@ -114,7 +115,7 @@ class CitizenBlock(Block):
         """
         if not isinstance(context, Perception):
             return float(str(context).partition(" ")[0].lower() in self.does)
-        item = _item_of(context.status)
+        item = item_of(context.status)
         return float(item is not None and item["do"] in self.does)
 
     def fits_rows(self, rows: Rows) -> Any:
@@ -207,14 +208,7 @@ def now_of(perceived: Any) -> int:
     clock = perceived.clock
     if clock is None:
         return int(perceived.step * perceived.seconds)
-    start = clock.start  # `clock.day` and `clock.time` would each compute the same
-    seconds = start.hour * 3600 + start.minute * 60 + start.second
-    return int(seconds + clock.index * clock.step_s)
-
-
-def _item_of(status: dict[str, Any]) -> Item | None:
-    plan, now = status.get("plan"), status.get("now", 0)
-    return plan[now] if plan and 0 <= now < len(plan) else None
+    return int(clock.day * DAY_S + clock.time)
 
 
 def answer_schema(**properties: Any) -> dict[str, Any]:

@@ -75,7 +75,6 @@ class EconomyBlock(CitizenBlock):
     2024, arXiv:2310.10436). Wages, taxes and who is paid first: `civitas.society.services.economy`.
     """
 
-    name = "EconomyBlock"
     description = "Works, earns, buys, and saves"
     actions: dict[str, str] = {  # noqa: RUF012 - as seed 000 declares it
         "work": "Work and be paid",

@@ -51,7 +51,6 @@ class FeedBlock(TalkBlock):
     there is no feed, it rests.
     """
 
-    name = "FeedBlock"
     description = "Reads the feed, posts, likes and follows"
     actions: dict[str, str] = {"browse": "Read the feed, and react to it"}  # noqa: RUF012
     ParamsType = FeedBlockParams

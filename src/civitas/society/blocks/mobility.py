@@ -54,7 +54,6 @@ class MobilityBlock(CitizenBlock):
     It travels by the fastest mode; who is under 18 does not drive.
     """
 
-    name = "MobilityBlock"
     description = "Chooses places and moves the citizen through the city"
     actions: dict[str, str] = {"travel": "Travel to where the plan wants to be"}  # noqa: RUF012
     ParamsType = MobilityBlockParams

@@ -84,7 +84,6 @@ class NeedsBlock(CitizenBlock):
     and meals that were refused do not.
     """
 
-    name = "NeedsBlock"
     description = "Keeps hunger, energy, safety and social needs"
     actions: dict[str, str] = {"feel": "Needs fall with time and rise by what is done"}  # noqa: RUF012
     ParamsType = NeedsBlockParams

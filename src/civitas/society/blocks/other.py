@@ -23,7 +23,6 @@ class OtherBlock(CitizenBlock):
     restaurant costs nothing: a household's stock is not simulated.
     """
 
-    name = "OtherBlock"
     description = "Sleeps, eats at home, studies and rests"
     actions: dict[str, str] = {  # noqa: RUF012 - as seed 000 declares it
         "sleep": "Sleep, which restores energy",

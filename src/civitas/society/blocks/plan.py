@@ -135,7 +135,6 @@ class PlanBlock(CitizenBlock):
     of a step is done in it: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
     """
 
-    name = "PlanBlock"
     description = "Plans the day, and mends the plan when something comes between"
     actions: dict[str, str] = {"plan": "Plan the day, and mend what breaks"}  # noqa: RUF012
     ParamsType = PlanBlockParams

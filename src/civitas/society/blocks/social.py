@@ -81,7 +81,6 @@ class SocialBlock(TalkBlock):
     what are its answer.
     """
 
-    name = "SocialBlock"
     description = "Meets people, writes messages and hears them"
     actions: dict[str, str] = {"meet": "Find somebody and say something"}  # noqa: RUF012
     ParamsType = SocialBlockParams
@@ -98,7 +97,7 @@ class SocialBlock(TalkBlock):
                 heard.add(message["from"])
                 self._hear(message["from"], message["action"]["args"])
         before, status["faded"] = status.get("faded", -1), day
-        if before not in (-1, day) and self._changes:
+        if before not in (-1, day):
             relations = status.get("relations", {})
             for id, relation in relations.items():
                 if id not in heard:
@@ -222,14 +221,7 @@ class SocialBlock(TalkBlock):
 
     # -- as a full agent ---------------------------------------------------------------------------
 
-    @property
-    def _changes(self) -> bool:
-        """Whether the citizen's relations and opinions change."""
-        return bool(getattr(self.agent.params, "enable_cognition", True))
-
     def _hear(self, sender: str, args: Mapping[str, Any]) -> None:
-        if not self._changes:
-            return
         self._closer(sender)
         topic, opinion = args.get("topic"), args.get("opinion")
         opinions = self.status.setdefault("opinions", {})
@@ -309,8 +301,7 @@ class SocialBlock(TalkBlock):
             args |= {"topic": topic, "opinion": opinion}
         if self.agent.space is not None:
             self.agent.send({"to": to, "action": {"name": "say", "args": args}})
-        if self._changes:
-            self._closer(to)
+        self._closer(to)
         self.note(f"It said to {to}: {content}")
 
     @action

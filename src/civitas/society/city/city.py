@@ -4,44 +4,55 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from civitas.clock import DAY_S
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.city.file import (
+from civitas.society.city.generate import generated
+from civitas.society.city.map import (
+    MODES,
+    Mode,
+    Place,
+    Road,
+    check_integer,
     checked_nodes,
     checked_roads,
     read,
     unique,
     written,
 )
-from civitas.society.city.generate import generated
-from civitas.society.city.map import MODES, Mode, Place, Road, check_integer
+from civitas.society.city.near import Nearest
 from civitas.society.city.routes import Roads, Route
-from civitas.society.city.rows import CityRows
 from civitas.society.places import Near
 from civitas.text import excerpt
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-class City(CityRows):
+
+class City:
     """Places on a graph of roads. It never changes; what is asked often is cached.
 
     A place hangs on a road node (`Place.node`), to which one goes straight along x and y, or is a
     node itself. Ways are the shortest in metres over the roads that the mode may use; their time is
-    the mode's wait and the metres by its speed, in whole seconds, rounded up once.
+    the mode's wait and the metres by its speed, in whole seconds, rounded up once. What it is given
+    are its attributes; places and nodes are in order of id.
 
     Args:
         places: where citizens can be; ids are unique
         roads: the edges between nodes and places: `Road`s, or tuples `(a, b, metres)`
         nodes: road nodes that are no places, with their coordinates in metres: `{"n1": (0, 100)}`
         modes: the ways to travel; the first is the default
-        cache_bytes: the memory for tables of distances, of each set of roads that a mode may use
 
     Raises:
         ConfigError: an id is there twice, a road or place leads to a node that does not exist, a
             road names an unknown mode, or a field is wrong.
     """
+
+    closed: frozenset[str] = frozenset()
+    """The places that an intervention has closed."""
 
     def __init__(
         self,
@@ -50,53 +61,48 @@ class City(CityRows):
         *,
         nodes: Mapping[str, tuple[int, int]] | None = None,
         modes: Iterable[Mode] = MODES,
-        cache_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         np = numpy()
-        check_integer("cache_bytes", cache_bytes, 1, None)
-        self._cache_bytes = cache_bytes
         self._modes = unique("modes", modes, Mode, "name")
+        self.modes = tuple(self._modes.values())
         if not self._modes:
             raise ConfigError("modes must have at least one")
         by_id = dict(sorted(unique("places", places, Place, "id").items()))
-        self._nodes = checked_nodes(nodes or {}, by_id)
-        self._roads = checked_roads(roads, self._modes, self._nodes, by_id)
-        self._places = tuple(by_id.values())
+        self.nodes = checked_nodes(nodes or {}, by_id)
+        self.roads = checked_roads(roads, self._modes, self.nodes, by_id)
+        self.places = tuple(by_id.values())
         # Road nodes come first, then the places that are nodes themselves.
-        own = [place.id for place in self._places if place.node is None]
-        self._node_ids = [*self._nodes, *own]
+        own = [place.id for place in self.places if place.node is None]
+        self._node_ids = [*self.nodes, *own]
         index = {node: number for number, node in enumerate(self._node_ids)}
         access, hangs = [], []
-        for place in self._places:
-            x, y = (place.x, place.y) if place.node is None else self._nodes[place.node]
+        for place in self.places:
+            x, y = (place.x, place.y) if place.node is None else self.nodes[place.node]
             access.append(abs(place.x - x) + abs(place.y - y))
             hangs.append(index[place.node or place.id])
         self._ids = tuple(by_id)
-        self._index = {place: number for number, place in enumerate(self._ids)}
+        self.place_numbers = {place: number for number, place in enumerate(self._ids)}
         self._hang_rows = np.array(hangs, dtype=np.int64)
         self._access_rows = np.array(access, dtype=np.int64)
         of_kind: dict[str, list[str]] = {}
-        for place in self._places:
+        for place in self.places:
             of_kind.setdefault(place.kind, []).append(place.id)
         self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
-        self._kind_rows = {
-            kind: np.array([self._index[each] for each in ids], dtype=np.int64)
+        self._kind_rows: dict[str | None, NDArray[Any]] = {
+            kind: np.array([self.place_numbers[each] for each in ids], dtype=np.int64)
             for kind, ids in self._by_kind.items()
         }
+        self._kind_of = np.zeros(len(self.places), np.int16)
+        for number, rows in enumerate(self._kind_rows.values()):
+            self._kind_of[rows] = number
+        self._kind_rows[None] = np.arange(len(self.places))
+        spots = [*self.nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
+        self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
         self._graphs: dict[str, Roads] = {}
         self._build_graphs(index)
-        spots = [*self._nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
-        self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
-        self._made = {}  # what is asked for rows; copies of a city share it
-        # By road node, so that neighbours share it; citizens ask for the same day after day.
-        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_near"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._near = functools.lru_cache(maxsize=1 << 14)(self._find_near)
+        self._nearest = Nearest(
+            self._kind_rows, self._hang_rows, self._access_rows, self._spots
+        )  # copies of a city share its tables
 
     @classmethod
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
@@ -119,7 +125,7 @@ class City(CityRows):
 
     def to_json(self) -> str:
         """Return the city as JSON, in its canonical form: the same text for the same city."""
-        return written(self.places, self._roads, self._nodes, self._modes.values())
+        return written(self.places, self.roads, self.nodes, self.modes)
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -129,54 +135,32 @@ class City(CityRows):
     def _build_graphs(self, index: dict[str, int]) -> None:
         np = numpy()
         edges = np.array(
-            [(index[road.a], index[road.b], road.metres) for road in self._roads], dtype=np.int64
+            [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
         ).reshape(-1, 3)
-        oneway = np.array([road.oneway for road in self._roads], dtype=bool)
+        oneway = np.array([road.oneway for road in self.roads], dtype=bool)
         shared: dict[bytes, Roads] = {}
         for mode in self._modes:
             used = np.array(
-                [road.modes is None or mode in road.modes for road in self._roads], dtype=bool
+                [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
             )
             key = used.tobytes()
             if key not in shared:
-                shared[key] = Roads(
-                    len(index), edges[used], oneway[used], cache_bytes=self._cache_bytes
-                )
+                shared[key] = Roads(edges[used], oneway[used], self._spots)
             self._graphs[mode] = shared[key]
 
     # -- what there is -----------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def __contains__(self, place: object) -> bool:
-        return place in self._index
+        return place in self.place_numbers
 
     def __getitem__(self, place: str) -> Place:
-        return self._places[self._number(place)]
+        return self.places[self._number(place)]
 
     def __repr__(self) -> str:
-        return f"<City of {len(self)} places, {len(self._roads)} roads>"
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """Every place, in order of id."""
-        return self._places
-
-    @property
-    def roads(self) -> tuple[Road, ...]:
-        """Every road, as given."""
-        return self._roads
-
-    @property
-    def nodes(self) -> dict[str, tuple[int, int]]:
-        """The road nodes that are no places, with their coordinates, in order of id."""
-        return dict(self._nodes)
-
-    @property
-    def modes(self) -> tuple[Mode, ...]:
-        """The ways to travel; the first is the default."""
-        return tuple(self._modes.values())
+        return f"<City of {len(self)} places, {len(self.roads)} roads>"
 
     def ids(self) -> tuple[str, ...]:
         """Return every place's id, in order."""
@@ -204,8 +188,8 @@ class City(CityRows):
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y in metres, of a place or of a road node."""
-        if place in self._nodes:
-            return self._nodes[place]
+        if place in self.nodes:
+            return self.nodes[place]
         return self[place].x, self[place].y
 
     # -- ways --------------------------------------------------------------------------------------
@@ -216,9 +200,10 @@ class City(CityRows):
         graph = self._graphs[self._mode(mode).name]
         if start == end:
             return 0
-        metres = graph.metres(*self._hang_rows[[start, end]].tolist())
-        access = self._access_rows[[start, end]].tolist()
-        return None if metres < 0 else metres + sum(access)
+        metres = graph.between(self._hang_rows.item(start), self._hang_rows.item(end))
+        if metres < 0:
+            return None
+        return int(metres + self._access_rows.item(start) + self._access_rows.item(end))
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
@@ -233,17 +218,15 @@ class City(CityRows):
 
     def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
         """Return the shortest way from `a` to `b`; None if there is none."""
-        metres = self.metres(a, b, mode)
+        metres, chosen = self.metres(a, b, mode), self._mode(mode)
         if metres is None:
             return None
         if a == b:
             return Route((a,), 0, 0)
-        way = self._graphs[self._mode(mode).name].way(
-            *self._hang_rows[[self._index[a], self._index[b]]].tolist()
-        )
-        nodes = [self._node_ids[node] for node in way or ()]
-        ends = ([a] if nodes[0] != a else [], [b] if nodes[-1] != b else [])
-        return Route((*ends[0], *nodes, *ends[1]), int(self._mode(mode).time(metres)), metres)
+        ends = (self._hang_rows.item(self._number(each)) for each in (a, b))
+        nodes = [self._node_ids[node] for node in self._graphs[chosen.name].way(*ends) or ()]
+        before, after = [a] if nodes[0] != a else [], [b] if nodes[-1] != b else []
+        return Route((*before, *nodes, *after), int(chosen.time(metres)), metres)
 
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
@@ -259,41 +242,154 @@ class City(CityRows):
         The nearest is so in metres; ties are in order of id.
         """
         check_integer("limit", limit, 1, None)
+        limit = min(limit, len(self))
         number, chosen = self._number(place), self._mode(mode)
-        found = self._near(self._graphs[chosen.name], int(self._hang_rows[number]), kind, limit)
-        access = int(self._access_rows[number])
+        node, access = self._hang_rows[number], int(self._access_rows[number])
+        table = self._nearest.table(self._graphs[chosen.name], kind, limit)
         near = [
-            Near(each, int(chosen.time(metres + access))) for each, metres in found if each != place
+            Near(self._ids[each], int(chosen.time(metres + access)))
+            for each, metres in zip(*(ranked[:, node].tolist() for ranked in table), strict=True)
+            if each not in (-1, number)
         ]
         return tuple(near[:limit])
 
-    def _find_near(
-        self, graph: Roads, node: int, kind: str | None, limit: int
-    ) -> tuple[tuple[str, int], ...]:
-        """Return `limit` + 1 places, as one may be where one is, and the metres from the node."""
+    # -- the same of many places at once, by their numbers in `ids()` ------------------------------
+
+    def kind_rows(self) -> NDArray[Any]:
+        """Return each place's kind as its number in `kinds()`; int16."""
+        return self._kind_of
+
+    def capacity_rows(self) -> NDArray[Any]:
+        """Return how many citizens each place holds; int64."""
+        return self._capacities
+
+    def by_area(self, places: Any) -> NDArray[Any]:
+        """Return the order of places in which those that are near each other follow one another.
+
+        It is that of Morton 1966: the bits of x and y in turn, in steps of 50 m.
+        """
         np = numpy()
-        targets = (
-            np.arange(len(self)) if kind is None else self._kind_rows.get(kind, self._hang_rows[:0])
-        )
-        metres = graph.table(node)[self._hang_rows[targets]].astype(np.int64)
-        targets, metres = targets[metres >= 0], metres[metres >= 0]
-        # Places are numbered in order of id, so this key has no ties.
-        keys = (metres + self._access_rows[targets]) * len(self) + targets
-        keys = np.sort(np.partition(keys, limit)[: limit + 1] if limit < len(keys) else keys)
-        far, found = np.divmod(keys, len(self))
-        return tuple((self._ids[each], m) for each, m in zip(found, far.tolist(), strict=True))
+        x, y = (self._spots[self._hang_rows[places]] - self._spots.min(axis=0)).T // 50
+        key = np.zeros(len(x), np.int64)
+        for bit in range(19):
+            key |= (x >> bit & 1) << (2 * bit) | (y >> bit & 1) << (2 * bit + 1)
+        return np.lexsort((places, key))
+
+    def open_rows(self, time: Any, places: Any = None) -> NDArray[Any]:
+        """Return of each place whether it is open; booleans.
+
+        Args:
+            time: seconds after midnight; whole numbers, broadcast against the places
+            places: which places; all if left out
+        """
+        np = numpy()
+        if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
+            time = time % DAY_S
+        opens, lasts = self._hours
+        if places is not None:
+            opens, lasts = opens[places], lasts[places]
+        since = np.asarray(time).astype(np.int32) - opens
+        since += (since < 0) * np.int32(DAY_S)
+        found = since < lasts
+        if self.closed:
+            shut = np.zeros(len(self.places), bool)
+            shut[[self.place_numbers[each] for each in self.closed]] = True
+            found &= ~(shut if places is None else shut[places])
+        return found
+
+    def seconds_rows(self, place: Any, to: Any, mode: Any, words: Sequence[str]) -> NDArray[Any]:
+        """Return how long each way takes; int64, −1 without one, 0 from nowhere.
+
+        Args:
+            place: where each begins; −1 for nowhere
+            to: where each ends
+            mode: how one travels, as numbers of `words`; −1 for the default
+            words: the texts that numbers stand for
+        """
+        np = numpy()
+        place, to = np.asarray(place), np.asarray(to)
+        mode = np.broadcast_to(mode, place.shape)
+        found = np.full(len(place), -1, np.int64)
+        for number in np.unique(mode).tolist():
+            name = self.modes[0].name if number < 0 else words[number]
+            if name in self._modes:
+                at = np.flatnonzero(mode == number)
+                metres = self.metres_rows(place[at], to[at], name)
+                found[at] = self.time_rows(metres, place[at] == to[at], name)
+        found[place < 0] = 0
+        return found
+
+    def time_rows(self, metres: Any, same: Any, mode: str | None = None) -> NDArray[Any]:
+        """Return the seconds for so many metres, −1 for −1; 0 where it is the same place."""
+        np = numpy()
+        return np.where(same, 0, np.where(metres < 0, -1, self._mode(mode).time(metres)))
+
+    def metres_rows(self, place: Any, to: Any, mode: str | None = None) -> NDArray[Any]:
+        """Return the metres of each shortest way; int64, −1 without one."""
+        np = numpy()
+        graph = self._graphs[self._mode(mode).name]
+        metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
+        reached = metres + self._access_rows[place] + self._access_rows[to]
+        return np.where(metres < 0, -1, np.where(place == to, 0, reached))
+
+    def same_roads(self, modes: Sequence[str]) -> bool:
+        """Return whether all these modes use the same roads, so that their metres are the same."""
+        return len({id(self._graphs[mode]) for mode in modes}) == 1
+
+    def near_rows(
+        self, place: Any, kind: str, limit: int = 10, mode: str | None = None
+    ) -> tuple[Any, Any]:
+        """Return what `near` gives of each: places, −1 where there are no more, and seconds.
+
+        Returns:
+            two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
+        """
+        np = numpy()
+        chosen = self._mode(mode)
+        places, metres = self._nearest.table(self._graphs[chosen.name], kind, limit)
+        place = np.asarray(place)
+        node = self._hang_rows[place]
+        found, far = places.take(node, axis=1), metres.take(node, axis=1)
+        number = [*self._kind_rows, kind].index(kind)
+        own = np.flatnonzero(self._kind_of[place] == number)
+        if len(own):  # one who is at such a place is not near itself: the others move up
+            after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
+            for each in (found, far):
+                each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
+        found = found[:-1]
+        seconds = chosen.time(far[:-1] + self._access_rows[place])
+        seconds *= found >= 0
+        return found.T, seconds.T
+
+    def keep_near(self, kinds: Collection[str], limit: int) -> None:
+        """Make the tables of ways and of so many near places of some kinds, and keep no others."""
+        graph = self._graphs[self.modes[0].name]
+        self._nearest.keep(graph, kinds, limit)
+        graph.metres(self._hang_rows[:1], self._hang_rows[:1])
+
+    @functools.cached_property
+    def _capacities(self) -> NDArray[Any]:
+        return numpy().fromiter((place.capacity for place in self.places), "int64", len(self))
+
+    @functools.cached_property
+    def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """When each place opens, and for how long."""
+        np = numpy()
+        opens = np.fromiter((place.opens for place in self.places), "int32", len(self))
+        lasts = np.fromiter((place.closes for place in self.places), "int32", len(self)) - opens
+        return opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
 
     # -- lookups -----------------------------------------------------------------------------------
 
     def _number(self, place: str) -> int:
         try:
-            return self._index[place]
+            return self.place_numbers[place]
         except (KeyError, TypeError):
             raise ConfigError(f"the city has no place {excerpt(place)}") from None
 
     def _mode(self, mode: str | None) -> Mode:
         if mode is None:
-            return next(iter(self._modes.values()))
+            return self.modes[0]
         try:
             return self._modes[mode]
         except (KeyError, TypeError):

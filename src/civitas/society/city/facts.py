@@ -74,39 +74,20 @@ class Weather:
     is a Markov chain of two states, and the day's mean temperature is a yearly curve with what is
     left of yesterday's deviation (share 0.6) and a new one; wet days are milder by day. The chain
     starts new each year on January 1st, so any day is found in at most 366 steps. All values are
-    integers. The defaults are a temperate town: a year's mean of 10 °C and 9 °C up and down over
-    the year, coldest in the middle of January; it rains after a dry day with 25 %, after a wet one
-    with 60 %, so on 38 % of days (0.25 ÷ (0.25 + 0.40)).
+    integers. It is a temperate town: a year's mean of 10 °C and 9 °C up and down over the year,
+    coldest in the middle of January; it rains after a dry day with 25 %, after a wet one with 60 %,
+    so on 38 % of days (0.25 ÷ (0.25 + 0.40)).
 
     Args:
         seed: of the draws
-        mean: the year's mean temperature, in tenths of a degree
-        swing: how far the warmest and coldest time of the year are from it
-        rain_after_dry: percent
-        rain_after_wet: percent
 
     Raises:
-        ConfigError: an argument is wrong.
+        ConfigError: the seed is no whole number 0 … 2⁶⁴−1.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        mean: int = 100,
-        swing: int = 90,
-        rain_after_dry: int = 25,
-        rain_after_wet: int = 60,
-    ) -> None:
+    def __init__(self, seed: int) -> None:
         check_integer("seed", seed, 0, 2**64 - 1)
-        check_integer("mean", mean, -600, 600)
-        check_integer("swing", swing, -400, 400)
-        check_integer("rain_after_dry", rain_after_dry, 0, 100)
-        check_integer("rain_after_wet", rain_after_wet, 0, 100)
         self._seed = seed
-        self._mean = mean
-        self._swing = swing
-        self._rain_after = (rain_after_dry, rain_after_wet)
         self._year = functools.lru_cache(maxsize=4)(self._draw_year)
 
     def day(self, clock: Clock) -> Day:
@@ -134,11 +115,11 @@ class Weather:
         deviation = 0
         for number in range(366):
             draws = Draws(self._seed, year, number)
-            wet = draws.below(100, "weather.rain") < self._rain_after[wet]
+            wet = draws.below(100, "weather.rain") < (60 if wet else 25)
             # Three of 0 … 40 are nearly normal, with a standard deviation of 2 °C.
             new = sum(draws.below(41, "weather.deviation", draw) for draw in range(3)) - 60
             deviation = deviation * 3 // 5 + new
-            mean = self._mean - self._swing * _season(number) // 1000 + deviation
+            mean = 100 - 90 * _season(number) // 1000 + deviation
             days.append(Day(wet, mean - (25 if wet else 45), mean + (25 if wet else 45)))
         return tuple(days)
 

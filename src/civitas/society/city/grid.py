@@ -81,10 +81,7 @@ class Grid:
     @functools.cached_property
     def cells(self) -> Any:
         """The column and row of each cell, in the order of `ids`: int32, (n_cells, 2)."""
-        np = numpy()
-        x, y = np.divmod(np.arange(len(self)), self.height)
-        order = np.argsort(np.array([f"{a},{b}" for a, b in zip(x, y, strict=True)]))
-        return np.column_stack([x, y])[order].astype(np.int32)
+        return numpy().array([each.split(",") for each in self._ids], "int32")
 
     @functools.cached_property
     def next_to(self) -> Any:

@@ -1,9 +1,9 @@
-"""Shortest ways over roads, by scipy's Dijkstra, cached by where they start."""
+"""Shortest ways over roads, by scipy's Dijkstra: for one way and for many at once."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, NamedTuple
+import functools
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import csgraph, numpy, sparse
@@ -11,7 +11,16 @@ from civitas.society.arrays import csgraph, numpy, sparse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_FARTHEST = 2**31 - 1
+WHOLE: Final = 2500
+"""Up to so many nodes, the metres between all of them are kept as one table."""
+_FARTHEST: Final = 2**31 - 1
+_TABLES: Final = 1 << 26
+"""So many metres are kept in the tables of a larger graph."""
+_CACHED: Final = 1 << 22
+_METRES: Final = (1 << 24) - 1
+_LEAF: Final = 32
+_AT_ONCE: Final = 1 << 22
+_NO_WAY: Final = (1 << 30) - 1  # twice this fits an int32
 
 
 class Route(NamedTuple):
@@ -31,23 +40,19 @@ class Route(NamedTuple):
 class Roads:
     """A graph of nodes 0 … n−1, and the metres of the shortest ways between them.
 
-    Distances are whole metres, exact, so nothing depends on the order of a sum. Tables of distances
-    are kept by their source, the last used ones up to `cache_bytes`. On 10,000 nodes scipy fills a
-    table in 1.2 ms, rustworkx in 2.2 ms, a heap in Python in 11 ms.
+    Distances are whole metres, exact, so nothing depends on the order of a sum. On 10,000 nodes
+    scipy finds all ways from one in 1.2 ms, rustworkx in 2.2 ms, a heap in Python in 11 ms.
 
     Args:
-        count: how many nodes
         edges: int64, (n_roads, 3): from, to, metres
         oneway: bool, (n_roads,)
-        cache_bytes: the memory for tables; at least one is kept
+        spots: where the nodes are; int64, (n, 2)
 
     Raises:
         ConfigError: the roads together are longer than 2³¹−1 metres.
     """
 
-    def __init__(
-        self, count: int, edges: NDArray[Any], oneway: NDArray[Any], cache_bytes: int
-    ) -> None:
+    def __init__(self, edges: NDArray[Any], oneway: NDArray[Any], spots: NDArray[Any]) -> None:
         np = numpy()
         if int(edges[:, 2].sum()) > _FARTHEST:
             raise ConfigError(f"the roads together must have at most {_FARTHEST} metres")
@@ -58,37 +63,76 @@ class Roads:
         first = np.ones(len(both), dtype=bool)
         first[1:] = (both[1:, :2] != both[:-1, :2]).any(axis=1)
         both = both[first]
-        self.count, self.symmetric = count, not oneway.any()
-        shape = (count, count)
+        self.count, self._symmetric, self._spots = len(spots), not oneway.any(), spots
         ends = (both[:, 0], both[:, 1])
+        shape = (self.count, self.count)
         self.matrix = sparse().csr_array((both[:, 2].astype(float), ends), shape=shape)
-        self._back = self.matrix.T.tocsr()
-        self._back.sort_indices()
-        self._tables: OrderedDict[int, NDArray[Any]] = OrderedDict()
-        self._most = max(1, cache_bytes // max(1, 4 * count))
+        self._tables: dict[int, NDArray[Any]] = {}
 
-    def metres(self, source: int, target: int) -> int:
-        """Return the metres from one node to another; −1 if there is no way."""
-        if self.symmetric and source not in self._tables and target in self._tables:
-            source, target = target, source
-        return int(self.table(source)[target])
+    @functools.cached_property
+    def whole(self) -> NDArray[Any]:
+        """The metres between all nodes of a small graph; int32, −1 without a way."""
+        np = numpy()
+        found = csgraph().dijkstra(self.matrix)
+        return np.where(np.isinf(found), -1, found).astype(np.int32)
+
+    @functools.cached_property
+    def _labels(self) -> Labels:
+        return Labels(self.matrix, self._spots)
+
+    @functools.cached_property
+    def _kept(self) -> NDArray[Any]:
+        return numpy().zeros(_CACHED, numpy().uint64)
 
     def table(self, source: int) -> NDArray[Any]:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a way."""
+        if self.count <= WHOLE:
+            return self.whole[source]
         table = self._tables.get(source)
-        if table is not None:
-            try:
-                self._tables.move_to_end(source)
-            except KeyError:
-                pass  # another thread has just dropped it
-            return table
-        np = numpy()
-        # One source at a time: scipy takes as long for each of a hundred at once.
-        found = csgraph().dijkstra(self.matrix, indices=source)
-        table = self._tables[source] = np.where(np.isinf(found), -1, found).astype(np.int32)
-        if len(self._tables) > self._most:
-            self._tables.popitem(last=False)
+        if table is None:
+            np = numpy()
+            # One source at a time: scipy takes as long for each of a hundred at once.
+            found = csgraph().dijkstra(self.matrix, indices=source)
+            table = np.where(np.isinf(found), -1, found).astype(np.int32)
+            if len(self._tables) * self.count >= _TABLES:
+                self._tables.clear()
+            self._tables[source] = table
         return table
+
+    def metres(self, start: Any, end: Any) -> NDArray[Any]:
+        """Return the metres of ways between nodes, two arrays; int64, −1 without a way."""
+        np = numpy()
+        if self.count <= WHOLE:
+            return self.whole[start, end].astype(np.int64)
+        if not self._symmetric:
+            found = np.empty(len(start), np.int64)
+            for node in np.unique(start).tolist():
+                at = np.flatnonzero(start == node)
+                found[at] = self.table(node)[end[at]]
+            return found
+        if self.count > 1 << 20:
+            return self._labels.metres(start, end)
+        # Who goes somewhere comes back, and goes there again: the last ways are kept, each in one
+        # word (which threads write whole): both nodes, and the metres and 1.
+        one, other = np.minimum(start, end), np.maximum(start, end)
+        pair = one.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
+        at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
+        word = self._kept[at]
+        known = word >> np.uint64(24) == pair
+        known &= word & np.uint64(_METRES) != 0
+        found = (word & np.uint64(_METRES)).astype(np.int64) - 1
+        new = np.flatnonzero(~known)
+        if len(new):
+            found[new] = self._labels.metres(one[new], other[new])
+            fits = new[(found[new] >= 0) & (found[new] < _METRES)]
+            self._kept[at[fits]] = pair[fits] << np.uint64(24) | (found[fits] + 1).astype(np.uint64)
+        return found
+
+    def between(self, start: int, end: int) -> int:
+        """Return the metres from one node to another; −1 without a way."""
+        if self.count <= WHOLE:
+            return int(self.whole.item(start, end))
+        return int(self.metres(numpy().array([start]), numpy().array([end]))[0])
 
     def way(self, source: int, target: int) -> list[int] | None:
         """Return the nodes of the shortest way, both ends included; None if there is none.
@@ -99,12 +143,92 @@ class Roads:
         table = self.table(source)
         if table[target] < 0:
             return None
-        way = [target]
-        back = self._back
+        way, back = [target], self.matrix.tocsc()
         while way[-1] != source:
             here = way[-1]
             part = slice(back.indptr[here], back.indptr[here + 1])
             before = back.indices[part]
             fits = (table[before] >= 0) & (table[before] + back.data[part] == table[here])
-            way.append(int(before[fits][0]))
+            way.append(int(before[fits].min()))
         return way[::-1]
+
+
+class Labels:
+    """The metres between all nodes of a graph without one-way roads, by hubs that ways pass.
+
+    The nodes are halved by their coordinates again and again. The nodes of one half that have a
+    road to the other separate the two, so the shortest way between two nodes of a cell either
+    passes one of them or stays in a half. Each node keeps the metres, within each cell that it is
+    in, to the nodes that separate the cell; the shortest way is the smallest sum of two labels over
+    the cells that both nodes are in (Gavoille, Peleg, Pérennes, Raz 2004, "Distance labeling in
+    graphs", J. Algorithms 53).
+
+    Args:
+        graph: the lengths of the roads: a sparse matrix of whole numbers, symmetric
+        spots: where the nodes are; int64, (n, 2)
+    """
+
+    def __init__(self, graph: Any, spots: NDArray[Any]) -> None:
+        np = numpy()
+        count = len(spots)
+        cells: list[list[tuple[Any, Any, Any]]] = []
+        """By level: the nodes of each cell, those that separate it, and the metres between."""
+        level = [np.arange(count)]
+        while level:
+            made, deeper = [], []
+            for nodes in level:
+                between, halves = _split(graph, spots, nodes)
+                part = graph[nodes][:, nodes]
+                far = csgraph().dijkstra(part, indices=np.searchsorted(nodes, between))
+                made.append((nodes, between, np.where(np.isinf(far), _NO_WAY, far)))
+                deeper += halves
+            cells.append(made)
+            level = deeper
+        widths = [max(len(between) for _, between, _ in made) for made in cells]
+        longest = max(int(far[far < _NO_WAY].max(initial=0)) for made in cells for *_, far in made)
+        if longest >= _NO_WAY // 2:  # the sum of two must fit
+            raise OverflowError(f"ways of {longest} metres are too long")
+        self._ends = np.cumsum(widths)
+        self._labels = np.full((count, int(self._ends[-1])), _NO_WAY, np.int32)
+        self._cell = np.full((count, len(cells)), -1, np.int32)
+        for depth, made in enumerate(cells):
+            start = int(self._ends[depth]) - widths[depth]
+            for number, (nodes, between, far) in enumerate(made):
+                self._labels[nodes, start : start + len(between)] = far.T
+                self._cell[nodes, depth] = number
+
+    def metres(self, start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
+        """Return the metres between nodes; int64, −1 without a way."""
+        np = numpy()
+        found = np.empty(len(start), np.int64)
+        one, other = self._cell[start], self._cell[end]
+        # Of the cells that both are in, the smallest; nodes that separate a cell are in no half.
+        depth = ((one == other) & (one >= 0)).sum(axis=1) - 1
+        for level in np.unique(depth).tolist():
+            at = np.flatnonzero(depth == level)
+            width = int(self._ends[level])
+            for part in np.array_split(at, max(1, len(at) * width // _AT_ONCE)):
+                sums = self._labels[start[part], :width] + self._labels[end[part], :width]
+                found[part] = sums.min(axis=1)
+        found[found >= _NO_WAY] = -1
+        return found
+
+
+def _split(graph: Any, spots: Any, nodes: Any) -> tuple[Any, list[Any]]:
+    """Return the nodes that separate a cell, and its two halves without them."""
+    np = numpy()
+    if len(nodes) <= _LEAF:
+        return nodes, []
+    own = spots[nodes]
+    axis = int(np.ptp(own[:, 1]) > np.ptp(own[:, 0]))
+    order = np.lexsort((nodes, own[:, 1 - axis], own[:, axis]))
+    right = np.zeros(len(nodes), bool)
+    right[order[len(nodes) // 2 :]] = True
+    part = graph[nodes][:, nodes].tocoo()
+    across = ~right[part.row] & right[part.col]
+    ends = (np.unique(part.row[across]), np.unique(part.col[across]))
+    border = min(ends, key=len)
+    left = ~right
+    left[border] = False
+    right[border] = False
+    return nodes[border], [nodes[half] for half in (left, right) if half.any()]

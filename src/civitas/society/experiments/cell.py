@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
 
 from civitas.clock import seconds_of
 from civitas.errors import CivitasError, ConfigError, FileError, StateError
-from civitas.society.experiments.functions import Source, function_of, importable
+from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.models import MODELS, Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
+from civitas.society.experiments.results import Row, Rows, file_name, write_part, write_whole
 from civitas.society.experiments.survey import Respondent, Survey
-from civitas.society.experiments.table import Row, Rows, file_name, write_part, write_whole
 from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
-from civitas.society.wants import id_order
+from civitas.society.population.population import Population
+from civitas.society.society import Society
 from civitas.text import error_text
 
 KINDS: Final[dict[str, type[Exception]]] = {
@@ -43,6 +46,8 @@ class Cell:
     condition: str
     seed: int
     values: dict[str, Any]
+    experiment: str
+    folder: Path
     source: Source
     step: str | int
     parameters: dict[str, Any]
@@ -60,54 +65,50 @@ class Cell:
         """How many steps it lives."""
         return steps_of(self.workflow, seconds_of(self.step))
 
-    def as_json(self) -> str:
+    def as_json(self) -> bytes:
         """It for another process. Raises ConfigError where a function of it is no `file.py:…`."""
-        workflow = [each.model_dump(exclude_unset=True, by_alias=True) for each in self.workflow]
         try:
-            return json.dumps({**vars(self), "workflow": workflow})
-        except TypeError:
+            return _adapter().dump_json(self, exclude_unset=True)
+        except PydanticSerializationError:
             raise ConfigError(
                 "another process needs functions as file.py:function; with jobs=0 all is lived in "
                 "this process, with any function"
             ) from None
 
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Cell:
-        """The cell that JSON data says."""
-        workflow = TypeAdapter(list[Item]).validate_python(given["workflow"])
-        return cls(**{**given, "workflow": workflow})
-
-    async def live(self, part: Path, name: str, folder: Path, lived: Callable[[int], None]) -> None:
+    async def live(self, part: Path, lived: Callable[[int], None]) -> None:
         """Live it, and write the part that it leaves."""
-        with importable(folder):  # also for what is imported only when it is needed
-            picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
-            with closing(Rows(part)) as rows:
-                life = _Life(self, folder, lived, picture, rows)
-                await life.live(self.workflow, self.condition)
-                write_part(part, name, self.seed, self.values, rows, life.totals)
+        values = json.dumps(self.values, sort_keys=True)
+        same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
+        picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
+        # Importable is also what is imported only when it is needed.
+        with importable(self.folder), closing(Rows(part)) as rows:
+            life = _Life(self, lived, picture, rows)
+            await life.live(self.workflow, self.condition)
+            write_part(part, same, rows, life.totals)
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Cell]:
+    return TypeAdapter(Cell)
 
 
 class _Life:
     """A cell that is lived: the rows that are measured, and totals of failures."""
 
-    def __init__(
-        self,
-        cell: Cell,
-        folder: Path,
-        lived: Callable[[int], None],
-        picture: Path,
-        rows: Rows,
-    ) -> None:
-        self._cell, self._folder, self._lived, self._picture = cell, folder, lived, picture
-        make = function_of(cell.source, folder)
+    def __init__(self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Rows) -> None:
+        self._cell, self._lived, self._picture, self.rows = cell, lived, picture, rows
+        make = function_of(cell.source, cell.folder)
         parameters = dict(cell.parameters)
         if "folder" in inspect.signature(make).parameters:
-            parameters["folder"] = folder
-        self._make = functools.partial(make, cell.seed, **parameters)
+            parameters["folder"] = cell.folder
+        if cell.source in MODELS:
+            self._make = functools.partial(make, seed=cell.seed, **parameters)
+        else:
+            self._make = functools.partial(make, cell.seed, **parameters)
         self._metrics = [
-            (name, None if by is None else function_of(by, folder)) for name, by in cell.metrics
+            (name, None if by is None else function_of(by, cell.folder))
+            for name, by in cell.metrics
         ]
-        self.rows = rows
         self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
 
     async def live(
@@ -120,7 +121,9 @@ class _Life:
         """Live a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
         made = self._make()
-        if not hasattr(made, "survey"):
+        if isinstance(made, Population):
+            made = Society(made)
+        if not isinstance(made, Society):
             raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
         async with made as society:
             if start:
@@ -138,10 +141,7 @@ class _Life:
                     name = f"interview {who}: {question} (by {said.source})"
                     self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
-                    everyone = society.books.where if item.intervene.pay else ()
-                    ids = sorted(everyone, key=id_order)
-                    made = item.intervene.intervention(society.number, society.city, ids)
-                    society.intervene(made)
+                    society.intervene(Intervention(society.number, **item.intervene))
                 elif item.save is not None:
                     saved[item.save] = society.state_dict()
                 elif item.branch is not None:
@@ -152,7 +152,7 @@ class _Life:
             told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
             self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
 
-    async def _run(self, society: Any, condition: str, steps: int) -> None:
+    async def _run(self, society: Society, condition: str, steps: int) -> None:
         every = self._cell.every
         while steps > 0:
             chunk = min(steps, every - society.number % every)
@@ -164,7 +164,7 @@ class _Life:
             self._lived(chunk)
             steps -= chunk
 
-    def _measure(self, society: Any, condition: str, row: Mapping[str, Any]) -> None:
+    def _measure(self, society: Society, condition: str, row: Mapping[str, Any]) -> None:
         """Take the metrics down; before the first step only those by functions."""
         for name, by in self._metrics:
             value = row.get(name) if by is None else by(society)
@@ -182,9 +182,11 @@ class _Life:
                 )
             self.rows.append(Row(condition, society.number, name, float(value)))
 
-    async def _survey(self, society: Any, condition: str, surveyed: Surveyed) -> None:
+    async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
         """Ask, and take down the mean answer of each question."""
-        questions = [each.question(_rule(each.by, self._folder)) for each in surveyed.questions]
+        questions = [
+            each.question(_rule(each.by, self._cell.folder)) for each in surveyed.questions
+        ]
         answers = await society.survey(Survey(surveyed.name, questions), surveyed.citizens)
         means: dict[str, list[Any]] = {}
         for question in questions:
@@ -222,21 +224,20 @@ def kind_of(error: Exception) -> str:
 
 
 def main() -> None:
-    """Live the cell of the job on standard input, a line of JSON.
+    """Live the cell on standard input, a line of JSON, and write the part that is named.
 
-    Where who gave the job is gone, its end of the pipe is closed, and this process ends.
+    Where who gave it is gone, its end of the pipe is closed, and this process ends.
     """
     said = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a society's code prints is no word of ours
-    job = json.loads(sys.stdin.readline())
+    cell = _adapter().validate_json(sys.stdin.readline())
     threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
 
     def say(**what: Any) -> None:
         said.write(json.dumps(what) + "\n")
 
-    cell, folder = Cell.from_json(job["cell"]), Path(job["folder"])
     try:
-        asyncio.run(cell.live(Path(job["part"]), job["name"], folder, lambda n: say(lived=n)))
+        asyncio.run(cell.live(Path(sys.argv[1]), lambda steps: say(lived=steps)))
     except Exception as error:  # told to who gave the job, who raises it
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
         say(error=text, kind=kind_of(error))

@@ -25,8 +25,7 @@ from civitas.clock import seconds_of
 from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.experiments.cell import Cell
-from civitas.society.experiments.functions import Source, function_of, in_words
-from civitas.society.experiments.models import MODELS, parameters_of
+from civitas.society.experiments.models import MODELS, Source, function_of, in_words, parameters_of
 from civitas.society.experiments.workflow import FieldError, Item, Part, Where, steps_of, surveys_of
 
 _NONE: Final = "the society has no such parameter"
@@ -119,6 +118,7 @@ class Design(Part):
     notes: str = ""
     folder: Path = Field(default=Path(), exclude=True)
     _command: str | None = PrivateAttr(default=None)
+    _cells: list[Cell] = PrivateAttr(default_factory=list)
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -147,15 +147,18 @@ class Design(Part):
 
     def cells(self) -> list[Cell]:
         """Every condition with every combination of parameters and every seed."""
+        return self._cells
+
+    def _all_cells(self) -> list[Cell]:
         metrics = [(each.name, each.by) for each in self.metrics]
+        same = (self.name, self.folder, self.society.source, self.society.step)
         made: list[Cell] = []
         for name in self.conditions:
             for values in self.grid():
-                parameters, workflow = self._resolved(name, values)
-                lived = (self.society.source, self.society.step, parameters, workflow, metrics)
+                lived = (*same, *self._resolved(name, values), metrics, self.every)
                 for seed in self.all_seeds:
                     has_map = self.maps and seed == self.all_seeds[0]
-                    made.append(Cell(name, seed, values, *lived, self.every, has_map))
+                    made.append(Cell(name, seed, values, *lived, has_map))
         return made
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
@@ -207,8 +210,11 @@ class Design(Part):
         parameters = inspect.signature(self._function(where, self.society.source)).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             return None
-        others = ("folder",) if self.society.make is not None else ("folder", "budget", "journal")
-        return [name for name in list(parameters)[1:] if name not in others]
+        if self.society.make is None:
+            others = ("seed", "folder", "budget", "journal")
+            return [name for name in parameters if name not in others]
+        _, *names = parameters  # the first is the seed, whatever it is called
+        return [name for name in names if name != "folder"]
 
     # -- checks ------------------------------------------------------------------------------------
 
@@ -242,10 +248,8 @@ class Design(Part):
         for name in self.society.parameters:
             if known is not None and name not in known:
                 raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
-        asked: set[str] = set()
-        for name in self.conditions:
-            for values in self.grid():
-                asked |= surveys_of(self._resolved(name, values)[1])
+        self._cells = self._all_cells()
+        asked = set().union(*(surveys_of(cell.workflow) for cell in self._cells))
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain, product
 from typing import Any, Final
 
 from civitas.clock import Clock
@@ -13,6 +14,7 @@ from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.city.facts import Facts
 from civitas.society.city.map import check_integer
+from civitas.society.wants import id_order
 
 _SETTLED: Final = ("money", "place", "moving")
 """What the commit stage alone writes into a citizen's status."""
@@ -31,14 +33,15 @@ class Intervention:
         at_step: the number of the step
         when: instead of `at_step`, the date and time: the step in which it falls
         facts: facts that hold from then on, beside the society's own or in their place
-        close: ids of places that are closed from then on, as outside of their opening hours: a
-            citizen may still go there, but no firm there sells or has work
-        open: ids of closed places that keep their own hours again
+        close: ids of places, or kinds of them, that are closed from then on, as outside of their
+            opening hours: a citizen may still go there, but no firm there sells or has work
+        open: closed places, or kinds of them, that keep their own hours again
         status: values that replace those in the status of citizens, by name; money, place and
             moving cannot be set
         citizens: whose status: their ids; or a dict, such as `{"work": "office-1"}`, for all whose
             status has these values; all citizens if left out
-        pay: payments as `(from, to, cents)`, of citizens and services: money only moves
+        pay: payments as `(from, to, cents)` or with these names in a dict, of citizens and
+            services: money only moves; `everyone` is each citizen
         news: announcements, each JSON data, that citizens perceive in that step
 
     Raises:
@@ -111,16 +114,16 @@ class Intervention:
         changed: Changed = society.changed
         changed.facts.update(copy_json(self.facts))
         if self.close or self.open:
-            changed.closed.difference_update(self.open)
-            changed.closed.update(self.close)
+            changed.closed.difference_update(changed.places(self.open))
+            changed.closed.update(changed.places(self.close))
             society.city = society.books.city = changed.city()
         failed: list[str] = []
         if self.status:
             failed += society.books.set_status(copy_json(self.status), self.citizens)
         for sender, to, cents in self.pay:
-            why = society.books.pay(sender, to, cents)
-            if why:
-                failed.append(f"pay: {why}")
+            for pair in product(*(_payers(each, society.books) for each in (sender, to))):
+                if why := society.books.pay(*pair, cents):
+                    failed.append(f"pay: {why}")
         society.news += copy_json(self.news)
         return failed
 
@@ -152,10 +155,16 @@ class Changed:
         made.closed = closed  # of those who ask for many places at once
         return made
 
+    def places(self, named: Sequence[str]) -> list[str]:
+        """The ids of places that are named by their ids or kinds."""
+        kinds = self._city.kinds() if hasattr(self._city, "by_kind") else ()
+        found = (self._city.by_kind(each) if each in kinds else [each] for each in named)
+        return [*chain.from_iterable(found)]
+
     def check(self, intervention: Intervention) -> None:
         """Check that there are the places that it closes or opens. Raises ConfigError."""
         ids = set() if self._city is None else set(self._city.ids())
-        for place in (*intervention.close, *intervention.open):
+        for place in self.places([*intervention.close, *intervention.open]):
             if place not in ids:
                 raise ConfigError(f"an intervention closes or opens {place!r}, which is no place")
 
@@ -175,7 +184,13 @@ def several(given: Any, name: str) -> list[Any]:
     return list(given)
 
 
+def _payers(who: str, books: Any) -> list[str]:
+    return sorted(books.where, key=id_order) if who == "everyone" else [who]
+
+
 def _payment(given: Any) -> list[Any]:
+    if isinstance(given, Mapping) and given.keys() == {"from", "to", "cents"}:
+        given = [given["from"], given["to"], given["cents"]]
     payment = list(given) if isinstance(given, list | tuple) else []
     if len(payment) != 3 or type(payment[2]) is not int or payment[2] < 1:
         raise ConfigError(f"a payment must be (from, to, cents), got {given!r:.80}")

@@ -1,15 +1,20 @@
-"""The societies that an experiment can name: functions of the seed and of parameters."""
+"""The functions that an experiment names: a society of `MODELS`, or `file.py:function`."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Final, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
+from civitas.action import is_async
 from civitas.budget import Budget
 from civitas.clock import Clock
 from civitas.errors import ConfigError
@@ -25,6 +30,7 @@ from civitas.society.population.population import Population
 from civitas.society.services.economy import make_economy
 from civitas.society.services.feed import Feed
 from civitas.society.society import Society
+from civitas.text import error_text
 
 _BLOCKS: Final[dict[str, Any]] = {
     type(each).__name__: (type(each).ParamsType, None) for each in known.all_blocks()
@@ -76,27 +82,9 @@ def town(
     budget: Budget | None = None,
     journal: Journal | None = None,
 ) -> Society:
-    """A town drawn by its seed, as `civitas simulate` makes it.
+    """A town drawn by its seed, as `civitas simulate` makes it; its arguments are in the docs.
 
-    Args:
-        seed: what city, people and all chance are drawn from
-        citizens: how many, or a table of them (`read_people`)
-        city: the file of a city (`City.to_json`); one drawn by the seed if left out
-        blocks: parameters of blocks: `{"SocialBlock": {"bound": 300}}`
-        params: what citizens may do: `{"enable_social": false}`
-        facts: what holds everywhere
-        start: when step 0 begins
-        economy: whether there are firms, a bank and a government
-        feed: whether there is a feed
-        llm: the model that citizens ask, or its name; None for rules alone
-        answers: a file that keeps the model's answers, so that the next run has the same
-        max_usd: what the model may cost in one cell
-        max_calls: how often it may be asked in one cell
-        columns: whether citizens are a `Population` in columns, for very many by rules
-        threads: how many threads run it
-        folder: where files are
-        budget: what the model may cost, where no experiment says it by `max_usd` and `max_calls`
-        journal: where runs are recorded; none of an experiment's
+    A budget, and a journal for the run, are the command's: an experiment has neither.
 
     Raises:
         ConfigError: an argument is wrong
@@ -164,23 +152,100 @@ def model_of(name: Any, answers: Path | None = None) -> Any:
     return model(name) if answers is None else RecordedModel(name, answers)
 
 
-def _classic(make: Callable[..., Population]) -> Callable[..., Society]:
-    """A classic model as a society: the seed first, then the model's own parameters."""
-
-    def made(seed: int, **parameters: Any) -> Society:
-        return Society(make(seed=seed, **parameters))
-
-    own = dict(inspect.signature(make).parameters)
-    own = {name: each.replace(kind=each.KEYWORD_ONLY) for name, each in own.items()}
-    seed = own.pop("seed").replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    made.__annotations__ = get_type_hints(make)
-    made.__signature__ = inspect.Signature([seed, *own.values()])  # type: ignore[attr-defined]
-    made.__doc__ = make.__doc__
-    return made
-
-
-MODELS: Final[dict[str, Callable[..., Any]]] = {
-    "town": town,
-    **{make.__name__: _classic(make) for make in (epidemic, opinions, schelling, wealth)},
+MODELS: Final[dict[str, Callable[..., Society | Population]]] = {
+    make.__name__: make for make in (town, epidemic, opinions, schelling, wealth)
 }
-"""By name: each is called with the seed and parameters, and gives a `Society`."""
+"""By name: each is called with `seed=` and its parameters."""
+
+
+# -- functions of files ----------------------------------------------------------------------------
+
+Source = str | Callable[..., Any]
+"""A function, `file.py:function`, or a name of `MODELS`."""
+
+_PREFIX: Final = "_experiment_"
+_LOADED: dict[tuple[Path, int], ModuleType] = {}
+_NEIGHBOURS: dict[str, dict[str, ModuleType]] = {}
+"""By folder, the modules beside its files: two experiments may each have a `helpers.py`."""
+
+
+@contextlib.contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Have the files of a folder be importable meanwhile, as those beside a script are."""
+    root = str(folder.resolve())
+    if root in sys.path:
+        yield
+        return
+    before = set(sys.modules)
+    sys.modules.update(_NEIGHBOURS.get(root, {}))
+    sys.path.insert(0, root)
+    try:
+        yield
+    finally:
+        sys.path.remove(root)
+        new = set(sys.modules) - before
+        own = [name for name in new if _is_in(sys.modules[name], root)]
+        _NEIGHBOURS[root] = {name: sys.modules.pop(name) for name in own}
+
+
+def _is_in(module: ModuleType, root: str) -> bool:
+    """Whether a module was imported from a folder, and not run as a file of an experiment."""
+    file = getattr(module, "__file__", None)
+    is_of_ours = module.__name__.startswith(_PREFIX)
+    return file is not None and not is_of_ours and Path(file).is_relative_to(root)
+
+
+def function_of(source: Source, folder: Path) -> Callable[..., Any]:
+    """Return a function; the file below `folder` that has it is run once, as an import does."""
+    if not isinstance(source, str):
+        return source
+    if source in MODELS:
+        return MODELS[source]
+    name, _, attribute = source.rpartition(":")
+    if not name.endswith(".py") or not attribute.isidentifier():
+        raise ConfigError(f"must be file.py:function, got {source!r:.200}")
+    path, root = (folder / name).resolve(), folder.resolve()
+    if not path.is_relative_to(root):
+        raise ConfigError(f"{name!r} is not in the folder of the experiment, {root}")
+    found: Any = getattr(_module(path, name, root), attribute, None)
+    if not callable(found) or is_async(found):
+        raise ConfigError(f"{name!r} has no plain function {attribute!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _module(path: Path, name: str, root: Path) -> ModuleType:
+    """The module of a file."""
+    try:
+        key = (path, path.stat().st_mtime_ns)
+    except OSError:
+        raise ConfigError(f"there is no file {name!r} in the folder of the experiment") from None
+    if key not in _LOADED:
+        spec: Any = importlib.util.spec_from_file_location(f"{_PREFIX}{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module.__name__] = module  # dataclasses look there
+        try:
+            with importable(root):
+                spec.loader.exec_module(module)
+        except Exception as error:
+            raise ConfigError(f"{name!r} cannot be run: {error_text(error)}") from error
+        _LOADED[key] = module
+    return _LOADED[key]
+
+
+def in_words(value: Any) -> Any:
+    """JSON data in which functions are told by their name."""
+    if isinstance(value, Mapping):
+        return {key: in_words(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_words(each) for each in value]
+    return getattr(value, "__qualname__", repr(value)) if callable(value) else value
+
+
+def code_of(source: Source, folder: Path) -> bytes:
+    """The text of the file that has a function, by which results of other code are told."""
+    if isinstance(source, str) and source not in MODELS:
+        return (folder / source.rpartition(":")[0]).read_bytes()
+    try:
+        return inspect.getsource(function_of(source, folder)).encode()
+    except (OSError, TypeError):  # typed at a prompt
+        return repr(in_words(source)).encode()

@@ -1,21 +1,28 @@
-"""`Experiment`: made from YAML or in Python, run, and told in a report."""
+"""`Experiment`: made of YAML or in Python, run, and told in a report."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from datetime import date
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from civitas.errors import ConfigError
+from civitas.society.arrays import package
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.results import Results
 from civitas.society.experiments.sweep import Progress, sweep
-from civitas.society.experiments.workflow import FieldError, field_path
-from civitas.society.experiments.yaml_file import read_yaml
+from civitas.society.experiments.workflow import FieldError, Where, field_path
+from civitas.text import excerpt
+
+_LARGEST: Final = 1_000_000
+"""So many bytes a file has at most."""
+_PARTS: Final = 100_000
+"""So many values it has at most, those counted that aliases repeat."""
+_PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class Experiment(Design):
@@ -46,11 +53,12 @@ class Experiment(Design):
     """
 
     @classmethod
-    def from_yaml(cls, path: str | Path, **instead: Any) -> Self:
+    def from_yaml(cls, path: str | Path, *, command: str | None = None, **instead: Any) -> Self:
         """The experiment of a YAML file.
 
         Args:
             path: the file
+            command: how the report says it is repeated, where fields are replaced
             instead: fields in the place of those of the file, such as `seeds=30`
 
         Raises:
@@ -58,12 +66,13 @@ class Experiment(Design):
             MissingExtra: PyYAML is not installed
         """
         path = Path(path)
-        data, lines = read_yaml(path)
+        data, lines = _read_yaml(path)
         if not isinstance(data, dict):
             raise ConfigError(f"{path} must be a mapping of fields, such as name and workflow")
         try:
             made = cls(**{**data, **instead, "folder": path.parent})
-            made._command = _command(path, instead, data.get("parameters") or {})
+            own = None if instead else shlex.join(["civitas", "simulate", str(path)])
+            made._command = command or own
             return made
         except FieldError as error:
             told = []
@@ -111,25 +120,59 @@ class Experiment(Design):
         return results
 
 
-def _command(path: Path, instead: Mapping[str, Any], own: Mapping[str, Any]) -> str | None:
-    """The command that runs a file with fields in the place of its own; None where none does."""
-    words = ["civitas", "simulate", str(path)]
-    for name, value in instead.items():
-        if name == "seeds" and isinstance(value, int):
-            words += ["--seeds", str(value)]
-        elif name == "parameters" and own.keys() <= value.keys():
-            for key, values in value.items():
-                said = [_word(each) for each in values]
-                if any("," in each for each in said):
-                    return None
-                if own.get(key) != values:
-                    words += ["--sweep", f"{key}={','.join(said)}"]
-        else:
-            return None
-    return shlex.join(words)
+def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
+    """Return what a YAML file says, as JSON data, and the line, from 1, of each part's path.
 
+    Dates become texts. Duplicate keys, keys that are no texts, merge keys and tags of classes are
+    refused, and so is a file that is too large or whose aliases make it so.
+    """
+    yaml = package("yaml", "YAML")
+    lines: dict[Where, int] = {}
+    count = 0
 
-def _word(value: Any) -> str:
-    """A value as `--sweep` takes it: a plain word as it is, all else as JSON."""
-    is_word = isinstance(value, str) and value.isidentifier()
-    return value if is_word and value not in ("true", "false", "null") else json.dumps(value)
+    def wrong(node: Any, what: str) -> ConfigError:
+        return ConfigError(f"{path}:{node.start_mark.line + 1}: {what}")
+
+    def read(node: Any, where: Where) -> Any:
+        nonlocal count
+        count += 1
+        lines.setdefault(where, node.start_mark.line + 1)
+        if count > _PARTS:
+            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
+        if isinstance(node, yaml.ScalarNode):
+            try:
+                value = loader.construct_object(node)
+            except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
+                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
+            return value.isoformat() if isinstance(value, date) else value
+        if node.tag not in _PLAIN:
+            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
+        if isinstance(node, yaml.SequenceNode):
+            return [read(each, (*where, index)) for index, each in enumerate(node.value)]
+        made: dict[str, Any] = {}
+        for key, value in node.value:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
+            if key.value in made:
+                raise wrong(key, f"{key.value!r:.80} is there twice")
+            lines[*where, key.value] = key.start_mark.line + 1
+            made[key.value] = read(value, (*where, key.value))
+        return made
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
+        loader = yaml.SafeLoader(data)
+        node = loader.get_single_node()
+        return (None if node is None else read(node, ())), lines
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ConfigError(f"{path}{line}: this is no YAML: {said}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is nested too deep") from None

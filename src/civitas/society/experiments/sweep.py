@@ -15,7 +15,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,8 +25,8 @@ from civitas.errors import ConfigError, FileError, StateError
 from civitas.society.city.map import check_integer
 from civitas.society.experiments.cell import KINDS, Cell, kind_of
 from civitas.society.experiments.design import Design
-from civitas.society.experiments.functions import code_of, in_words
-from civitas.society.experiments.table import arrow, join, write_whole
+from civitas.society.experiments.models import code_of, in_words
+from civitas.society.experiments.results import arrow, join, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
@@ -86,9 +86,9 @@ async def sweep(
         async with gate:
             try:
                 if jobs:
-                    await _in_process(design, cell, part, lived)
+                    await _in_process(cell, part, lived)
                 else:
-                    await cell.live(part, design.name, design.folder, lived)
+                    await cell.live(part, lived)
             except (ConfigError, FileError, StateError) as error:
                 raise KINDS[kind_of(error)](f"{cell}: {error}") from error
             lived(0, ended=1)
@@ -177,20 +177,18 @@ def _write_manifest(
 # -- processes -------------------------------------------------------------------------------------
 
 
-async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
+async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
     """Live a cell in a process of its own; one that is killed is replaced once."""
-    code = 0
     for _ in range(2):
         steps = 0
-        async with contextlib.aclosing(_said(_job(design, cell, part))) as all_said:
-            async for said in all_said:
-                if "lived" in said:
-                    steps += said["lived"]
-                    lived(said["lived"])
-                elif "error" in said:
+        async with _process(cell, part) as process:
+            async for line in process.stdout:
+                said = json.loads(line)
+                if "error" in said:
                     raise KINDS[said["kind"]](said["error"])
-                else:
-                    code = said["code"]
+                steps += said["lived"]
+                lived(said["lived"])
+            code = await process.wait()
         if code == 0:
             return
         lived(-steps)
@@ -200,31 +198,21 @@ async def _in_process(design: Design, cell: Cell, part: Path, lived: Callable[[i
     )
 
 
-def _job(design: Design, cell: Cell, part: Path) -> bytes:
-    """What the process of a cell is told."""
-    said = {"cell": json.loads(cell.as_json()), "name": design.name}
-    paths = {"folder": os.path.abspath(design.folder), "part": os.path.abspath(part)}
-    return json.dumps({**said, **paths}).encode() + b"\n"
-
-
-async def _said(job: bytes) -> AsyncGenerator[dict[str, Any], None]:
-    """What the process of a cell says, and last its exit status."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "civitas.society.experiments.cell"),
+@contextlib.asynccontextmanager
+async def _process(cell: Cell, part: Path) -> AsyncIterator[Any]:
+    """The process of a cell, which does not outlive this."""
+    process: Any = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "civitas.society.experiments.cell", str(part)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={"OMP_NUM_THREADS": "1", **os.environ},
         start_new_session=True,  # Ctrl-C is for the process that ends this one
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
     try:
         with contextlib.suppress(ConnectionError):
-            process.stdin.write(job)
+            process.stdin.write(cell.as_json() + b"\n")
             await process.stdin.drain()
-        async for line in process.stdout:
-            yield json.loads(line)
-        yield {"code": await process.wait()}
+        yield process
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

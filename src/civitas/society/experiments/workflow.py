@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
-from civitas.society.experiments.functions import Source
 from civitas.society.experiments.intervention import Intervention
+from civitas.society.experiments.models import Source
 from civitas.society.experiments.survey import Question, Respondent
 from civitas.text import render_path
 
 Where = tuple[str | int, ...]
+_CHANGES: Final = ("facts", "close", "open", "status", "citizens", "pay", "news")
 _SHOWN: Final = 5
 """So many faults are told at once."""
 
@@ -101,50 +102,6 @@ class Interviewed(Part):
     question: str
 
 
-class Payment(Part):
-    """A payment of an intervention; `from` or `to` may be `everyone`."""
-
-    sender: str = Field(alias="from")
-    to: str
-    cents: int = Field(ge=1)
-
-
-class Changes(Part):
-    """What an intervention changes at the next step; `close` and `open` take kinds of places."""
-
-    facts: dict[str, Any] = Field(default_factory=dict)
-    close: list[str] = Field(default_factory=list)
-    open: list[str] = Field(default_factory=list)
-    status: dict[str, Any] = Field(default_factory=dict)
-    citizens: list[str | int] | dict[str, Any] | None = None
-    pay: list[Payment] = Field(default_factory=list)
-    news: list[Any] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self.intervention(0, None, ["1"])
-        return self
-
-    def intervention(self, step: int, city: Any, citizens: list[str]) -> Intervention:
-        """The intervention in a step of a society."""
-        kinds = city.kinds() if hasattr(city, "by_kind") else ()
-
-        def places(named: list[str]) -> list[str]:
-            return [p for name in named for p in (city.by_kind(name) if name in kinds else [name])]
-
-        def who(name: str) -> list[str]:
-            return citizens if name == "everyone" else [name]
-
-        pay = [(a, b, p.cents) for p in self.pay for a in who(p.sender) for b in who(p.to)]
-        return Intervention(
-            step,
-            close=places(self.close),
-            open=places(self.open),
-            pay=pay,
-            **self.model_dump(include={"facts", "status", "citizens", "news"}),
-        )
-
-
 class Branch(Part):
     """Another society, from a saved state, with a workflow; its condition is `CONDITION/NAME`."""
 
@@ -160,9 +117,19 @@ class Item(Part):
     step: int | None = Field(default=None, ge=1)
     interview: Interviewed | None = None
     survey: Surveyed | None = None
-    intervene: Changes | None = None
+    intervene: dict[str, Any] | None = None
     save: str | None = Field(default=None, min_length=1)
     branch: Branch | None = None
+
+    @field_validator("intervene")
+    @classmethod
+    def _changes(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        for name in given or ():
+            if name not in _CHANGES:
+                raise ValueError(f"there is no {name!r}, but {', '.join(_CHANGES)}")
+        if given is not None:
+            Intervention(0, **given)
+        return given
 
     @model_validator(mode="after")
     def _check(self) -> Self:

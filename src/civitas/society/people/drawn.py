@@ -137,14 +137,11 @@ def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
         else:
             profile["age"] = draws.below(18, "people.years")
     adult = profile["age"] >= 18
-    if "gender" not in profile:
-        profile["gender"] = ("female", "male")[draws.below(2, "people.gender")]
-    if "education" not in profile:
-        level = draws.choice(_EDUCATION_WEIGHTS, "people.education") if adult else 0
-        profile["education"] = EDUCATION[level]
-    if "skill" not in profile:
-        known = profile["education"] in EDUCATION
-        profile["skill"] = SKILL[EDUCATION.index(profile["education"])] if known else 1000
+    profile.setdefault("gender", ("female", "male")[draws.below(2, "people.gender")])
+    level = draws.choice(_EDUCATION_WEIGHTS, "people.education") if adult else 0
+    education = profile.setdefault("education", EDUCATION[level])
+    skill = SKILL[EDUCATION.index(education)] if education in EDUCATION else 1000
+    profile.setdefault("skill", skill)
     if "interests" not in profile:
         some = 2 + draws.below(2, "people.interests")
         profile["interests"] = {
@@ -156,12 +153,11 @@ def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
     person.setdefault("name", names[draws.below(len(names), "people.name")])
     person.setdefault("home", None)
     person.setdefault("work", None)
-    if "money" not in person:
-        person["money"] = money_of(draws.uniform("people.u"), draws.uniform("people.v")) * adult
+    money = money_of(draws.uniform("people.u"), draws.uniform("people.v"))
+    person.setdefault("money", money * adult)
     given = person.setdefault("needs", {})
     for need in NEEDS:
-        if need not in given:
-            given[need] = 600 + draws.below(401, f"people.{need}")
+        given.setdefault(need, 600 + draws.below(401, f"people.{need}"))
     if "opinions" not in person:
         person["opinions"] = {
             topic: draws.below(2001, f"people.opinion.{topic}") - 1000 for topic in TOPICS

@@ -23,7 +23,7 @@ HOOKS = {
 
 
 class RowBlock(CitizenBlock):
-    """A block that runs in every step, for one citizen (`forward`) and for rows (`step_rows`).
+    """A block with two forms of one rule: `forward` for a citizen, `step_rows` for rows.
 
     `forward` is the reference: `step_rows` must do the same to each row, bit by bit. It writes the
     columns that the block declares, by assigning them (`rows["wealth"] = …`), and may read all
@@ -39,20 +39,20 @@ class RowBlock(CitizenBlock):
     words: ClassVar[Iterable[str]] = ()
 
     def fits(self, context: Any) -> float:
-        """1: it runs in every step."""
+        """Return 1: the block runs in every step."""
         return 1.0
 
     def fits_rows(self, rows: Rows) -> Any:
-        """1: it runs in every step."""
+        """Return 1: the block runs in every step."""
         return 1.0
 
     def step_rows(self, rows: Rows) -> None:
-        """What `forward` does, for rows."""
+        """Do for rows what `forward` does for a citizen."""
         raise NotImplementedError(f"{type(self).__name__} must define `def step_rows(self, rows)`")
 
 
 def lacking(block: Any) -> str:
-    """Return which form for rows a block lacks; empty where it has all that it needs."""
+    """Return the name of a rows method that a block lacks; "" if it lacks none."""
     made = type(block)
     for scalar, rows in HOOKS.items():
         own = next((each for each in made.__mro__ if scalar in vars(each)), None)
@@ -66,7 +66,7 @@ def lacking(block: Any) -> str:
 
 
 def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the blocks of a population, each once.
+    """Return the blocks of a population as a tuple, checked.
 
     Raises:
         ConfigError: they are no blocks, or two declare the same column in different ways
@@ -86,7 +86,7 @@ def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def writes(block: Any, names: Iterable[str]) -> bool:
-    """Return whether a block's `from_status` writes one of these columns, as far as it says."""
+    """Return whether a block's `from_status` may write one of these columns."""
     columns: Mapping[str, Column] = getattr(block, "columns", {})
     own = [name for name, column in columns.items() if column.own]
     return not own or any(name in own for name in names)

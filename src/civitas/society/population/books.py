@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RowBooks(PopulationBooks):
-    """Who of a population has how much money and is where.
+    """The money and places of a population, and the stage that settles wants.
 
     Wants are settled kind by kind and in id order, as `Books` does; those of full agents take part
     in that order. A service with `settle_rows(books, table, entries)` settles many at a time; any
@@ -64,7 +64,7 @@ class RowBooks(PopulationBooks):
             self._start_checked()
 
     def count_places(self) -> None:
-        """Count who is at each place and on the way to it."""
+        """Count the citizens at each place and on the way to it."""
         np, arrays, count = numpy(), self.population.arrays, len(self.population.places)
         place, to = arrays["place"], arrays["moving_to"]
         self.at_place = np.bincount(place[place >= 0], minlength=count)
@@ -84,7 +84,7 @@ class RowBooks(PopulationBooks):
     # -- who is there ------------------------------------------------------------------------------
 
     def enter(self, id: str, status: dict[str, Any]) -> None:
-        """A full agent comes: its money and place are those of its row."""
+        """Add a full agent; its money and place are those of its row."""
         row = self.population._row(id)
         if row is None or row not in self.population.agents:
             raise ConfigError(
@@ -94,11 +94,11 @@ class RowBooks(PopulationBooks):
         self._status[id] = status
 
     def leave(self, id: str) -> None:
-        """A full agent goes; the citizen remains, as a row."""
+        """Remove a full agent; the citizen remains as a row."""
         self._status.pop(id, None)
 
     def restore(self, id: str) -> str:
-        """Undo what a full agent did to its own money or place; gives which, if it did."""
+        """Undo a full agent's own changes of its money or place; return which it had changed."""
         status = self._status[id]
         right = self.population.settled_status(self.population.row_of(id))
         changed = [key for key in ("money", "place") if status.get(key) != right[key]]
@@ -106,13 +106,13 @@ class RowBooks(PopulationBooks):
         return " and ".join(changed)
 
     def status_of(self, id: str) -> dict[str, Any]:
-        """The state of a citizen, to be read; of others an empty one."""
+        """Return a citizen's status, read-only; {} for others."""
         row = self.population._row(id)
         return {} if row is None else self.population.status_of(row)
 
     @property
     def total(self) -> int:
-        """All money that there is, in cents."""
+        """All money, in cents."""
         services: Purses = self.balances.services  # type: ignore[attr-defined]
         return int(self.population.arrays["money"].sum()) + int(services.cents.sum())
 
@@ -187,7 +187,7 @@ class RowBooks(PopulationBooks):
         return self._settlers[kind]
 
     def _pay_all(self, table: Table) -> None:
-        """Payments, each all or nothing: who has too little *when it is its turn* pays nothing."""
+        """Settle payments in order; one that the sender cannot afford in its turn is refused."""
         np = numpy()
         sender, to, cents = table.sender, table.fields["to"], table.fields["cents"]
         reason = np.zeros(len(table), np.int8)
@@ -207,7 +207,7 @@ class RowBooks(PopulationBooks):
         table.settled(reason)
 
     def _pay_in_turn(self, table: Table, reason: Any) -> None:
-        """The same one after the other, where somebody may have too little."""
+        """Settle payments one by one, because some senders may have too little."""
         money = self.population.arrays["money"]
         services: Purses = self.balances.services  # type: ignore[attr-defined]
         names = self.population.services
@@ -231,7 +231,7 @@ class RowBooks(PopulationBooks):
                 money[other] += cents
 
     def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
-        """Take from rows and give to rows and services; whole numbers, in any order."""
+        """Move money from rows to rows and services."""
         np = numpy()
         money = self.population.arrays["money"]
         np.subtract.at(money, sender, cents)
@@ -244,11 +244,11 @@ class RowBooks(PopulationBooks):
         np.add.at(services.cents, -1 - to[~rows], cents[~rows])
 
     def one_by_one(self, services: Service | Sequence[Service], table: Table, entries: Any) -> None:
-        """Have a service, or one for each entry, settle wants one after the other."""
+        """Have a service, or one service per entry, settle wants one by one."""
         one_by_one(self, services, table, entries)
 
     def column(self, name: str, rows: Any, default: int) -> Any:
-        """Return a column of some citizens as it is now; the default if there is no such column."""
+        """Return a column of some citizens as it is now; `default` if there is no such column."""
         np, population = numpy(), self.population
         column = population.declared.get(name)
         if column is None:
@@ -261,13 +261,13 @@ class RowBooks(PopulationBooks):
         return values
 
     def pay_everybody(self, cents: Mapping[str, int]) -> None:
-        """Have services pay so much to each citizen; they have it."""
+        """Have services pay so many cents to each citizen; they must have the money."""
         self.population.arrays["money"] += sum(cents.values())
         for id, each in cents.items():
             self.balances[id] -= each * len(self.population)
 
     def pay(self, sender: str, to: str, cents: int) -> str:
-        """Move money; all of it or none; gives why it was not moved."""
+        """Move money, all or none; return why not, or ""."""
         balances: Any = self.balances
         if type(cents) is not int or cents < 1:
             return f"cents must be 1 or more, got {cents!r:.40}"
@@ -284,7 +284,7 @@ class RowBooks(PopulationBooks):
         return ""
 
     def end_step(self) -> None:
-        """Let the services do theirs, and those arrive who are there when the next step begins."""
+        """Run the services' end of step, and let citizens arrive who are due by the next step."""
         for service in self._after:
             service.after_step(self)
         if self.population.places:
@@ -293,7 +293,7 @@ class RowBooks(PopulationBooks):
             status.update(self.population.settled_status(self.population.row_of(id)))
 
     def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
-        """Set values in the status of citizens, as an intervention does; gives what failed."""
+        """Set values in the status of citizens for an intervention; return what failed."""
         failed: list[str] = []
         population = self.population
         if isinstance(whose, list):
@@ -328,7 +328,7 @@ class RowBooks(PopulationBooks):
         return failed
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
-        """The rows whose status has these values."""
+        """Return the rows whose status has these values."""
         np, population = numpy(), self.population
         fits = np.ones(len(population), bool)
         for name, value in values.items():
@@ -342,7 +342,7 @@ class RowBooks(PopulationBooks):
     # -- what is checked, and kept -----------------------------------------------------------------
 
     def check(self, total: int) -> None:
-        """Check that money only moved, and that no place holds too many."""
+        """Check that money was conserved and that no place is over capacity."""
         np = numpy()
         if self.total != total:
             raise StateError(
@@ -365,7 +365,7 @@ class RowBooks(PopulationBooks):
                 )
 
     def load_state_dict(self, given: Any) -> None:
-        """Put the services where another's were, and count the places anew."""
+        """Restore the services, and count the places again."""
         if not isinstance(given, dict) or set(given) != set(self.services):
             raise StateError("the state's services are not those of this society")
         for id, service in self.services.items():

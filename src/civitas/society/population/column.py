@@ -25,7 +25,7 @@ _TYPES: Final = (
 
 @dataclass(frozen=True)
 class Column:
-    """One value, or `width` values, of each citizen.
+    """One value, or `width` values, per citizen.
 
     Attributes:
         dtype: a numpy type of booleans, integers or floats, or `"place"`: the number of a place in
@@ -66,7 +66,7 @@ class Column:
         return "int32" if self.dtype == PLACE else self.dtype
 
     def made(self, count: int) -> Any:
-        """Return its array for so many citizens, filled with the default."""
+        """Return an array for `count` citizens, filled with the default."""
         shape: Any = count if self.width is None else (count, self.width)
         default = -1 if self.dtype == PLACE and not self.default else self.default
         if self.slots:
@@ -78,7 +78,7 @@ class Column:
         return numpy().full(shape, default, dtype=self.stored)
 
     def kept(self, values: Any) -> Any:
-        """Return the array of such values, which may be more of each than it declares."""
+        """Return an array of given values, of which there may be more per citizen than declared."""
         if self.slots is True or not self.slots:
             return values.copy("F" if self.slots else "C")
         made = self.made(len(values))
@@ -86,7 +86,7 @@ class Column:
         return made
 
     def of_status(self, name: str, status: dict[str, Any], number: Callable[[Any], int]) -> Any:
-        """Return its value in a citizen's status; None where the status does not say."""
+        """Return the column's value in a citizen's status; None if the status lacks it."""
         at: Any = status
         for key in self.key or (name,):
             if not isinstance(at, dict) or key not in at:
@@ -99,13 +99,13 @@ class Column:
         return at
 
     def texts(self, places: Sequence[str]) -> Sequence[str | None] | None:
-        """Return what its numbers stand for, −1 being the last; None where they are numbers."""
+        """Return the texts that its numbers stand for, −1 the last; None for plain numbers."""
         return [*places, None] if self.dtype == PLACE else self.words or None
 
     def to_status(
         self, name: str, status: dict[str, Any], value: Any, places: Sequence[str]
     ) -> None:
-        """Write its value, of a row, into a citizen's status."""
+        """Write the column's value of a row into a citizen's status."""
         plain = value.tolist() if hasattr(value, "tolist") else value
         if self.dtype == PLACE:
             plain = (
@@ -202,7 +202,7 @@ _ADDING: Final = threading.Lock()
 
 
 def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return zeros in Fortran's order, of which a page takes memory once it is written.
+    """Return zeros in Fortran order; a page takes memory only once it is written.
 
     numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
     """
@@ -216,7 +216,7 @@ def untouched(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 class Slots:
-    """A column of several values of each of many, in blocks: who has more gets one block more.
+    """A column of several values per citizen in linked blocks; who has more values gets more.
 
     `slots[rows]` are all values of rows, as a copy, and `numpy.asarray(slots)` those of all; both
     may be assigned to, where values that are left out are 0. Threads may write different rows at a
@@ -346,7 +346,7 @@ class Slots:
 
 
 class Walk:
-    """Reads the values of rows slot after slot, rising.
+    """Reads the values of rows slot by slot, in rising order.
 
     Args:
         slots: the column

@@ -11,7 +11,7 @@ from civitas.society.population.wants import Say
 
 
 class Company:
-    """What `Rows` have of others."""
+    """The part of `Rows` that concerns other citizens."""
 
     moment: Any
     citizens: int
@@ -41,7 +41,7 @@ class Company:
         self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
 
     def heard(self) -> tuple[Any, Any, Any, Any, Any] | None:
-        """What these rows were told in the step before, in the order (receiver, sender, sequence).
+        """Return what these rows were told in the step before, by (receiver, sender, sequence).
 
         Returns:
             of each message the position of its receiver in these rows, the row of its sender, the
@@ -64,13 +64,13 @@ class Company:
         return position, mine.sender, mine.topic, mine.opinion, mine.text
 
     def heard_count(self) -> Any:
-        """How much each was told in the step before; int64."""
+        """Return how many messages each got in the step before; int64."""
         heard = self.heard()
         at = [] if heard is None else heard[0]
         return numpy().bincount(numpy().asarray(at, numpy().int64), minlength=len(self))
 
     def present(self) -> tuple[Any, Any, Any]:
-        """Who is at the place of each, as `perceived.present`.
+        """Return who is at the place of each, as `perceived.present`.
 
         Returns:
             of each how many are there, itself too (0 on the way), and where it is among them; and
@@ -89,7 +89,7 @@ class Company:
 
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
-    """Return where each place begins in the order by place, that order, and where each row is."""
+    """Return each place's start in the order by place, that order, and each row's rank in it."""
     np = numpy()
     there = np.flatnonzero(place >= 0).astype(np.int32)
     at = place[there]

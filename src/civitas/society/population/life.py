@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Others:
-    """What full agents may see of a population: columns as they were before the step."""
+    """A full agent's view of a population: columns as they were before the step."""
 
     def __init__(self, population: Population, seen: dict[str, Any]) -> None:
         self._population = population
@@ -54,7 +54,7 @@ class Others:
 
 
 class RowsHere(dict[str, Sequence[str]]):
-    """Who is at each place, by the place's id, found when it is asked for."""
+    """The citizens at each place, by place id, looked up on demand."""
 
     def __init__(self, population: Population) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class RowsHere(dict[str, Sequence[str]]):
 
 
 def begin_life(society: Any, population: Population, engine: Engine) -> None:
-    """Have a population live in a society.
+    """Place a population in a society.
 
     Raises:
         ConfigError: it is to run as rows, and a block cannot
@@ -99,7 +99,7 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
 async def live_rows(
     population: Population, view: View, books: Any, engine: Engine
 ) -> dict[type[Want], Table]:
-    """Have the rows of a population live for a step; gives what they want."""
+    """Run the rows of a population for a step; return their wants."""
     seen = {
         name: population.fresh(name).copy()
         for name, column in population.declared.items()
@@ -126,7 +126,7 @@ async def live_rows(
 
 
 def answers_of(books: Any, row: int) -> list[Answer]:
-    """Return what a citizen was answered, each kind in the order in which it is settled."""
+    """Return the answers to a citizen's wants, by kind in the order of settling."""
     return [
         answer
         for table in books.answers.values()
@@ -135,7 +135,7 @@ def answers_of(books: Any, row: int) -> list[Answer]:
 
 
 def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
-    """Return how many are at home and at work, the cents they own, and the population's metrics."""
+    """Return the number at home and at work, the cents owned, and the population's own metrics."""
     np, columns = numpy(), population.columns
     home = work = 0
     if population.places:
@@ -152,13 +152,13 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
 
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:
-    """Give a promoted citizen what its row was answered and told."""
+    """Give a promoted citizen the answers and messages of its row."""
     agent._mailbox.answers = answers_of(society.books, row)
     agent._mailbox.mail = told_to(society, row)
 
 
 def leave_mailbox(society: Any, agent: Any, row: int) -> Any:
-    """Have the row of a full agent hear what that was told; gives the agent's mailbox."""
+    """Give a demoted agent's messages to its row; return the agent's mailbox."""
     society.population.full[row] = False
     hear(society, list(agent._mailbox.mail), True)
     return agent._mailbox

@@ -26,7 +26,7 @@ PARTS: Final = ("receiver", "sender", "topic", "opinion", "text")
 
 @dataclass
 class Messages:
-    """What rows hear in a step, in the order (receiver, sender, sequence).
+    """Messages to rows in a step, in the order (receiver, sender, sequence).
 
     Attributes:
         receiver: the rows that hear it, rising; int64
@@ -46,22 +46,22 @@ class Messages:
         return len(self.receiver)
 
     def rows_of(self, first: int, until: int) -> slice:
-        """Which of them rows `first` … `until` − 1 hear."""
+        """Return the slice of messages to rows `first` … `until` − 1."""
         low, high = numpy().searchsorted(self.receiver, [first, until])
         return slice(int(low), int(high))
 
     def taken(self, at: Any) -> Messages:
-        """Return some of them."""
+        """Return a selection of the messages."""
         return Messages(*(getattr(self, name)[at] for name in PARTS))
 
 
 def no_messages() -> Messages:
-    """Return none."""
+    """Return an empty `Messages`."""
     return Messages(*(numpy().zeros(0, numpy().int64) for _ in PARTS))
 
 
 def said_by_rows(society: Any, said: Table | None) -> Table | None:
-    """Return what rows said to rows; the rest is sent as full agents send.
+    """Return what rows said to rows; send the rest as real messages.
 
     Where somebody intercepts or observes messages, all of it is.
     """
@@ -77,7 +77,7 @@ def said_by_rows(society: Any, said: Table | None) -> Table | None:
 
 
 def hear(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
-    """Have rows hear in the next step what was sent and said; gives how many messages.
+    """Deliver messages to rows for the next step; return how many.
 
     Args:
         society: whose rows
@@ -94,7 +94,7 @@ def hear(society: Any, sent: list[Sent], more: bool, said: Table | None = None) 
 
 
 def told_to(society: Any, row: int) -> list[Sent]:
-    """Take what a row was to hear; gives it as real messages."""
+    """Remove a row's messages and return them as real messages."""
     books: Any = society.books
     if society.population is None or books.messages is None:
         return []
@@ -117,7 +117,7 @@ def _sent(population: Population, said: Table, at: int) -> Sent:
 
 
 def _as_sent(population: Population, messages: Messages) -> list[Sent]:
-    """Return what rows were to hear as real messages, in its order."""
+    """Return messages to rows as real messages, in order."""
     fields = {"to": "receiver", "text": "text", "topic": "topic", "opinion": "opinion"}
     table = Table(
         Say, messages.sender, {name: getattr(messages, part) for name, part in fields.items()}
@@ -132,7 +132,7 @@ def _delivered(
     sent: Iterable[Sent],
     said: Table | None = None,
 ) -> Messages:
-    """Return what rows hear: what they were to hear before, what was sent to them, and said.
+    """Return the messages to rows: earlier ones, real ones, and those of rows.
 
     Each hears as many as a mailbox takes.
 
@@ -204,7 +204,7 @@ def _delivered(
 
 
 def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]:
-    """The topic, the opinion and the text of a message as numbers."""
+    """Return a message's topic, opinion and text as numbers."""
     topic, opinion = args.get("topic"), args.get("opinion")
     number = population._word.get(topic, -1) if isinstance(topic, str) and topic else -1
     if type(opinion) is not int:
@@ -215,12 +215,12 @@ def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]
 
 
 def _topic(fields: Any) -> Any:
-    """The topics of what rows said; −1 for none."""
+    """Return the topics of what rows said; −1 for none."""
     return numpy().where(fields["topic"] <= 0, -1, fields["topic"])
 
 
 def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
-    """Numbers that sort the senders of messages in id order: of a row, twice the row."""
+    """Return keys that sort senders in id order; a row's key is twice its number."""
     made = []
     for each in sent:
         text, number, _ = each.rank

@@ -16,7 +16,7 @@ _ROUNDS: Final = 20
 
 
 def settle(books: PopulationBooks, table: Table) -> None:
-    """Have citizens set out, as `Books` does one by one: one who is refused stays where it is."""
+    """Let citizens set out, with the outcome of `Books`; a citizen that is refused stays."""
     np = numpy()
     arrays = books.population.arrays
     reason = np.zeros(len(table), np.int8)
@@ -48,7 +48,7 @@ def settle(books: PopulationBooks, table: Table) -> None:
 
 
 def _with_room(books: PopulationBooks, place: Any, to: Any, reachable: Any) -> Any:
-    """Who finds room where it goes, in order; who leaves gives room to those after it.
+    """Return who finds room, in order; a citizen that leaves makes room for later ones.
 
     Whether somebody leaves a place depends on whether it finds room elsewhere, so what each finds
     is worked out again until nothing changes.
@@ -91,7 +91,7 @@ def _with_room(books: PopulationBooks, place: Any, to: Any, reachable: Any) -> A
 def _one_after_another(
     accepted: Any, who: Any, room: Any, tight: Any, place: Any, to: Any, reachable: Any
 ) -> None:
-    """The same for long rows of those who each go where the one before has been."""
+    """The same for long chains, in which each goes where the one before has been."""
     left = {at: int(room[at]) for at in tight.nonzero()[0].tolist()}
     for one in who.tolist():
         goes, leaves = int(to[one]), int(place[one])
@@ -120,7 +120,7 @@ def _depart(books: PopulationBooks, rows: Any, to: Any, arrives: Any, mode: Any)
 
 
 def arrive(books: PopulationBooks) -> None:
-    """Have those arrive who are there when the next step begins."""
+    """Let citizens arrive whose way ends by the next step."""
     np = numpy()
     arrays = books.population.arrays
     on_way = np.flatnonzero(arrays["moving_to"] >= 0)
@@ -141,7 +141,7 @@ def arrive(books: PopulationBooks) -> None:
 
 
 def seconds_of(books: PopulationBooks, place: Any, to: Any, mode: Any) -> Any:
-    """Return how long each way takes, in seconds; −1 for no way, 0 for who comes from nowhere."""
+    """Return the seconds of each way; −1 without a way, 0 from nowhere."""
     np = numpy()
     rows = getattr(books.city, "seconds_rows", None)
     population = books.population
@@ -166,7 +166,7 @@ def seconds_of(books: PopulationBooks, place: Any, to: Any, mode: Any) -> Any:
 
 
 def _one_by_one(books: PopulationBooks, table: Table, reason: Any, value: Any) -> None:
-    """Settle moves of which one citizen wants several, each after the one before."""
+    """Settle several moves of one citizen in order."""
     for at in range(len(table)):
         one = Table(
             table.kind,

@@ -31,7 +31,7 @@ _NEAR: Final = ("home", "work", "school")
 
 
 def draw(population: Register, given: Iterable[str] = ()) -> None:
-    """Draw what citizens are, where their blocks want homes and work and the city has homes.
+    """Draw profiles, homes, work, schools and friends, as far as blocks and city need them.
 
     Args:
         population: whose columns
@@ -59,7 +59,7 @@ def draw(population: Register, given: Iterable[str] = ()) -> None:
 
 
 def _homes(population: Register) -> Any:
-    """The home of each row: as many homes as it takes, in order of id; their rows by area."""
+    """Return the home of each row, homes in id order, and the rows by area."""
     np, city = numpy(), population.city
     homes = np.array([population._place[home] for home in city.by_kind("home")], np.int64)
     count = len(population)
@@ -82,7 +82,7 @@ def _homes(population: Register) -> Any:
 
 
 def _ranks(home: Any) -> Any:
-    """The place of each in its household, from 0 up; 0 of those without a home."""
+    """Return each row's rank in its household, from 0; 0 without a home."""
     np = numpy()
     order = np.argsort(home, kind="stable")
     own = home[order]
@@ -97,7 +97,7 @@ def _ranks(home: Any) -> Any:
 
 
 def _persons(population: Register, rank: Any, missing: set[str]) -> None:
-    """`drawn._draw`, for all rows, slice by slice."""
+    """Draw profiles for all rows by slices, as `drawn._draw` does."""
     for first in range(0, len(population), _SLICE):
         _some_persons(population, slice(first, first + _SLICE), rank, missing)
 
@@ -153,7 +153,7 @@ def _some_persons(population: Register, part: slice, rank: Any, missing: set[str
 
 
 def _employ(population: Register) -> None:
-    """Find work by gravity, in rounds; whoever finds none near takes what is left anywhere."""
+    """Assign work by gravity, in rounds; then assign the remaining jobs anywhere."""
     np, city, arrays = numpy(), population.city, population.arrays
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
@@ -190,7 +190,7 @@ def _employ(population: Register) -> None:
 
 
 def _enrol(population: Register) -> None:
-    """Give those of 5 … 17 years the nearest school that has a seat."""
+    """Assign ages 5 … 17 to the nearest school with a free seat."""
     np, city, arrays = numpy(), population.city, population.arrays
     schools = _numbers(population, "school")
     if not len(schools) or "age" not in arrays:
@@ -209,7 +209,7 @@ def _enrol(population: Register) -> None:
 
 
 def _taken(column: Any, rows: Any, asked: Any, room: Any) -> Any:
-    """Give places to those who ask first, in order; gives who has got one."""
+    """Assign limited places in order of asking; return who got one."""
     np = numpy()
     order = np.argsort(asked, kind="stable")
     own = asked[order]
@@ -232,7 +232,7 @@ def _numbers(population: Register, kind: str) -> Any:
 
 
 def _befriend(population: Register, rank: Any) -> None:
-    """`drawn._befriend`: the household, and a small world of the rows."""
+    """Draw friends as `drawn._befriend` does: the household, and a small world of rows."""
     np, seed, ids, count = numpy(), population.seed, population.ids, len(population)
     home = population.arrays["home"]
     order = np.argsort(home, kind="stable").astype(np.int32)
@@ -259,7 +259,7 @@ def _befriend(population: Register, rank: Any) -> None:
 def _some_friends(
     population: Register, first: int, until: int, one: Any, other: Any, strength: Any
 ) -> None:
-    """Write the friends of some rows, each once: the first link counts."""
+    """Write the friends of some rows without duplicates: the first link counts."""
     np, arrays = numpy(), population.arrays
     mine = (np.flatnonzero((each >= first) & (each < until)) for each in (one, other))
     ahead, back = mine

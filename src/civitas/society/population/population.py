@@ -90,9 +90,9 @@ class Population:
         """The full agents, by row."""
         self.society: Any = None
         self.source: Any = None
-        """Where the columns are, if it is not here: an engine with workers of its own."""
+        """The engine whose workers hold the columns; None if they are here."""
         self.pool: Any = None
-        """The threads of its engine, if it has several."""
+        """The thread pool of its engine, if it has several threads."""
         table = None
         if type(citizens) is int:
             if not 1 <= citizens <= MOST:
@@ -127,11 +127,11 @@ class Population:
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """The arrays, by name, one entry for each citizen, by rising id; full agents included."""
+        """The arrays by name, one entry per citizen by rising id, full agents included."""
         return Columns(self)
 
     def fresh(self, name: str) -> Any:
-        """Return a column as it is now, wherever its rows live."""
+        """Return the current column, also from workers and full agents."""
         if self.source is not None:
             self.source.pull([name])
         for row, agent in self.agents.items():
@@ -139,12 +139,12 @@ class Population:
         return numpy().asarray(self.arrays[name])
 
     def written(self) -> None:
-        """Say that the arrays are about to be written between two steps."""
+        """Note that the arrays are about to change between two steps."""
         if self.source is not None:
             self.source.changed()
 
     def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
-        """Call a function of (first, until) for parts of so many, on the threads of its engine.
+        """Call a function of (first, until) for parts of `count` items, on the engine's threads.
 
         Returns:
             what it gave, in the order of the parts; nothing for none
@@ -154,7 +154,7 @@ class Population:
         return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
 
     def part(self, first: int, until: int, arrays: dict[str, Any], full: Any) -> Population:
-        """Return some of the rows, whose columns are `arrays`, as a worker has them."""
+        """Return a population of some rows with the columns `arrays`, for a worker."""
         made = copy.copy(self)
         made.base, made.until, made.arrays, made.full = first, until, arrays, full
         return made
@@ -283,7 +283,7 @@ class Population:
         return agent
 
     def demote(self, id: str | int) -> None:
-        """Make a full agent a row again; what its status says beyond the columns is forgotten.
+        """Make a full agent a row again; what its status holds beyond the columns is lost.
 
         Raises:
             ConfigError: there is no such full agent
@@ -306,7 +306,7 @@ class Population:
         self.full[row] = False
 
     def status_of(self, row: int) -> dict[str, Any]:
-        """Return a citizen's status as its columns say: plain data of its own."""
+        """Return a citizen's status, made from its columns."""
         if row in self.agents:
             return self.agents[row].memory.status
         status: dict[str, Any] = {}
@@ -319,7 +319,7 @@ class Population:
         return {**status, **self.settled_status(row)}
 
     def settled_status(self, row: int) -> dict[str, Any]:
-        """Return the part of a status that the commit stage writes: money, place and way."""
+        """Return the part of a status that the commit stage owns: money, place, movement."""
         arrays = self.arrays
         made: dict[str, Any] = {"money": int(arrays["money"][row])}
         if not self.places:
@@ -374,7 +374,7 @@ class Population:
     # -- its society -------------------------------------------------------------------------------
 
     def enter(self, society: Any, services: Iterable[str]) -> None:
-        """Live in a society; a population lives in one.
+        """Join a society; a population joins one only.
 
         Raises:
             DefinitionError: it lives in another
@@ -385,7 +385,7 @@ class Population:
         self.services = sorted(services, key=id_order)
 
     def program(self) -> dict[str, Any]:
-        """What must be the same for a society to go on with a run: who its citizens are."""
+        """Return what must be equal for a society to resume a run: its citizens and blocks."""
         return {
             "citizens": len(self),
             "ids": hashlib.sha256(self.ids.tobytes()).hexdigest(),

@@ -110,7 +110,7 @@ class RayEngine:
     # -- the workers -------------------------------------------------------------------------------
 
     def _begin(self, population: Population) -> None:
-        """Have Ray and the workers there, with the columns as they are."""
+        """Start Ray and the workers with the current columns."""
         if self._parts:
             return
         ray = self._ray
@@ -135,7 +135,7 @@ class RayEngine:
         self._fresh = set(population.arrays)
 
     def _given(self, population: Population, moment: Moment) -> Any:
-        """What all workers are sent for a step."""
+        """Return what all workers are sent for a step."""
         settled: dict[str, Any] = {
             name: population.arrays[name] for name in SETTLED if name in population.arrays
         }
@@ -145,7 +145,7 @@ class RayEngine:
         return self._ray.put((replace(moment, city=None, seen=seen), blocks, arrays))
 
     def pull(self, names: Iterable[str]) -> None:
-        """Bring columns of the workers into the population's arrays."""
+        """Copy columns from the workers into the population's arrays."""
         population = self._population
         wanted = [name for name in names if name not in self._fresh and name not in SETTLED]
         if population is None or not wanted or not self._parts:
@@ -160,7 +160,7 @@ class RayEngine:
         self._fresh.update(wanted)
 
     def changed(self) -> None:
-        """The population's arrays were written between two steps: the workers begin anew."""
+        """Note that the population's arrays changed; the workers will start again from them."""
         if self._population is not None:
             self.pull(self._population.arrays)
         parts, self._parts = self._parts, []
@@ -172,7 +172,7 @@ class RayEngine:
         return [int(part.pid()) for part in self._parts]
 
     def close(self) -> None:
-        """End the workers, and Ray if this engine has started it."""
+        """Stop the workers, and Ray if this engine started it."""
         population = self._population
         if population is not None and self._parts:
             try:
@@ -191,7 +191,7 @@ class RayEngine:
 
 
 class _Part:
-    """A worker's rows, and what it takes to begin it anew."""
+    """A worker's rows, and what is needed to replace the worker."""
 
     def __init__(
         self, ray: Any, frame: Any, population: Population, first: int, until: int
@@ -215,7 +215,7 @@ class _Part:
         return self._actor.step.remote(given)
 
     def result(self, ask: Any) -> list[Wants]:
-        """What its rows want; a worker that was lost is replaced, and repeats what it had done."""
+        """Return its rows' wants; a lost worker is replaced and repeats its steps."""
         wants: list[Wants] = self._safe(ask, "step")
         if len(self._since) >= _SAVED:
             saved = self._actor.save.remote()
@@ -224,7 +224,7 @@ class _Part:
         return wants
 
     def columns(self, names: list[str]) -> dict[str, Any]:
-        """Columns of its rows."""
+        """Return columns of its rows."""
         found: dict[str, Any] = self._safe(self._actor.columns.remote(names), "columns", names)
         return found
 
@@ -279,7 +279,7 @@ class Worker:
         self._own = {name: frame.declared[name].kept(values) for name, values in columns.items()}
 
     def step(self, given: Any) -> list[Wants]:
-        """Run a step of the rows; gives what they want."""
+        """Run a step of the rows; return their wants."""
         moment, city, arrays = given
         population = self._population
         first, until = self._first, self._until
@@ -308,7 +308,7 @@ class Worker:
 
 
 def _answers(address: str | None) -> None:
-    """See that something listens at an address with a port: Ray itself would wait for minutes.
+    """Check that something listens at the address; Ray itself would wait for minutes.
 
     Raises:
         ConfigError: nothing does
@@ -323,7 +323,7 @@ def _answers(address: str | None) -> None:
 
 
 def _frame(population: Population) -> Population:
-    """A population without its columns and its society, to be sent to workers."""
+    """Return a population without columns and society, to send to workers."""
     made = copy(population)
     made.arrays, made.agents, made.society, made.source = {}, {}, None, None
     made.metrics = {}

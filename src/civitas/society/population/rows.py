@@ -90,7 +90,7 @@ class Rows(Company):
         return self._ids
 
     def part(self, array: Any) -> Any:
-        """Return the entries of these rows in an array over the whole population; to be read."""
+        """Return these rows' entries of an array over the whole population, read-only."""
         whole = array[self.first : self.until]
         return whole if self._chosen is None else whole[self._chosen]
 
@@ -99,14 +99,14 @@ class Rows(Company):
         return array if self._chosen is None else array[self._chosen]
 
     def column(self, name: str) -> Any:
-        """Return a column of these rows as it is now; to be read, and not written back."""
+        """Return the current column of these rows, read-only."""
         base = self.population.base
         whole = self.population.arrays[name][self.first - base : self.until - base]
         return whole if self._chosen is None else whole[self._chosen]
 
     @property
     def at(self) -> Any:
-        """Where these rows stand in `population.arrays`, of which a worker has a part."""
+        """The indices of these rows in `population.arrays`, of which a worker has a part."""
         base = self.population.base
         return self.index - base if base else self.index
 
@@ -155,7 +155,7 @@ class Rows(Company):
             made[...] = array
 
     def write_back(self) -> None:
-        """Write what was gathered, and see that it is finite."""
+        """Write gathered columns back; check that they are finite."""
         np = numpy()
         for name, values in self._gathered.items():
             if name not in self._own:
@@ -172,7 +172,7 @@ class Rows(Company):
         self._gathered = {}
 
     def of(self, block: Any, chosen: Any = None) -> Rows:
-        """Return these rows as a block is given them, or the chosen of them."""
+        """Return these rows, or the chosen of them, for a block."""
         made = Rows(self.population, self.moment, self.first, self.until, self._wants)
         made._chosen = chosen
         made._own, made._block = getattr(block, "columns", {}), block.name
@@ -180,7 +180,7 @@ class Rows(Company):
         return made
 
     def seen(self, name: str) -> Any:
-        """Return a column of the whole population as the step before left it; not to be written.
+        """Return a column of the whole population as the step before left it, read-only.
 
         Money and places, which the commit stage alone writes, are seen by all.
 
@@ -193,7 +193,7 @@ class Rows(Company):
         return found
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
-        """Return what a function of what all see gives; in a step it is called once for all rows.
+        """Return the result of a function that is called once per step for all rows.
 
         Args:
             name: what it is, with the block's name before it
@@ -222,7 +222,7 @@ class Rows(Company):
     # -- others ------------------------------------------------------------------------------------
 
     def neighbour(self, purpose: str, draw_: int = 0) -> Any:
-        """Return of each the row of one of its neighbours in the network, −1 without one; int64.
+        """Return the row of a random neighbour of each in the network, −1 without one; int64.
 
         It is `perceived.neighbours[draws.below(len(perceived.neighbours), purpose)]`.
         """
@@ -238,7 +238,7 @@ class Rows(Company):
         return found
 
     def neighbour_sum(self, values: Any) -> Any:
-        """Return of each the sum of a column of the whole population over its neighbours.
+        """Return for each the sum of a column of the whole population over its neighbours.
 
         Args:
             values: integers or booleans of all citizens, as `rows.seen` gives them
@@ -263,7 +263,7 @@ class Rows(Company):
         return found if self._chosen is None else found[self._chosen]
 
     def links(self) -> tuple[Any, Any]:
-        """Return where the neighbours of each citizen begin, and they: compressed rows."""
+        """Return the network as compressed rows: starts and neighbours."""
         if self.network is None:
             raise ConfigError(f"block {self._block} needs a network: Population(…, network=…)")
         return self.network.links
@@ -271,7 +271,7 @@ class Rows(Company):
     # -- wants -------------------------------------------------------------------------------------
 
     def want(self, kind: type[Want], /, where: Any = None, **fields: Any) -> None:
-        """Ask something of the world, for these rows or some of them.
+        """Make a want (`Pay`, `Move`, …) for these rows or some of them.
 
         Args:
             kind: `Pay`, `Move`, `Work`, …
@@ -303,7 +303,7 @@ class Rows(Company):
         self._wants.setdefault(kind, []).append((index, fields))
 
     def want_each(self, kind: type[Want], at: Any, **fields: Any) -> None:
-        """Ask for something more than once of a row.
+        """Make wants, of which a row may have several.
 
         Args:
             kind: of which kind
@@ -315,7 +315,7 @@ class Rows(Company):
             self._wants.setdefault(kind, []).append((self.index[at], made))
 
     def answers(self, kind: type[Want]) -> tuple[Any, Any]:
-        """What became of the last want of a kind that each had in the step before.
+        """Return the outcome of each row's last want of a kind in the step before.
 
         Returns:
             int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
@@ -332,7 +332,7 @@ class Rows(Company):
         return self.inside(state), self.inside(value)
 
     def refused(self, *kinds: type[Want]) -> Any:
-        """Of which rows a want of these kinds was refused in the step before.
+        """Return which rows had a want of these kinds refused in the step before.
 
         Returns:
             booleans; None where no row's was

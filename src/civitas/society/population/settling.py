@@ -21,7 +21,7 @@ logger = logging.getLogger("civitas.society")
 
 
 class PopulationBooks(Books):
-    """What moves and services see of the books of a population; see `RowBooks`."""
+    """The books of a population, as moves and services see them; see `RowBooks`."""
 
     population: Population
     capacity: Any
@@ -69,7 +69,7 @@ class Settlers:
         self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
 
     def settle(self, books: PopulationBooks, table: Table) -> None:
-        """Have each service settle what is addressed to it."""
+        """Have each service settle the wants addressed to it."""
         np = numpy()
         table.settled(wants.NO_SERVICE)
         if not self.services:
@@ -106,7 +106,7 @@ def _repeats(sender: Any) -> bool:
 
 
 def keep_together(books: PopulationBooks, services: Sequence[Service]) -> None:
-    """Have services that can settle together keep what they know in one ledger."""
+    """Give services that settle together one ledger."""
     by_class: dict[Any, list[Service]] = {}
     for each in services:
         if in_rows(type(each), "settle", "settle_together"):
@@ -118,7 +118,7 @@ def keep_together(books: PopulationBooks, services: Sequence[Service]) -> None:
 
 
 def ledger_of(service: Any) -> Any:
-    """The ledger with whose services a service settles; None if it settles alone."""
+    """Return the ledger that a service shares; None if it settles alone."""
     ledger = getattr(service, "ledger", None)
     return ledger if isinstance(ledger, Ledger) else None
 
@@ -126,7 +126,7 @@ def ledger_of(service: Any) -> Any:
 def one_by_one(
     books: PopulationBooks, services: Service | Sequence[Service], table: Table, entries: Any
 ) -> None:
-    """Have a service, or one for each entry, settle wants one after the other by `settle`."""
+    """Have a service, or one per entry, settle wants one by one with `settle`."""
     population = books.population
     for number, at in enumerate(entries.tolist()):
         service = services if isinstance(services, Service) else services[number]

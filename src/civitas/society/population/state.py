@@ -26,7 +26,7 @@ Written = list[list[Any]]
 
 
 def arrays_of(population: Population, books: RowBooks) -> dict[str, Any]:
-    """Return all that a population is between two steps, by name."""
+    """Return the complete state of a population between two steps, as arrays by name."""
     made = {
         f"column.{name}": _used(values) if population.declared[name].slots else values
         for name, values in population.columns.items()
@@ -42,7 +42,7 @@ def arrays_of(population: Population, books: RowBooks) -> dict[str, Any]:
 
 
 def _used(values: Any) -> Any:
-    """A column of slots without the last ones, which nobody uses."""
+    """Return a column without its trailing unused slots."""
     last = values.shape[1]
     while last > 1 and not values[:, last - 1].any():
         last -= 1
@@ -50,7 +50,7 @@ def _used(values: Any) -> Any:
 
 
 def put(population: Population, arrays: dict[str, Any]) -> None:
-    """Write the columns that were saved into a population.
+    """Restore saved columns into a population.
 
     Raises:
         StateError: the population is another: its columns or their types and lengths differ
@@ -80,7 +80,7 @@ def put(population: Population, arrays: dict[str, Any]) -> None:
 
 
 def put_answers(books: RowBooks, arrays: dict[str, Any]) -> None:
-    """Give books the answers and the messages that were saved."""
+    """Restore saved answers and messages into books."""
     tables: dict[str, dict[str, Any]] = {}
     if "message.receiver" in arrays:
         books.messages = Messages(*(arrays[f"message.{name}"] for name in PARTS))

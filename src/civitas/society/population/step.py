@@ -42,7 +42,7 @@ def begin(population: Register, given: Iterable[str] = ()) -> None:
 
 
 def live(population: Register, moment: Moment, first: int, until: int) -> Wants:
-    """Have rows `first` … `until` − 1 live for a step; gives what they want.
+    """Run rows `first` … `until` − 1 for a step; return their wants.
 
     Raises:
         Exception: a block failed; a note says which
@@ -67,7 +67,7 @@ def live(population: Register, moment: Moment, first: int, until: int) -> Wants:
 
 
 def _chosen(rows: Rows, blocks: Iterable[Any], awake: Any) -> Iterable[tuple[int, Any]]:
-    """Which rows each block runs for: the one that fits them best, of equals the first."""
+    """Return the rows of each block: a row runs the block that fits best, of equals the first."""
     np = numpy()
     best: Any = 0.0
     which: Any = -1
@@ -110,7 +110,7 @@ def _call(rows: Rows, block: Any, hook: str, chosen: Any) -> None:
 
 
 def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
-    """Return the wants of parts of a population, which follow one another, as one table a kind."""
+    """Return the wants of consecutive parts of a population as one table per kind."""
     by_kind: dict[type[Want], list[Any]] = {}
     for part in parts:
         for kind, several in part.items():
@@ -121,7 +121,7 @@ def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
 def in_threads(
     population: Register, moment: Moment, pool: ThreadPoolExecutor | None, threads: int = 1
 ) -> list[Wants]:
-    """Have a whole population live for a step, chunk by chunk; gives the chunks' wants in order."""
+    """Run a whole population for a step by chunks; return the chunks' wants in order."""
     first, count = population.base, population.until - population.base
     parts = -(-count // (CHUNK * threads)) * threads  # as many for each thread, all of a size
     ends = [first + count * part // parts for part in range(parts + 1)]

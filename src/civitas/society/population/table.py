@@ -60,7 +60,7 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def fill(population: Register, table: dict[str, Any]) -> None:
-    """Put the columns of a table into a population; those that no block declares are kept too."""
+    """Copy the columns of a table into a population, also those that no block declares."""
     np = numpy()
     for name, values in table.items():
         column = population.declared.get(name)

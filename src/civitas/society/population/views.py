@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Purses(MutableMapping[str, int]):
-    """The money of services, by id.
+    """The money of services by id.
 
     Attributes:
         at: the place of each in `cents`, as wants number services
@@ -43,7 +43,7 @@ class Purses(MutableMapping[str, int]):
 
 
 class Balances(Mapping[str, int]):
-    """The money of each, by id; read from the column."""
+    """The money of citizens and services by id, read from the column."""
 
     def __init__(self, population: Register, services: Mapping[str, int]) -> None:
         self._population = population
@@ -75,7 +75,7 @@ class Balances(Mapping[str, int]):
 
 
 class Where(Mapping[str, str | None]):
-    """The place of each citizen, by id; read from the column."""
+    """The place of each citizen by id, read from the column."""
 
     def __init__(self, population: Register) -> None:
         self._population = population
@@ -97,7 +97,7 @@ class Where(Mapping[str, str | None]):
 
 
 class Columns(Mapping[str, Any]):
-    """The columns of a population, each brought when it is asked for."""
+    """The columns of a population, each fetched on access."""
 
     def __init__(self, population: Register) -> None:
         self._population = population

@@ -33,7 +33,7 @@ INT: Final = "int"
 
 @dataclass(frozen=True, slots=True)
 class Say(Want):
-    """What rows say to a citizen; it is settled by nobody, and heard in the next step.
+    """A message of rows to a citizen, delivered in the next step without settling.
 
     Attributes:
         to: the id of who hears it
@@ -110,23 +110,23 @@ class Table:
         return len(self.sender)
 
     def settled(self, reason: Any, value: Any = 0) -> None:
-        """Note the outcome of each."""
+        """Record the outcome of each entry."""
         np = numpy()
         self.reason = np.broadcast_to(np.asarray(reason, np.int8), len(self)).copy()
         self.value = np.broadcast_to(np.asarray(value, np.int64), len(self)).copy()
 
     def done(self, entries: Any, done: Any, value: Any) -> None:
-        """Note which entries a service has done, and what came of them."""
+        """Record which entries a service has done, and their values."""
         self.reason[entries] = ~done * numpy().int8(BY_SERVICE)
         self.value[entries] = done * value
 
     def rows_of(self, first: int, until: int) -> slice:
-        """Which of its entries rows `first` … `until` − 1 have asked."""
+        """Return the slice of entries by rows `first` … `until` − 1."""
         low, high = numpy().searchsorted(self.sender, [first, until])
         return slice(int(low), int(high))
 
     def answers(self, row: int, population: Register) -> list[Answer]:
-        """What a citizen is told of its own, as answers."""
+        """Return a citizen's entries as answers."""
         part = self.rows_of(row, row + 1)
         made = []
         for at in range(part.start, part.stop):
@@ -141,7 +141,7 @@ class Table:
 
 
 def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> Table:
-    """Return one table of the wants of shards, by sender, each sender's in their order."""
+    """Return one table of the wants of shards, by sender, in each sender's order."""
     np = numpy()
     sender = np.concatenate([part[0] for part in parts])
     fields = {}
@@ -176,7 +176,7 @@ def encoded(want: Want, population: Register) -> dict[str, int]:
 
 
 def number_of(population: Register, id: str) -> int:
-    """Return the number that stands for an agent in wants, whoever it is."""
+    """Return the number of any agent in wants."""
     row = population._row(id)
     if row is not None:
         return row

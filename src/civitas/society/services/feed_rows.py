@@ -12,7 +12,6 @@ from civitas.society.services.posts import (
     AUTHORS,
     HOTTEST,
     OF_AN_AUTHOR,
-    LikedBy,
     Posted,
     authors_of,
     heat,
@@ -346,7 +345,7 @@ class RowFeed:
             self._text(int(self.text[at])) or "",
             self._text(int(self.topic[at])),  # type: ignore[arg-type]
             int(self.posted[at]),
-            LikedBy(self, number),
+            dict.fromkeys(self.likers(number)),
             int(self.heat[at]),
         )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from civitas.society import math
 from civitas.society.arrays import numpy
-from civitas.society.population.wants import number_of
 
 DECADE_S: Final = 45_000
 """Ten times the likes are worth so many seconds of recency."""
@@ -58,7 +57,7 @@ class Posted:
     text: str
     topic: str
     posted: int
-    liked: Mapping[str, None] = field(default_factory=dict)
+    liked: dict[str, None] = field(default_factory=dict)
     heat: int = 0
 
     def __str__(self) -> str:
@@ -107,7 +106,7 @@ class PostsById:
     def like_one(self, sender: str, number: int) -> int:
         """Note that one likes a post; gives how many do."""
         post = self._posts[number]
-        post.liked[sender] = None  # type: ignore[index]
+        post.liked[sender] = None
         post.heat = heat(len(post.liked), post.posted)
         self._hottest = None
         return len(post.liked)
@@ -148,24 +147,6 @@ class PostsById:
             self._keep(Posted(number, author, text, topic, posted, dict.fromkeys(liked), hot))
         self.next = given["next"]
         self._follows = {id: dict.fromkeys(whom) for id, whom in given["follows"].items()}
-
-
-class LikedBy(Mapping[str, None]):
-    """Who liked a post of a `RowFeed`, by id."""
-
-    def __init__(self, feed: Any, number: int) -> None:
-        self._feed, self._number = feed, number
-
-    def __getitem__(self, id: str) -> None:
-        number = number_of(self._feed.population, id)
-        if not self._feed.liked(numpy().array([self._number]), numpy().array([number]))[0]:
-            raise KeyError(id)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._feed.likers(self._number))
-
-    def __len__(self) -> int:
-        return int(self._feed.likes[self._number - self._feed.first])
 
 
 def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:

@@ -1,32 +1,39 @@
-"""The queues of agents at the broker: declared, consumed, deleted; the claims of their ids."""
+"""The agents of this process at the broker: ids claimed, queues consumed, restored, deleted."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pika.channel import Channel
+from pika.exceptions import AMQPError
 
-from civitas.errors import BrokerError, DuplicateAgent
+from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp.broker import Broker
-from civitas.spaces.amqp.consumer import Tag
-from civitas.spaces.amqp.link import LinkLost, Refused
+from civitas.spaces.amqp.connection import LinkLost, Refused
+from civitas.spaces.amqp.consumer import Deliver, Tag
+from civitas.spaces.amqp.receiver import Receiver
+from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.mailbox import Mailbox
+from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
-_NOT_FOUND = 404
-_LOCKED = 405
-_OTHER_SETTINGS = 406
+_LOCKED: Final = 405
+_OTHER_SETTINGS: Final = 406
 
-_SPARE = 100
+_SPARE: Final = 100
 """How many more messages than its mailbox holds an agent prefetches: they are to be refused."""
 
-_DRAIN_S = 0.02
-_LONGEST_DRAIN_S = 5.0
+_BACKLOG_S: Final = 2.0
+"""How long to wait for all messages that waited for an agent before it begins the first."""
+
+_AGAIN_S: Final = 0.5
 
 
 @dataclass(eq=False)
@@ -39,11 +46,10 @@ class AgentQueue:
         consumer: AMQP's consumer tag, empty while it is not consumed
         claimed: whether this process had the id, and has it as far as it knows
         channel: the number of the channel that it is consumed on
-        backlog: how many messages waited when it was first consumed, and are still to be delivered
-        early: those of them that were delivered
+        backlog: how many messages waited when it was consumed, and are still to be delivered
+        begin: has the agent begin when they are; None: it may
         lock: held by the task that adds, restores or removes the agent
         lost: whether the queue was deleted, with what was in it
-        until: until when another process's claim may be that of our old connection; None: unclaimed
     """
 
     mailbox: Mailbox
@@ -52,10 +58,9 @@ class AgentQueue:
     claimed: bool = False
     channel: int = 0
     backlog: int = 0
-    early: list[tuple[Tag, Any, Any, bytes]] = field(default_factory=list)
+    begin: Callable[[], None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     lost: bool = False
-    until: float | None = None
 
     @property
     def id(self) -> str:
@@ -84,17 +89,15 @@ class AgentQueues:
             self._arguments["x-queue-type"] = "quorum"
 
     async def claim_and_consume(
-        self,
-        queue: AgentQueue,
-        deliver: Callable[[Tag, Any, Any, bytes], None],
-        cancelled: Callable[[], None],
+        self, queue: AgentQueue, deliver: Deliver, cancelled: Callable[[], None]
     ) -> None:
         """Claim an id for this process, as long as its connection lasts, and consume its queue."""
-        queue.early.clear()
-        prefetch = self._limit + queue.mailbox.places + _SPARE
+        prefetch = self._limit + queue.mailbox.concurrency + _SPARE
         count, classic = await self._declare(queue.id, claims=True)
         queue.claimed = True
         queue.backlog = min(count, prefetch)
+        if queue.backlog and queue.begin is None:
+            queue.begin = queue.mailbox.pause()
         bound = asyncio.ensure_future(self._bind(queue.id))
         try:
             channel = self._consumer.number
@@ -162,57 +165,21 @@ class AgentQueues:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
     async def delete(self, queue: AgentQueue) -> None:
-        """Delete an agent's queue once all that was in it is here, and release its id."""
-        names, id = self._names, queue.id
-
-        def unbind(channel: Channel, done: Callable[[Any], None]) -> None:
-            def next_binding(_: Any) -> None:
-                channel.queue_unbind(queue.name, names.exchange, names.everyone, callback=done)
-
-            channel.queue_unbind(
-                queue.name, names.exchange, names.agent_key(id), callback=next_binding
-            )
-
-        try:
-            await self._call(unbind)
-            await self._drain(queue)
-            # Messages may be on their way here: the broker cancels the consumer after them.
-            taken = self._consumer.until_ended(queue.consumer)
-            try:
-                await self._call(
-                    lambda channel, done: channel.queue_delete(queue.name, callback=done)
-                )
-                await taken
-            finally:
-                taken.cancel()
-        except Refused as error:
-            if error.code != _NOT_FOUND:
-                raise BrokerError(
-                    f"the queue of agent {id!r} cannot be deleted: {error}"
-                ) from error
-            queue.lost = True
-        await self.release_claim(id)
-
-    async def _drain(self, queue: AgentQueue) -> None:
-        """Wait until all that is in a queue was delivered here."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + _LONGEST_DRAIN_S
-        while left := (await self._state(queue.name)).message_count:
-            if clock() > until:  # nothing is taken: its inbox cannot be written, say
-                logger.error(
-                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
-                )
-                return
-            self._consumer.flush()
-            await asyncio.sleep(_DRAIN_S)
-            if not self.is_consumed_here(queue):
-                raise LinkLost("the channel was lost")
+        """Delete an agent's queue; all that was delivered of it is here then."""
         if not self.is_consumed_here(queue):
-            raise LinkLost("the channel was lost")
-
-    async def exists(self, queue: AgentQueue) -> bool:
-        """Whether a queue is at the broker."""
-        return (await self._consumers(queue.name))[1] != _NOT_FOUND
+            raise LinkLost("there is no connection")
+        try:
+            await self._state(queue.name)
+        except Refused:
+            queue.lost = True  # somebody has deleted it
+        # Messages may be on their way here: the broker cancels the consumer after them.
+        taken = self._consumer.until_ended(queue.consumer)
+        try:
+            deleted = await self._call(lambda c, done: c.queue_delete(queue.name, callback=done))
+            queue.lost = queue.lost or deleted.message_count > 0
+            await taken
+        finally:
+            taken.cancel()
 
     async def is_consumed(self, id: str) -> bool:
         """Whether some process consumes the queue of an agent."""
@@ -233,3 +200,160 @@ class AgentQueues:
         return await self._call(
             lambda channel, done: channel.queue_declare(name, passive=True, callback=done)
         )
+
+
+class LocalAgents:
+    """Consumes the queue of each agent of this process, for as long as it is here."""
+
+    def __init__(
+        self,
+        router: Router,
+        broker: Broker,
+        queues: AgentQueues,
+        receiver: Receiver,
+        *,
+        queue_lost: Callable[[str], None],
+        evict: Callable[[Mailbox, RequestError], None],
+    ) -> None:
+        self._router = router
+        self._thread = router.thread
+        self._loop = router.loop
+        self._broker = broker
+        self._publisher = broker.publisher
+        self._names = broker.names
+        # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
+        self._stale_s = 3 * broker.heartbeat + 10
+        self._queues = queues
+        self._receiver = receiver
+        self._queue_lost = queue_lost
+        self._evict = evict
+        self._here: dict[Mailbox, AgentQueue] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+
+    async def add(self, mailbox: Mailbox) -> bool:
+        """Claim an agent's id and consume its queue; False if it was removed meanwhile."""
+        await self._broker.open()
+        while (leaving := self._leaving.get(mailbox.id)) is not None:
+            await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
+        queue = AgentQueue(mailbox, self._names.agent_queue(mailbox.id))
+        if mailbox.open:
+            self._here[mailbox] = queue
+        try:
+            async with queue.lock:
+                while mailbox.open and not self._queues.is_consumed_here(queue):
+                    try:
+                        await self._consume(queue)
+                    except LinkLost:
+                        await asyncio.sleep(_AGAIN_S)  # for the next connection
+        except DuplicateAgent:
+            self._here.pop(mailbox, None)  # it has nothing at the broker to delete
+            raise
+        if self._router.ending:
+            raise self._router.gone()
+        if mailbox.open and not queue.begin:
+            self._receiver.resume(mailbox)
+        return mailbox.open
+
+    async def _consume(self, queue: AgentQueue) -> None:
+        mailbox = queue.mailbox
+
+        def deliver(tag: Tag, properties: Any, body: bytes) -> None:
+            self._receiver.take(mailbox, tag, properties, body)
+            if queue.begin is not None:
+                # The whole backlog is here before any of it begins: a request in it may be
+                # cancelled further on.
+                queue.backlog -= 1
+                if not queue.backlog:
+                    begin()
+
+        def begin() -> None:
+            go_on, queue.begin = queue.begin, None
+            if go_on is not None:
+                self._receiver.resume(mailbox)
+                go_on()
+
+        def cancelled() -> None:
+            queue.consumer = ""
+            queue.lost = True
+            if self._here.get(mailbox) is queue and not self._router.ending:
+                logger.warning(
+                    "the queue of agent %r is gone from the broker; declaring it again", mailbox.id
+                )
+                self._thread.spawn(self._restore(queue))
+
+        await self._queues.claim_and_consume(queue, deliver, cancelled)
+        self._loop.call_later(_BACKLOG_S, begin)
+        if queue.lost:
+            queue.lost = False
+            self._queue_lost(queue.id)
+
+    def remove(self, mailbox: Mailbox) -> None:
+        """Delete a removed agent's queue, and then release its id."""
+        queue = self._here.pop(mailbox, None)
+        if queue is not None and not self._router.ending:
+            # What is published after this may be for another agent of that id.
+            sent = self._publisher.in_flight(mailbox.id)
+            self._leaving[queue.id] = self._thread.spawn(self._release(queue, sent))
+
+    async def removed(self, mailbox: Mailbox) -> None:
+        """Wait until a removed agent's queue is deleted."""
+        leaving = self._leaving.get(mailbox.id)
+        if leaving is not None:
+            await asyncio.wait((leaving,))
+
+    async def all_removed(self, timeout: float) -> None:
+        """Wait until the queues of all removed agents are deleted, up to so many seconds."""
+        if self._leaving:
+            await asyncio.wait(list(self._leaving.values()), timeout=timeout)
+
+    async def _release(self, queue: AgentQueue, sent: list[Outbound]) -> None:
+        """Have what is on its way to an agent end, then delete its queue and release its id."""
+        try:
+            async with queue.lock:
+                if not queue.claimed:
+                    return
+                try:
+                    await self._publisher.confirmed_or_returned(sent)
+                    await self._queues.delete(queue)
+                except (LinkLost, AMQPError, Refused) as error:
+                    logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
+                with suppress(LinkLost, AMQPError, Refused):
+                    await self._queues.release_claim(queue.id)
+        finally:
+            del self._leaving[queue.id]
+        if queue.lost:
+            self._queue_lost(queue.id)  # requests that were in it are sent again, and find nobody
+
+    def restore(self) -> None:
+        """Consume the queues on a new channel."""
+        for queue in self._here.values():
+            self._thread.spawn(self._restore(queue))
+
+    async def _restore(self, queue: AgentQueue) -> None:
+        mailbox, until = queue.mailbox, self._loop.time() + self._stale_s
+        async with queue.lock:
+            while (
+                self._here.get(mailbox) is queue
+                and self._broker.is_up  # else the next connection restores all
+                and not self._queues.is_consumed_here(queue)
+            ):
+                try:
+                    await self._consume(queue)
+                    continue
+                except (LinkLost, AMQPError):
+                    pass
+                except DuplicateAgent:
+                    # Another process has the id, or the broker does not know yet that our old
+                    # connection is lost.
+                    if self._loop.time() > until:
+                        self._replaced(mailbox)
+                except BrokerError as error:
+                    logger.error("%s", error)
+                await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))
+
+    def _replaced(self, mailbox: Mailbox) -> None:
+        del self._here[mailbox]
+        self._receiver.give_up(mailbox)
+        text = f'agent "{mailbox.id}" was replaced by one of another process'
+        logger.error("%s while this one had no connection", text)
+        self._evict(mailbox, AgentStopped(text))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import random
 import re
 import secrets
 from collections.abc import Awaitable, Callable
@@ -12,13 +15,29 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from civitas.errors import BrokerError
-from civitas.spaces.amqp.consumer import Consumer, Tag
-from civitas.spaces.amqp.link import Control, Link, LinkLost, Operation, Refused, settle
+from civitas.spaces.amqp.connection import (
+    DIAL_S,
+    Connection,
+    Control,
+    LinkLost,
+    Operation,
+    Refused,
+    explain,
+    parameters,
+    tls,
+)
+from civitas.spaces.amqp.consumer import Consumer, Deliver
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.amqp.publisher import Publisher
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.loop import LoopThread
+from civitas.spaces.request import settle
 
+logger = logging.getLogger("civitas.amqp")
+
+_FIRST_WAIT_S: Final = 0.2
+_LONGEST_WAIT_S: Final = 15.0
+_CLOSE_S: Final = 2.0
 _REPLIES_EXPIRE_S: Final = 3600
 _REPLY_PREFETCH: Final = 2_000
 _NOT_FOUND: Final = 404
@@ -26,12 +45,13 @@ _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
 class Broker:
-    """The broker, as one process has it: what all that speak to it share.
+    """The broker, as one process has it: its connection, and what all that speak to it share.
+
+    Everything happens on the loop.
 
     Attributes:
         process: what this process is called there
         reply_key: the routing key of the answers to its requests
-        link: the connection
         control: declares, binds and deletes
         publisher: sends, until each message is confirmed
         consumer: takes what is delivered, and acknowledges it
@@ -44,7 +64,7 @@ class Broker:
         names: Names,
         *,
         settled: Callable[[Outbound, str], None],
-        replied: Callable[[Tag, Any, bytes], None],
+        replied: Deliver,
         replies_lost: Callable[[], None],
         attached: Callable[[], Awaitable[None]],
         on_state: Callable[[str, str], None],
@@ -56,7 +76,6 @@ class Broker:
         self.heartbeat = options.heartbeat
         self.process = secrets.token_hex(8)
         self.reply_key = names.reply_key(self.process)
-        self._address = options.address
         self._replies = names.reply_queue(self.process)
         self._count = count(1)
         self._replied = replied
@@ -66,17 +85,14 @@ class Broker:
         self._ending = False
         self.consumer = Consumer(self.loop)
         self.publisher = Publisher(names.exchange, settled, thread.let_in)
-        self.link = Link(
-            self.loop,
-            options,
-            f"civitas {self.process}",
-            up=self._up,
-            down=self._down,
-            on_state=on_state,
-            before_write=self.consumer.flush,
-            after_read=after_read,
-        )
-        self.control = Control(self.link)
+        self._options = options
+        self._on_state = on_state
+        self._after_read = after_read
+        self._connection: Connection | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._closing = False
+        self.control = Control(self.channel)
 
     def new_key(self) -> str:
         """A key for a message."""
@@ -92,7 +108,122 @@ class Broker:
         self.consumer.flush()
         await self.control.call(lambda channel, done: channel.queue_delete(queue, callback=done))
 
-    async def _up(self) -> None:
+    # -- the connection ----------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the connection is open."""
+        return self._connection is not None and self._connection.is_open
+
+    async def open(self) -> None:
+        """Connect; from then on the connection is opened again whenever it is lost."""
+        if self._keeping is not None:
+            return
+        if self._opening is None:
+            self._opening = self.loop.create_task(self._open())
+        opening = self._opening
+        await asyncio.shield(opening)
+
+    async def _open(self) -> None:
+        try:
+            await self._connect()
+        except BrokerError:
+            raise
+        except (LinkLost, AMQPError) as error:
+            raise BrokerError(explain(error, self._options)) from error
+        finally:
+            self._opening = None
+        self._keeping = self.loop.create_task(self._keep())
+
+    async def channel(self) -> Channel:
+        """Open a channel."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            raise LinkLost("there is no connection")
+        opened: asyncio.Future[Channel] = self.loop.create_future()
+        connection.channel(on_open_callback=lambda found: settle(opened, found))
+        await asyncio.wait((opened, connection.lost), return_when=asyncio.FIRST_COMPLETED)
+        if not opened.done():
+            raise LinkLost(str(connection.lost.result()))
+        return opened.result()
+
+    async def close(self) -> None:
+        """Close the connection for good."""
+        self._closing = True
+        for task in (self._keeping, self._opening):
+            if task is not None:
+                task.cancel()
+        connection = self._connection
+        if connection is not None:
+            if connection.is_open:
+                connection.close()
+            await asyncio.wait((connection.lost,), timeout=_CLOSE_S)
+            connection.abort()
+
+    def drop(self) -> None:
+        """Close this connection; another is opened."""
+        if self._connection is not None and self._connection.is_open:
+            self._connection.close(reply_code=541, reply_text="given up by the client")
+
+    async def _connect(self) -> None:
+        connection = Connection(
+            parameters(self._options, f"civitas {self.process}"),
+            self.loop,
+            tls(self._options),
+            before_write=self.consumer.flush,
+            after_read=self._after_read,
+        )
+        try:
+            async with asyncio.timeout(DIAL_S):  # a broker may accept it and send nothing
+                await connection.opened
+        except Exception as error:
+            connection.abort()
+            raise BrokerError(explain(error, self._options)) from error
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        connection.add_on_connection_blocked_callback(
+            lambda *_: self._on_state(
+                "blocked", "the broker is short of memory or disk and takes none"
+            )
+        )
+        connection.add_on_connection_unblocked_callback(
+            lambda *_: self._on_state("unblocked", "the broker takes messages again")
+        )
+        self._connection = connection
+        try:
+            await self._set_up()
+        except BaseException:
+            if connection.is_open:
+                connection.close()
+            self._disconnected()
+            raise
+        self._on_state("connected", f"connected to the message broker at {self._options.address}")
+
+    async def _keep(self) -> None:
+        """Open another connection whenever one is lost."""
+        while not self._closing and self._connection is not None:
+            error = await asyncio.shield(self._connection.lost)
+            self._disconnected()
+            if self._closing:
+                return
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            where = f"the message broker at {self._options.address}"
+            self._on_state("lost", f"the connection to {where} is lost: {reason}")
+            wait = _FIRST_WAIT_S
+            while True:
+                # Jitter: a thousand processes must not come back in one moment.
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                try:
+                    await self._connect()
+                    break
+                except Exception as failure:  # another try may succeed
+                    if not isinstance(failure, BrokerError | LinkLost | AMQPError):
+                        logger.exception("a defect in civitas: a connection could not be set up")
+                    wait = min(wait * 2, _LONGEST_WAIT_S)
+                    self._on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
+
+    async def _set_up(self) -> None:
         """Set up a new connection."""
         names = self.names
         queue, expires = self._replies, {"x-expires": _REPLIES_EXPIRE_S * 1000}
@@ -112,24 +243,25 @@ class Broker:
                 await self.control.call(step)
         except Refused as error:
             raise BrokerError(
-                f"the broker at {self._address} has something else under the name "
+                f"the broker at {self._options.address} has something else under the name "
                 f"{names.exchange!r}, or refuses to declare it: {error}"
             ) from error
         await self._attach_publisher()
         await self._attach_consumer()
 
-    def _down(self) -> None:
+    def _disconnected(self) -> None:
+        self._connection = None
         self.control.lost()
         self.publisher.lost()
         self.consumer.lost()
 
     async def _attach_consumer(self) -> None:
-        channel = await self.link.channel()
+        channel = await self.channel()
         channel.add_on_close_callback(lambda *_: self._closed(self._attach_consumer, self.consumer))
         self.consumer.attach(channel)
         await self.consumer.consume(
             self._replies,
-            lambda tag, _, properties, body: self._replied(tag, properties, body),
+            self._replied,
             _REPLY_PREFETCH,
             self._replies_deleted,
         )
@@ -142,10 +274,10 @@ class Broker:
         """The queue of the answers is gone: declare everything again, on another connection."""
         if not self._ending:
             self._lost = True
-            self.link.drop()
+            self.drop()
 
     async def _attach_publisher(self) -> None:
-        channel = await self.link.channel()
+        channel = await self.channel()
         channel.add_on_close_callback(self._publisher_closed)
         ready = self.loop.create_future()
         channel.add_on_close_callback(lambda *_: settle(ready, False))
@@ -158,7 +290,7 @@ class Broker:
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
         self._closed(self._attach_publisher, self.publisher)
         if isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND:
-            self.link.drop()  # the exchange is gone: declare everything again
+            self.drop()  # the exchange is gone: declare everything again
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 
@@ -168,13 +300,13 @@ class Broker:
         The broker closes one on which a message was unacknowledged for too long, and redelivers it.
         """
         user.lost()
-        if self.link.is_up and not self._ending:
+        if self.is_up and not self._ending:
 
             async def again() -> None:
                 try:
                     await attach()
                 except Refused:
-                    self.link.drop()  # a queue or exchange is gone: declare everything again
+                    self.drop()  # a queue or exchange is gone: declare everything again
                 except (LinkLost, AMQPError):
                     return  # the next connection sets everything up
 

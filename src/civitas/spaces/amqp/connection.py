@@ -1,22 +1,115 @@
-"""One connection to the broker: pika's protocol over asyncio's own transports."""
+"""A connection to the broker: how it is made, why it cannot be, and declarations over it."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pika
 from pika import frame, spec
-from pika.exceptions import InvalidFrameError, StreamLostError
+from pika.channel import Channel
+from pika.exceptions import (
+    AMQPError,
+    ChannelClosedByBroker,
+    ConnectionClosed,
+    IncompatibleProtocolError,
+    InvalidFrameError,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+    StreamLostError,
+)
+
+from civitas.errors import BrokerError
+from civitas.spaces.amqp.options import AMQPOptions
+from civitas.spaces.request import settle
+
+DIAL_S = 10.0
+"""How long the broker may take to answer."""
+_NOT_ALLOWED = 530
+_OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
+
 
 _FRAME_HEAD = 7
 """How many bytes a frame has before what it carries."""
 
 _AT_ONCE = 16_384
 """How many bytes are parsed at once: pika copies the rest of them for each frame."""
+
+
+class LinkLost(Exception):
+    """The connection was lost during a call."""
+
+
+def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
+    """Pika's parameters; the broker's tools show `name`."""
+    return pika.ConnectionParameters(
+        host=options.hostname,
+        port=options.port,
+        virtual_host=options.virtual_host,
+        credentials=pika.PlainCredentials(options.username, options.password),
+        heartbeat=options.heartbeat,
+        stack_timeout=DIAL_S,
+        client_properties={"connection_name": name, "product": "civitas"},
+    )
+
+
+def tls(options: AMQPOptions) -> ssl.SSLContext | None:
+    """The TLS context, if any; the broker's certificate is always verified."""
+    if not options.use_ssl:
+        return None
+    try:
+        return ssl.create_default_context(cafile=options.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise BrokerError(f"ca_file {str(options.ca_file)!r} cannot be read: {error}") from error
+
+
+def explain(error: BaseException, options: AMQPOptions) -> str:
+    """Why there is no connection and what to do, in one line."""
+    where = f"the message broker at {options.address}"
+    if isinstance(error, ProbableAuthenticationError):
+        return (
+            f"{where} refuses the user {options.username!r} or the password: "
+            "set AMQP_USERNAME and AMQP_PASSWORD"
+        )
+    if isinstance(error, ProbableAccessDeniedError) or (
+        isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
+    ):
+        return (
+            f"{where} has no virtual host {options.virtual_host!r} for the user "
+            f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
+            "set_permissions)"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OTHER_NAME:
+        return (
+            f"the certificate of {where} is not to be trusted ({error.verify_message}): "
+            "connect to a name that it is for, by hostname= or AMQP_HOST"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {where} is not to be trusted ({error.verify_message}): "
+            "give its authority as ca_file="
+        )
+    if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
+        other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
+        return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"
+    if isinstance(error, ConnectionResetError | StreamLostError):
+        # A TLS port closes a plain connection without an error.
+        other = "" if options.use_ssl else "try it with use_ssl=True, or "
+        return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
+    if isinstance(error, ConnectionClosed):
+        return f"{where} closed the connection: {error.reply_text}"
+    if isinstance(error, TimeoutError):
+        return f"{where} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (
+        f"no message broker at {options.address} ({reason or type(error).__name__}): "
+        "start RabbitMQ, or set AMQP_HOST and AMQP_PORT"
+    )
 
 
 class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]
@@ -27,7 +120,11 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
     writes each frame by itself; `benchmarks/amqp.py` measures the difference.
 
     Attributes:
+        opened: done when it is open, or with why it cannot be
+        lost: done when it is closed, with why
         confirms: by channel, what takes publisher confirms in place of pika's own callbacks
+
+    Args:
         before_write: called before a write: pending acknowledgements go with it
         after_read: called when all that came at once was read
     """
@@ -37,9 +134,9 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         parameters: pika.ConnectionParameters,
         loop: asyncio.AbstractEventLoop,
         tls: ssl.SSLContext | None,
-        opened: Callable[[Any], None],
-        failed: Callable[[Any, BaseException], None],
-        closed: Callable[[Any, BaseException], None],
+        *,
+        before_write: Callable[[], None],
+        after_read: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._tls = tls
@@ -50,9 +147,20 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._reading = False
         self.confirms: dict[int, Callable[[Any], None]] = {}
         self._writing = False
-        self.before_write: Callable[[], None] | None = None
-        self.after_read: Callable[[], None] | None = None
-        super().__init__(parameters, opened, failed, closed)
+        self._before_write = before_write
+        self._after_read = after_read
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.lost: asyncio.Future[BaseException] = loop.create_future()
+        super().__init__(
+            parameters,
+            lambda _: settle(self.opened),
+            self._failed,
+            lambda _, error: settle(self.lost, error),
+        )
+
+    def _failed(self, _: Any, error: BaseException) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(error)
 
     def abort(self) -> None:
         """Close the socket without AMQP's closing handshake."""
@@ -78,8 +186,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             if self._terminated:
                 return
             self._on_data_available(data[start : start + _AT_ONCE])
-        if self.after_read is not None:
-            self.after_read()
+        self._after_read()
         self._reading = False
         if not turn_ends:
             self._end_turn()
@@ -117,8 +224,8 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 
     def _write(self) -> None:
         """Write all frames that wait."""
-        if self.before_write is not None and self.is_open:
-            self.before_write()
+        if self.is_open:
+            self._before_write()
         unwritten, self._unwritten = self._unwritten, []
         if unwritten and self._transport is not None:
             self._transport.write(b"".join(unwritten))
@@ -196,3 +303,67 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             if not self._reading:
                 self._loop.call_soon(self._end_turn)
             self._write()
+
+
+# It warns of each refusal: `Control` expects them, and other channels are opened again.
+logging.getLogger("pika.channel").setLevel(logging.ERROR)
+
+Operation = Callable[[Channel, Callable[[Any], None]], Any]
+
+
+class Refused(Exception):
+    """The broker refused an operation.
+
+    Attributes:
+        code: AMQP's: 403 refused, 404 not found, 405 locked, 406 other settings
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Control:
+    """Declares, binds and deletes. A refusal closes the channel; the next call opens another."""
+
+    def __init__(self, open_channel: Callable[[], Awaitable[Channel]]) -> None:
+        self._open_channel = open_channel
+        self._channel: Channel | None = None
+        self._waiting: asyncio.Future[Any] | None = None
+        self._turn = asyncio.Lock()
+
+    async def call(self, operation: Operation) -> Any:
+        """Do one operation and give the broker's answer."""
+        async with self._turn:
+            channel = self._channel
+            if channel is None or not channel.is_open:
+                channel = self._channel = await self._open_channel()
+                channel.add_on_close_callback(self._closed)
+            waiting = self._waiting = asyncio.get_running_loop().create_future()
+            operation(channel, lambda frame: settle(waiting, frame.method))
+            try:
+                return await waiting
+            finally:
+                if not waiting.done() or waiting.cancelled():
+                    # Its answer may still come, and is not the next call's.
+                    self._channel = None
+                    with suppress(AMQPError):
+                        channel.close()
+
+    def lost(self) -> None:
+        """The connection was lost."""
+        self._channel = None
+        self._end(LinkLost("the connection was lost"))
+
+    def _closed(self, channel: Channel, error: Exception) -> None:
+        if channel is not self._channel:
+            return
+        self._channel = None
+        if isinstance(error, ChannelClosedByBroker):
+            self._end(Refused(error.reply_code, error.reply_text))
+        else:
+            self._end(LinkLost(str(error)))
+
+    def _end(self, error: Exception) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_exception(error)

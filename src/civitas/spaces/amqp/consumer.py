@@ -10,12 +10,16 @@ from typing import Any
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
-from civitas.spaces.amqp.link import LinkLost, settle
+from civitas.spaces.amqp.connection import LinkLost
+from civitas.spaces.request import settle
 
 logger = logging.getLogger("civitas.amqp")
 
 Tag = tuple[int, int]
 """A delivery: which of this process's consuming channels it came on, and AMQP's delivery tag."""
+
+Deliver = Callable[[Tag, Any, bytes], None]
+"""Takes a message: its tag, AMQP's properties and its body."""
 
 _SOON_S = 0.005
 """How long an acknowledgement waits for a write that it can go with."""
@@ -62,13 +66,13 @@ class Consumer:
     async def consume(
         self,
         queue: str,
-        deliver: Callable[[Tag, Any, Any, bytes], None],
+        deliver: Deliver,
         prefetch: int,
         cancelled: Callable[[], None],
         *,
         classic: bool = True,
     ) -> str:
-        """Have `deliver(tag, method, properties, body)` called with each message of a queue."""
+        """Have `deliver(tag, properties, body)` called with each message of a queue."""
         channel = self._channel
         if channel is None:
             raise LinkLost("there is no channel")
@@ -80,7 +84,7 @@ class Consumer:
             tag = method.delivery_tag
             self._open[tag] = None
             try:
-                deliver((number, tag), method, properties, body)
+                deliver((number, tag), properties, body)
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in civitas: a message could not be taken")
 
@@ -93,7 +97,7 @@ class Consumer:
                 # Else RabbitMQ moves it to a queue of the same name that is declared at once, and
                 # delivers nothing. Quorum queues have no such argument.
                 arguments={"x-cancel-on-ha-failover": True} if classic else None,
-                callback=lambda _: settle(ready, None),
+                callback=lambda _: settle(ready),
             )
         except AMQPError as error:
             self._waiting.discard(ready)
@@ -115,9 +119,9 @@ class Consumer:
         """
         ended: asyncio.Future[None] = self._loop.create_future()
         if consumer not in self._consumers:
-            settle(ended, None)
+            settle(ended)
         else:
-            self._consumers[consumer] = lambda: settle(ended, None)
+            self._consumers[consumer] = lambda: settle(ended)
             self._waiting.add(ended)
             ended.add_done_callback(self._waiting.discard)
         return ended

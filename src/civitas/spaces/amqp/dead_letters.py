@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Self
 
@@ -30,8 +29,8 @@ from civitas.message import BROADCAST as EVERYONE
 from civitas.message import address
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.connection import explain, parameters, tls
 from civitas.spaces.amqp.consumer import Tag
-from civitas.spaces.amqp.link import explain, parameters, tls
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.amqp.wire import Outbound, Unreadable
 
@@ -39,10 +38,6 @@ logger = logging.getLogger("civitas.amqp")
 
 MOST: Final = 1000
 """How many are listed."""
-
-_MOST_KNOWN: Final = 1_000
-"""How many unreadable messages are known, in case they are redelivered."""
-_MOST_ALIKE: Final = 100
 
 _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
@@ -56,49 +51,17 @@ _BY_BROKER = {
 }
 
 
-@dataclass(eq=False, slots=True)
-class _Refused:
-    """An unreadable message as it was delivered last, and whether it is a dead letter by now."""
-
-    tag: Tag
-    published: bool = False
-
-
 class DeadLetterExchange:
-    """Publishes what cannot be handled to the dead-letter exchange, each message once.
-
-    What is unacknowledged when the connection is lost is redelivered. An unreadable message has no
-    key, so it is known by its content.
-    """
+    """Publishes what cannot be handled to the dead-letter exchange, each message at least once."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._known: dict[bytes, deque[_Refused]] = {}
 
-    def refuse(
-        self, tag: Tag, properties: Any, body: bytes, reason: str, agent: str, *, redelivered: bool
-    ) -> None:
+    def refuse(self, tag: Tag, properties: Any, body: bytes, reason: str, agent: str) -> None:
         """Publish an unreadable message, then acknowledge it."""
-        consumer = self._broker.consumer
-        beside = f"{agent}\n{properties}\n".encode(errors="surrogatepass")
-        alike = self._known.setdefault(sha256(beside + body).digest(), deque(maxlen=_MOST_ALIKE))
-        if len(self._known) > _MOST_KNOWN:
-            del self._known[next(iter(self._known))]
-        for known in alike:
-            if redelivered and known.tag[0] != tag[0]:
-                known.tag = tag
-                if known.published:
-                    consumer.acknowledge(tag)
-                return
-        refused = _Refused(tag)
-        alike.append(refused)
-
-        def confirmed() -> None:
-            refused.published = True
-            consumer.acknowledge(refused.tag)
-
         logger.error("a message to %r goes to the dead letters: %s", agent, reason)
-        self.send(properties, body, reason, agent, confirmed)
+        acknowledge = partial(self._broker.consumer.acknowledge, tag)
+        self.send(properties, body, reason, agent, acknowledge)
 
     def send(
         self, properties: Any, body: bytes, reason: str, agent: str, confirmed: Callable[[], Any]
@@ -250,51 +213,44 @@ class DeadLetters:
 
     def look(self, most: int = MOST) -> tuple[list[DeadLetter], int]:
         """The oldest ones, and how many more there are."""
-        found: dict[str, DeadLetter] = {}
+        found: list[DeadLetter] = []
+        size = 0
         with self._channel() as channel:
             waiting = self._count(channel)
-            seen = size = 0
-            for each, _ in self._each(channel, waiting):
-                size += 0 if each.key in found else len(each.body)
-                found.setdefault(each.key, each)
-                seen += 1
-                if len(found) >= most or size > _MOST_BYTES:
+            for each, _ in self._each(channel, min(waiting, most)):
+                found.append(each)
+                size += len(each.body)
+                if size > _MOST_BYTES:
                     break
-        return list(found.values()), max(waiting - seen, 0)
+        return found, waiting - len(found)
 
     def resend(self, key: str | None = None) -> Iterator[tuple[DeadLetter, str | None]]:
         """Send one, or each, to the agent that it was for, as a new message.
 
         A request becomes a `send`: its sender has had an outcome, and gets this one as a message. A
-        dead letter is removed once the broker has confirmed the new message. If the process dies
-        between the two and it is sent a second time, the receiver's inbox knows the message.
+        dead letter is removed once the broker has confirmed the new message. One that is there
+        twice, or is sent a second time as this process died between the two, is known to the
+        receiver's inbox.
 
         Returns:
             each with None, or with why it could not be sent, and stays
         """
         with self._channel() as channel:
             channel.confirm_delivery()
-            faults: dict[str, str | None] = {}
             for each, tag in self._each(channel, self._count(channel)):
-                if key not in (None, each.key):
-                    continue
-                first = each.key not in faults
-                if first:
-                    faults[each.key] = self._send(channel, each)
-                if faults[each.key] is None:
-                    channel.basic_ack(tag)
-                if first:
-                    yield each, faults[each.key]
+                if key in (None, each.key):
+                    fault = self._send(channel, each)
+                    if fault is None:
+                        channel.basic_ack(tag)
+                    yield each, fault
 
     def _send(self, channel: BlockingChannel, dead: DeadLetter) -> str | None:
         """Send one again; why that cannot be done, or None."""
         agent = dead.agent
         if not agent:
             return "whom it was for cannot be told"
-        # Made of the old key, so that one that is sent twice is one message to its receiver.
-        id = sha256(f"{dead.key} {dead.message_id}".encode()).hexdigest()
         message = Outbound(
-            f"resent.{id[:32] if dead.message_id else secrets.token_hex(16)}",
+            f"resent.{dead.key}",  # one that is sent twice is one message to its receiver
             wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,
             self._names.agent_key(agent),
             dead.body,
@@ -358,17 +314,11 @@ class DeadLetters:
 
     def _each(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:
         """Each, with its delivery tag. One that came twice has the same key both times."""
-        without_id: set[str] = set()
         for _ in range(most):
             got, properties, body = channel.basic_get(self._names.dead_letters)
             if got is None:
                 return
-            each = first = DeadLetter.read(self._names, properties, body)
-            if not each.message_id:  # two without an id are two
-                while each.key in without_id:
-                    each = replace(each, key=_key(each.key, first.key))
-                without_id.add(each.key)
-            yield each, got.delivery_tag
+            yield DeadLetter.read(self._names, properties, body), got.delivery_tag
 
 
 def _cause(error: BaseException) -> BaseException:

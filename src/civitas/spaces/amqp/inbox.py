@@ -146,8 +146,6 @@ class Inbox:
 
     def look_up(self, key: str, agent: str) -> Entry | None:
         """What is known of a message to an agent; None: it never came."""
-        if self.durable:
-            self._file.check_process()
         ended = self._ends.get((key, agent))
         if ended is not None:
             return Entry(key, ENDED, None, ended[0])
@@ -180,7 +178,6 @@ class Inbox:
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
         """Record that a message has ended: seen at once, written with the next write."""
         if self.durable:
-            self._file.check_process()
             if self._closed:
                 raise self._file.closed()
         elif len(self._ends) >= _ENDS_IN_MEMORY:
@@ -194,7 +191,7 @@ class Inbox:
 
     def flush(self) -> None:
         """Write the ends that wait."""
-        if self.durable and (self._ends or self._answered) and self._file.is_of_this_process():
+        if self.durable and (self._ends or self._answered):
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[Entry]:
@@ -204,7 +201,6 @@ class Inbox:
         """
         if not self.durable:
             return []
-        self._file.check_process()
         try:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
         except sqlite3.Error as error:
@@ -233,7 +229,6 @@ class Inbox:
         """In one transaction, write the ends that wait, then run a statement for each row."""
         if not self.durable:
             return 0
-        self._file.check_process()
         execute = self._execute
         changed = 0
         try:

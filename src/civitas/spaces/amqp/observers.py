@@ -31,7 +31,7 @@ class Observers:
         """Show a callback what every process sends."""
         first = not self._callbacks
         self._callbacks = (*self._callbacks, callback)
-        if first and self._broker.link.is_up:
+        if first and self._broker.is_up:
             self._broker.thread.spawn(self.attach())
 
     def is_new(self, key: str) -> bool:
@@ -56,7 +56,7 @@ class Observers:
         await call(lambda c, done: c.queue_bind(queue, names.exchange, "#", callback=done))
         await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
 
-    def _observed(self, tag: Tag, _: Any, properties: Any, body: bytes) -> None:
+    def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
         try:
             inbound = wire.read(properties, body)

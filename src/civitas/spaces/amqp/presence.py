@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Container
-from contextlib import suppress
 from typing import Final
 
 from pika.exceptions import AMQPError
@@ -14,7 +13,7 @@ from civitas.errors import BrokerError
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.agent_queues import AgentQueues
 from civitas.spaces.amqp.broker import Broker
-from civitas.spaces.amqp.link import LinkLost
+from civitas.spaces.amqp.connection import LinkLost
 from civitas.spaces.amqp.publisher import UNROUTABLE
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
@@ -27,8 +26,7 @@ _CHECK_S: Final = 0.01
 _GONE_S: Final = 0.05
 """How long the last answers of an agent that is gone may take."""
 
-_FIRST_LOOK_S: Final = 0.1
-_LAST_LOOK_S: Final = 1.6
+_LOOK_S: Final = 0.2
 """How often the broker is asked for the queue of an agent whose id is claimed."""
 
 _RENEWED: Final = 10_000
@@ -45,7 +43,6 @@ class Presence:
         here: Container[str],
         *,
         absent: Callable[[Delivery], None],
-        declared: Callable[[str], None],
         settled: Callable[[Outbound, str], None],
         keep_s: float,
     ) -> None:
@@ -55,16 +52,10 @@ class Presence:
         self._queues = queues
         self._here = here
         self._absent = absent
-        self._declared = declared
         self._settled = settled
         self._keep_s = keep_s
         self._renewed: dict[str, float] = {}
         self._unchecked: dict[str, list[Delivery]] = {}
-        self._closed = False
-
-    def close(self) -> None:
-        """Ask no more."""
-        self._closed = True
 
     # -- queues of agents that are away ------------------------------------------------------------
 
@@ -91,34 +82,27 @@ class Presence:
 
     def check_receiver(self, request: Delivery) -> None:
         """End a request that is not answered in a moment if its receiver is not there."""
-        self._check_later(request.envelope.to, [request], _CHECK_S)
+        to = request.envelope.to
+        unchecked = self._unchecked.setdefault(to, [])
+        unchecked.append(request)
+        if len(unchecked) == 1:
+            self._spawn(self._check(to))
 
-    def _check_later(self, to: str, requests: list[Delivery], wait_s: float) -> None:
-        if not self._unchecked:
-            self._loop.call_later(wait_s, self._check)
-        self._unchecked.setdefault(to, []).extend(requests)
-
-    def _check(self) -> None:
-        unchecked, self._unchecked = self._unchecked, {}
-        for to, requests in unchecked.items():
-            open_ones = [request for request in requests if not request.answered]
-            if open_ones:
-                self._spawn(self._check_agent(to, open_ones))
-
-    async def _check_agent(self, to: str, requests: list[Delivery]) -> None:
-        try:
-            there = await self._is_there(to)
-            if not there:
+    async def _check(self, to: str) -> None:
+        await asyncio.sleep(_CHECK_S)
+        requests = self._unchecked.pop(to)
+        while requests := [request for request in requests if not request.answered]:
+            try:
+                if await self._is_there(to):
+                    return
                 await asyncio.sleep(_GONE_S)  # its last answers may be on their way
-                there = await self._is_there(to)
-        except (LinkLost, AMQPError):
-            if not self._closed:
-                self._check_later(to, requests, _AGAIN_S)
-            return
-        if not there:
+                if await self._is_there(to):
+                    return
+            except (LinkLost, AMQPError):
+                await asyncio.sleep(_AGAIN_S)
+                continue
             for request in requests:
-                if not request.answered:
-                    self._absent(request)
+                self._absent(request)
 
     async def _is_there(self, id: str) -> bool:
         return await self._queues.is_consumed(id) or await self._queues.is_claimed(id)
@@ -136,46 +120,27 @@ class Presence:
 
     async def _await_queue(self, to: str) -> None:
         """Publish what is held back once there is a queue, or end it if nobody has the id."""
-        publisher, queues = self._publisher, self._queues
-        logged = declared = False
-        wait_s = _FIRST_LOOK_S
-        while publisher.held(to):
-            try:
-                if to in self._here or await queues.is_claimed(to):
-                    # Its process declares the queue: it is being added, or its queue was deleted.
-                    await asyncio.sleep(wait_s)
-                    wait_s = min(2 * wait_s, _LAST_LOOK_S)
-                    if await queues.is_consumed(to):
-                        break
-                    continue
-                self._end_unroutable(to)
-                if publisher.held(to):
+        publisher, queues, held = self._publisher, self._queues, self._publisher.held
+        there = True
+        try:
+            while to in self._here or await queues.is_claimed(to):
+                # Its process declares the queue: it is being added, or its queue was deleted.
+                await asyncio.sleep(_LOOK_S)
+                if await queues.is_consumed(to):
+                    break
+            else:
+                there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
+                if there:
                     await queues.declare(to)
-                    declared = True
-                break
-            except (LinkLost, AMQPError):
-                break  # it is published on the next connection, and returned again
-            except BrokerError as error:
-                if not logged:
-                    logger.error("%s", error)
-                logged = True
-                await asyncio.sleep(_AGAIN_S)
-        with suppress(LinkLost):
             # What was published before it may still be returned.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
-        if declared:
-            self._declared(to)
+        except (LinkLost, AMQPError):
+            pass  # it is published on the next connection, and returned again
+        except BrokerError as error:
+            logger.error("%s", error)
+            await asyncio.sleep(_AGAIN_S)
         for message in publisher.take_held(to):
-            publisher.publish(message)
-
-    def _end_unroutable(self, to: str) -> None:
-        """End what is held back for an id that nobody has; a request that waits has all wait."""
-        waits = False
-        for message in self._publisher.held(to):
-            if message.kind == wire.REQUEST and message.about.wait:
-                waits = True
-            elif message.kind == wire.REQUEST:
-                self._settled(message, UNROUTABLE)  # it has ended by that, and is held no longer
-        if not waits:
-            for message in self._publisher.take_held(to):
+            if there:
+                publisher.publish(message)
+            else:
                 self._settled(message, UNROUTABLE)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 from pika.channel import Channel
 
-from civitas.spaces.amqp.link import LinkLost, settle
-from civitas.spaces.amqp.wire import CANCEL, REQUEST, SEND, Outbound
+from civitas.spaces.amqp.connection import LinkLost
+from civitas.spaces.amqp.wire import REQUEST, SEND, Outbound
+from civitas.spaces.request import settle
 
 Settled = Callable[[Outbound, str], None]
 
@@ -37,22 +37,6 @@ _WINDOW = 5_000
 """How many messages may be unconfirmed."""
 
 
-@dataclass(eq=False, slots=True)
-class _Held:
-    """Messages to an agent without a queue, by key.
-
-    Attributes:
-        returned: what the broker returned, in the order in which it was published
-        behind: what was to be published since
-    """
-
-    returned: dict[str, Outbound] = field(default_factory=dict)
-    behind: dict[str, Outbound] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.returned) + len(self.behind)
-
-
 class Publisher:
     """Publishes in order, and again what was not confirmed when the connection was lost.
 
@@ -74,13 +58,14 @@ class Publisher:
         self._waiting: deque[Outbound] = deque()
         self._paused: deque[Outbound] = deque()
         self._pauses = 0
-        self._held: dict[str, _Held] = {}
+        # By receiver, then by key: what was returned, and what was to be published since.
+        self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
         self.largest: int | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
-        held = sum(map(len, self._held.values())) if self._held else 0
+        held = sum(len(each) for pair in self._held.values() for each in pair)
         return len(self._unconfirmed) + len(self._waiting) + len(self._paused) + held
 
     def publish(self, message: Outbound) -> None:
@@ -93,12 +78,10 @@ class Publisher:
         if now and held is None and not self._waiting and not self._pauses:
             message.in_flight = True
             self._emit(message)
-        elif held is not None and message.kind == CANCEL and self._withdraw(message):
-            return
         elif len(self) >= _LIMIT and message.kind in _REFUSABLE:
             self._settled(message, FULL)
         elif held is not None:
-            held.behind[message.key] = message
+            held[1][message.key] = message
         else:
             message.in_flight = True
             (self._paused if self._pauses else self._waiting).append(message)
@@ -139,14 +122,13 @@ class Publisher:
     def hold_back(self, message: Outbound) -> bool:
         """Keep a message that was returned, and all to its agent; whether it is the first."""
         first = message.to not in self._held
-        self._held.setdefault(message.to, _Held()).returned[message.key] = message
+        self._held.setdefault(message.to, ({}, {}))[0][message.key] = message
         return first
 
     def held(self, id: str) -> list[Outbound]:
         """What is held for an agent, in order, without requests that have ended."""
-        held = self._held.get(id, _Held())
-        messages = (*held.returned.values(), *held.behind.values())
-        return [message for message in messages if not message.ended]
+        returned, behind = self._held.get(id, ({}, {}))
+        return [message for message in (returned | behind).values() if not message.ended]
 
     def take_held(self, id: str) -> list[Outbound]:
         """What was held for an agent; from now on what is sent to it is published."""
@@ -154,13 +136,6 @@ class Publisher:
         self._held.pop(id, None)
         self._wake()
         return messages
-
-    def _withdraw(self, cancellation: Outbound) -> bool:
-        """Drop the request that is cancelled; whether it was held."""
-        held, key = self._held[cancellation.to], cancellation.correlation_id or ""
-        found = held.returned.pop(key, None) or held.behind.pop(key, None)
-        self._wake()
-        return found is not None
 
     # -- the channel -------------------------------------------------------------------------------
 
@@ -208,7 +183,7 @@ class Publisher:
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            settle(waiter, None)
+            settle(waiter)
 
     def confirmed(self, frame: Any) -> None:
         """The broker confirms or refuses one message, or all up to it."""

@@ -17,7 +17,6 @@ from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.dead_letters import DeadLetterExchange
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from civitas.spaces.amqp.recorder import Ident, InFlight, Recorder
-from civitas.spaces.amqp.requests import CallChains
 from civitas.spaces.amqp.wire import Inbound, Outbound, Unreadable
 from civitas.spaces.delivery import Delivery
 from civitas.spaces.mailbox import Mailbox
@@ -48,7 +47,7 @@ class Receiver:
         inbox: Inbox,
         recorder: Recorder,
         *,
-        chains: CallChains,
+        innermost: Callable[[tuple[str, ...]], Delivery | None],
         show: Callable[[Delivery], None],
     ) -> None:
         self._router = router
@@ -58,15 +57,13 @@ class Receiver:
         self._loop = router.loop
         self._consumer = broker.consumer
         self._publisher = broker.publisher
-        self._chains = chains
+        self._innermost = innermost
         self._dead_letters = DeadLetterExchange(broker)
         self._show = show
         self._cancelled: dict[Ident, None] = {}
         self._unread: list[tuple[Mailbox, Tag, Any, bytes]] = []
 
-    def take(
-        self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes, *, redelivered: bool = False
-    ) -> None:
+    def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
         """Take a message to the agent of a mailbox."""
         try:
             inbound = wire.read(properties, body)
@@ -76,9 +73,7 @@ class Receiver:
             if to not in (mailbox.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, and came to {mailbox.id!r}")
         except Unreadable as error:
-            self._dead_letters.refuse(
-                tag, properties, body, str(error), mailbox.id, redelivered=redelivered
-            )
+            self._dead_letters.refuse(tag, properties, body, str(error), mailbox.id)
             return
         if inbound.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", mailbox.id)
@@ -88,12 +83,11 @@ class Receiver:
         known = self._known.get(ident)
         if known is not None:
             # It is here already: redelivered by the broker, or sent again by its sender.
-            in_flight: InFlight = known.in_flight
-            if in_flight.stored:
+            if known.stored:
                 self._consumer.acknowledge(tag)
             else:
-                self._consumer.acknowledge(in_flight.tag)
-                in_flight.tag = tag
+                self._consumer.acknowledge(known.tag)
+                known.tag = tag
             return
         own = to == EVERYONE and inbound.envelope.sender == mailbox.id
         if own and not mailbox.agent.receive_own_broadcasts:
@@ -132,10 +126,9 @@ class Receiver:
     def give_up(self, mailbox: Mailbox) -> None:
         """Another process has the agent's id: the broker redelivers there what it sent here."""
         for (_, agent), delivery in self._known.items():
-            in_flight: InFlight = delivery.in_flight
-            stale = in_flight.tag is not None and in_flight.tag[0] != self._consumer.number
-            if agent == mailbox.id and stale and not in_flight.stored:
-                in_flight.owned_elsewhere = True
+            stale = delivery.tag is not None and delivery.tag[0] != self._consumer.number
+            if agent == mailbox.id and stale and not delivery.stored:
+                delivery.owned_elsewhere = True
 
     def resume(self, mailbox: Mailbox) -> None:
         """Go on with what an earlier process had accepted for this agent and not ended."""
@@ -158,9 +151,9 @@ class Receiver:
             if self._cancelled.pop(ident, self) is None:
                 self.cancel(*ident)
 
-    def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> Delivery:
+    def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: Tag | None) -> InFlight:
         kind = kinds.BROADCAST if inbound.envelope.to == EVERYONE else _KINDS[inbound.kind]
-        delivery = Delivery(inbound.envelope, kind, self._chains.innermost(inbound.call_chain))
+        delivery = InFlight(inbound.envelope, kind, self._innermost(inbound.call_chain))
         delivery.hops = inbound.hops
         delivery.key = inbound.key
         delivery.call_chain = inbound.call_chain
@@ -168,12 +161,14 @@ class Receiver:
             delivery.timeout = inbound.timeout
         delivery.original_id = inbound.original_id
         delivery.recorder = self._recorder
-        ident = (inbound.key, mailbox.id)
-        delivery.in_flight = InFlight(ident, tag, inbound.raw, inbound.reply_to or "")
-        self._known[ident] = delivery
+        delivery.ident = (inbound.key, mailbox.id)
+        delivery.tag = tag
+        delivery.raw = inbound.raw
+        delivery.reply_to = inbound.reply_to or ""
+        self._known[delivery.ident] = delivery
         return delivery
 
-    def _put(self, delivery: Delivery, mailbox: Mailbox) -> None:
+    def _put(self, delivery: InFlight, mailbox: Mailbox) -> None:
         if mailbox.open:
             self._router.put(delivery, mailbox)
         else:
@@ -205,7 +200,7 @@ class Receiver:
         name = inbound.envelope.name
         offer = mailbox.offers.get(name)
         if entry.message is not None:
-            self._recorder.is_stored(delivery.in_flight)
+            self._recorder.is_stored(delivery)
             permission = wire.restored(entry.message)[1]
             # Another message may have come under the same key, and the policy may have changed.
             delivery.approved = (
@@ -219,7 +214,7 @@ class Receiver:
         else:
             self._put(delivery, mailbox)
 
-    def _doubt(self, delivery: Delivery, mailbox: Mailbox, inbound: Inbound) -> None:
+    def _doubt(self, delivery: InFlight, mailbox: Mailbox, inbound: Inbound) -> None:
         """Its outcome is unknown: it had begun, and no end is recorded."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
         text = (

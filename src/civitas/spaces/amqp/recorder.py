@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
 
@@ -35,9 +34,8 @@ Ident = tuple[str, str]
 """A message's key, and its receiver: a broadcast has several."""
 
 
-@dataclass(eq=False, slots=True)
-class InFlight:
-    """A message that came and is not acknowledged yet.
+class InFlight(Delivery):
+    """A message that came over the broker and is not acknowledged yet.
 
     Attributes:
         ident: what the inbox knows it by
@@ -51,6 +49,8 @@ class InFlight:
         ended: whether it has
         owned_elsewhere: whether its agent's id is another process's now: it is redelivered there
     """
+
+    __slots__ = ()
 
     ident: Ident
     tag: Tag | None
@@ -84,7 +84,7 @@ class Recorder:
         is_idle: Callable[[], bool],
         keep_s: float,
     ) -> None:
-        self.known: dict[Ident, Delivery] = {}
+        self.known: dict[Ident, InFlight] = {}
         self._router = router
         self._inbox = inbox
         self._loop = router.loop
@@ -97,43 +97,41 @@ class Recorder:
         self._flushing = False
         self._ended = 0
 
-    def begins(self, delivery: Delivery, offer: Offer) -> bool:
+    def begins(self, delivery: InFlight, offer: Offer) -> bool:
         """Record that a message begins; False if that cannot be done now."""
-        message: InFlight = delivery.in_flight
-        if message.begun:
+        if delivery.begun:
             return True
         try:
             if offer.detached:
-                self._accept(message)
-            self._inbox.start((message.ident,))
+                self._accept(delivery)
+            self._inbox.start((delivery.ident,))
         except InboxError as error:
             self._put_off(delivery, error)
             return False
-        message.begun = True
-        message.raw = None
+        delivery.begun = True
+        delivery.raw = None
         if self._recorded:
             self._send_recorded()
         return True
 
-    def set_aside(self, delivery: Delivery) -> None:
+    def set_aside(self, delivery: InFlight) -> None:
         """Keep a message that awaits approval, which may take longer than the broker waits."""
         try:
-            self._accept(delivery.in_flight)
+            self._accept(delivery)
         except InboxError as error:
             logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
 
-    def permitted(self, delivery: Delivery) -> None:
+    def permitted(self, delivery: InFlight) -> None:
         """Keep that a message was approved, so that the next process does not ask again."""
-        message: InFlight = delivery.in_flight
-        if not self._inbox.durable or message.raw is None:
+        if not self._inbox.durable or delivery.raw is None:
             return
-        permission = wire.fingerprint(delivery.envelope, message.ident[1])
+        permission = wire.fingerprint(delivery.envelope, delivery.ident[1])
         try:
-            self._inbox.permit(*message.ident, wire.stored(*message.raw, permission))
+            self._inbox.permit(*delivery.ident, wire.stored(*delivery.raw, permission))
         except InboxError as error:
             logger.warning("it cannot be kept that %s was approved: %s", delivery, error)
         else:
-            self.is_stored(message)
+            self.is_stored(delivery)
 
     def _accept(self, message: InFlight) -> None:
         if self._inbox.durable and not message.stored and message.raw is not None:
@@ -146,7 +144,7 @@ class Recorder:
         self._consumer.acknowledge(message.tag)
         message.tag = None
 
-    def _put_off(self, delivery: Delivery, error: InboxError) -> None:
+    def _put_off(self, delivery: InFlight, error: InboxError) -> None:
         """The inbox cannot be written: the agent begins nothing until it can."""
         mailbox = delivery.mailbox
         assert mailbox is not None
@@ -160,31 +158,31 @@ class Recorder:
             # A handler here waits for this one, so it cannot wait.
             self._router.refuse(delivery, ActionError("InboxError", str(error)))
             return
-        self._loop.call_later(_AGAIN_S, mailbox.hold_back(delivery))
+        mailbox.put_back(delivery)
+        self._loop.call_later(_AGAIN_S, mailbox.pause())
 
     # -- ended -------------------------------------------------------------------------------------
 
-    def reply(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
+    def reply(self, delivery: InFlight, value: Any, error: BaseException | None) -> None:
         """A request has ended: its answer is its outcome."""
-        message: InFlight = delivery.in_flight
         envelope = delivery.envelope
         sender = envelope.to if delivery.mailbox is None else delivery.mailbox.id
         if error is None:
             name, args = "response", {"data": value, "original_message_id": envelope.id}
         else:
             name, args = "error", {"error": str(error), "original_message_id": envelope.id}
-        message.answer = Outbound(
+        delivery.answer = Outbound(
             _answer_key(delivery),
             wire.REPLY,
-            message.reply_to,
+            delivery.reply_to,
             wire.written(Envelope(sender, envelope.sender, name, args)),
-            correlation_id=message.ident[0],
+            correlation_id=delivery.ident[0],
             headers=None if error is None else wire.error_headers(error),
         )
 
-    def answer(self, delivery: Delivery, envelope: Envelope, original_id: str | None) -> None:
+    def answer(self, delivery: InFlight, envelope: Envelope, original_id: str | None) -> None:
         """A message that is no request has an answer, sent when it has ended."""
-        delivery.in_flight.answer = Outbound(
+        delivery.answer = Outbound(
             _answer_key(delivery),
             wire.ANSWER,
             self._names.agent_key(envelope.to),
@@ -196,18 +194,17 @@ class Recorder:
             ),
         )
 
-    def concluded(self, delivery: Delivery) -> None:
+    def concluded(self, delivery: InFlight) -> None:
         """A message has ended, with the answer that is noted."""
-        message: InFlight = delivery.in_flight
-        if message.owned_elsewhere:
-            self.known.pop(message.ident, None)
+        if delivery.owned_elsewhere:
+            self.known.pop(delivery.ident, None)
             return
-        if self._router.ending and not message.begun and isinstance(delivery.error, SpaceClosed):
+        if self._router.ending and not delivery.begun and isinstance(delivery.error, SpaceClosed):
             return  # it did not begin: the broker, or the inbox, keeps it for the next process
-        message.ended = True
-        message.raw = None
-        if not message.unconfirmed:
-            self._record(message)
+        delivery.ended = True
+        delivery.raw = None
+        if not delivery.unconfirmed:
+            self._record(delivery)
 
     def sent(self, message: InFlight) -> None:
         """A message that its handler sent is confirmed."""
@@ -265,9 +262,9 @@ class Recorder:
         self._consumer.acknowledge(message.tag)
 
 
-def _answer_key(delivery: Delivery) -> str:
+def _answer_key(delivery: InFlight) -> str:
     """The key of a message's answer: the same if it is made again."""
-    key, agent = delivery.in_flight.ident
+    key, agent = delivery.ident
     if len(key.encode()) > _LONGEST_KEY:  # not one of ours
         key = sha256(key.encode()).hexdigest()
     if delivery.kind != kinds.BROADCAST:
@@ -278,8 +275,7 @@ def _answer_key(delivery: Delivery) -> str:
 def in_flight_of(handling: Any) -> InFlight | None:
     """The message from the broker that a handler, or one that it waits in, is handling."""
     while handling is not None:
-        message: InFlight | None = handling.in_flight
-        if message is not None:
-            return message
+        if isinstance(handling, InFlight):
+            return handling
         handling = handling.parent
     return None

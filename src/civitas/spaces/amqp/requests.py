@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 from civitas.errors import RequestError
 from civitas.message import BROADCAST as EVERYONE
@@ -16,49 +17,6 @@ from civitas.spaces.amqp.wire import Outbound, Unreadable
 from civitas.spaces.delivery import Delivery
 
 logger = logging.getLogger("civitas.amqp")
-
-
-class CallChains:
-    """The handlers of this process that wait for requests, by key."""
-
-    def __init__(self, new_key: Callable[[], str]) -> None:
-        self._new_key = new_key
-        self._waiting: dict[str, list[Any]] = {}  # by key: a handler, and how many requests it has
-
-    def begin(self, handling: Any) -> tuple[str, ...]:
-        """The keys of the handlers, outermost first, that wait for a request made now."""
-        keys: list[str] = []
-        while handling is not None:
-            if not handling.key:
-                handling.key = self._new_key()
-            entry = self._waiting.setdefault(handling.key, [handling, 0])
-            entry[1] += 1
-            keys.append(handling.key)
-            if handling.call_chain is not None:
-                return (*handling.call_chain, *reversed(keys))
-            handling = handling.parent
-        return tuple(reversed(keys))
-
-    def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
-        """The innermost handler of this process in a message's call chain."""
-        for key in reversed(call_chain):
-            entry = self._waiting.get(key)
-            if entry is not None:
-                found: Delivery = entry[0]
-                return found
-        return None
-
-    def end(self, handling: Any) -> None:
-        """A request of this handler, and of those that wait for it, has ended."""
-        while handling is not None:
-            entry = self._waiting.get(handling.key)
-            if entry is not None:
-                entry[1] -= 1
-                if not entry[1]:
-                    del self._waiting[handling.key]
-            if handling.call_chain is not None:
-                return
-            handling = handling.parent
 
 
 class OpenRequests:
@@ -73,7 +31,8 @@ class OpenRequests:
         self._publisher = broker.publisher
         self._settle = settle
         self._open: dict[str, Outbound] = {}
-        self.chains = CallChains(broker.new_key)
+        # The handlers of this process that have made requests, by key.
+        self._handlers: WeakValueDictionary[str, Delivery] = WeakValueDictionary()
 
     def deliveries(self) -> list[Delivery]:
         """All of them."""
@@ -91,9 +50,7 @@ class OpenRequests:
             to=envelope.to,
             mandatory=True,
             reply_to=self._broker.reply_key,
-            headers=wire.headers(
-                delivery.hops, self.chains.begin(delivery.parent), delivery.timeout
-            ),
+            headers=wire.headers(delivery.hops, self._chain(delivery.parent), delivery.timeout),
             about=delivery,
         )
         self._publisher.publish(message)
@@ -101,7 +58,24 @@ class OpenRequests:
     def end(self, delivery: Delivery) -> None:
         """A request has its outcome."""
         self._open.pop(delivery.key, None)
-        self.chains.end(delivery.parent)
+
+    def _chain(self, handling: Delivery | None) -> tuple[str, ...]:
+        """The keys of the handlers, outermost first, that wait for a request made now."""
+        keys: list[str] = []
+        while handling is not None:
+            if not handling.key:
+                handling.key = self._broker.new_key()
+            self._handlers[handling.key] = handling
+            keys.append(handling.key)
+            if handling.call_chain is not None:
+                return (*handling.call_chain, *reversed(keys))
+            handling = handling.parent
+        return tuple(reversed(keys))
+
+    def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
+        """The innermost handler of this process in a message's call chain."""
+        found = (self._handlers.get(key) for key in reversed(call_chain))
+        return next((handler for handler in found if handler is not None), None)
 
     def cancel(self, delivery: Delivery) -> None:
         """Tell the receiver of a request that its answer is not waited for."""
@@ -123,7 +97,7 @@ class OpenRequests:
         request = self._open.get(properties.correlation_id or "")
         if request is None:
             # It has ended, or this is a second answer.
-            if properties.type == wire.QUEUE_LOST and properties.reply_to != self._broker.reply_key:
+            if properties.type == wire.QUEUE_LOST:
                 self._on_queue_lost(properties, body)
             return
         delivery = request.about
@@ -138,15 +112,16 @@ class OpenRequests:
     # -- sent again: receivers know them by their keys ---------------------------------------------
 
     def queue_lost(self, id: str) -> None:
-        """An agent's queue was deleted: all processes send their open requests to it again."""
-        self._send_again_to(id)
+        """An agent's queue was deleted: have all processes send their open requests to it again.
+
+        This one, too, is told by the broker.
+        """
         self._publisher.publish(
             Outbound(
                 self._broker.new_key(),
                 wire.QUEUE_LOST,
                 self._broker.names.processes,
                 wire.written(Envelope(id, EVERYONE, "lost", {})),
-                reply_to=self._broker.reply_key,
             )
         )
 
@@ -156,14 +131,7 @@ class OpenRequests:
         except Unreadable as error:
             logger.error("the notice of a deleted queue cannot be read: %s", error)
             return
-        self._send_again_to(id)
-
-    def _send_again_to(self, id: str) -> None:
-        held = self._publisher.take_held(id)
         self.send_again(id)
-        for message in held:
-            if message.kind != wire.REQUEST:
-                self._publisher.publish(message)
 
     def send_again(self, id: str | None = None) -> None:
         """Publish the requests to an agent again, or all."""

@@ -21,11 +21,10 @@ from civitas.errors import (
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.agent_queues import AgentQueues
+from civitas.spaces.amqp.agent_queues import AgentQueues, LocalAgents
 from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.connection import LinkLost, Refused
 from civitas.spaces.amqp.inbox import Inbox
-from civitas.spaces.amqp.link import LinkLost, Refused
-from civitas.spaces.amqp.local_agents import LocalAgents
 from civitas.spaces.amqp.observers import Observers
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.amqp.presence import Presence
@@ -89,7 +88,6 @@ class AMQPRouter(Router):
             queues,
             self.mailboxes,
             absent=lambda request: self.abort(request, self._not_found(request.envelope.to)),
-            declared=lambda id: self.requests.queue_lost(id),
             settled=self._settled,
             keep_s=keep_s,
         )
@@ -102,7 +100,7 @@ class AMQPRouter(Router):
             broker,
             inbox,
             self.recorder,
-            chains=self.requests.chains,
+            innermost=self.requests.innermost,
             show=self._show_inbound,
         )
         self.local_agents = LocalAgents(
@@ -191,7 +189,7 @@ class AMQPRouter(Router):
         elif message.exchange is not None and outcome == RETURNED:
             # A new connection declares the queue of the dead letters.
             logger.error("the queue of the dead letters was deleted; declaring it again")
-            self.broker.link.drop()
+            self.broker.drop()
             self.broker.publisher.publish(message)
         elif callable(about):
             about()
@@ -246,19 +244,19 @@ class AMQPRouter(Router):
         """The outcome of a request, once: of one made here, or of one that came."""
         if delivery.answered:
             return
-        sent = delivery.kind == REQUEST and delivery.in_flight is None
+        sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight)
         if sent:
             self.requests.end(delivery)
             if self.closed and isinstance(error, RequestCancelled):
                 error = self.gone()  # `shut_down` had its receiver cancel it
         super().settle(delivery, value, error)
-        if delivery.kind == REQUEST and not sent:
+        if delivery.kind == REQUEST and isinstance(delivery, InFlight):
             self.recorder.reply(delivery, value, error)
             self.recorder.concluded(delivery)
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early."""
-        sent = delivery.kind == REQUEST and delivery.in_flight is None and delivery.key
+        sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight) and delivery.key
         open_request = sent and not delivery.answered and not self.closed
         super().abort(delivery, error)
         if open_request:
@@ -273,7 +271,7 @@ class AMQPRouter(Router):
         self.requests.cancel(delivery)
 
     def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
-        if delivery.in_flight is None:
+        if not isinstance(delivery, InFlight):
             super()._answer(delivery, value, error)
             return
         answer = answers(delivery, value, error)
@@ -298,7 +296,7 @@ class AMQPRouter(Router):
             self._show(delivery.envelope)
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        if delivery.in_flight is None and delivery.envelope.to in self.mailboxes:
+        if not isinstance(delivery, InFlight) and delivery.envelope.to in self.mailboxes:
             return  # it was shown where it was handled, in this process
         super()._show_answer(delivery, value, error)
 
@@ -312,10 +310,9 @@ class AMQPRouter(Router):
     async def shut_down(self) -> None:
         """Wait until all that was sent is confirmed, end the open requests, and disconnect."""
         broker = self.broker
-        self.presence.close()
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
-        if broker.link.is_up:
+        if broker.is_up:
             await self.local_agents.all_removed(_LAST_S)
             try:
                 await asyncio.wait_for(broker.publisher.drained(), _LAST_S)
@@ -333,7 +330,7 @@ class AMQPRouter(Router):
             )
         for delivery in self.requests.deliveries():
             self.refuse(delivery, self.gone())
-        await broker.link.close()
+        await broker.close()
         try:
             self.inbox.close()
         except InboxError as error:

@@ -131,7 +131,7 @@ class AMQPSpace(Space):
             raise DefinitionError(f"observe takes a plain function, got {callback!r}")
         self._start()
         self._router.enter(self._router.everywhere.add, callback)
-        opening = self._thread.run(self._router.broker.link.open)
+        opening = self._thread.run(self._router.broker.open)
         if not on_a_space():
             opening.result()
 

@@ -10,22 +10,14 @@ from typing import Any, Final, NamedTuple
 import pika
 from pydantic_core import from_json, to_json
 
+from civitas import errors
 from civitas.errors import (
     ActionError,
-    ActionNotFound,
-    AgentNotFound,
-    AgentStopped,
     HopLimitExceeded,
     InDoubt,
-    InvalidArguments,
     InvalidId,
     InvalidMessage,
-    MailboxFull,
-    NotPermitted,
-    RequestCancelled,
     RequestError,
-    RequestTimeout,
-    SpaceClosed,
 )
 from civitas.message import Envelope, address, check_message
 
@@ -47,8 +39,6 @@ DEFAULT_TIMEOUT_S: Final = 300
 
 _PERSISTENT = 2
 _PERMISSION = "permission"
-_NO_TIMEOUT = -1.0
-_FAR_S = 1e9
 
 
 class Unreadable(Exception):
@@ -164,12 +154,7 @@ def headers(
     if call_chain:
         found["trail"] = " ".join(call_chain)
     if timeout != DEFAULT_TIMEOUT_S:
-        # As text: not every client writes AMQP's floats. An int stays one: errors name it.
-        endless = timeout is None or timeout > _FAR_S
-        whole = type(timeout) is int
-        found["timeout"] = repr(
-            _NO_TIMEOUT if endless else timeout if whole else float(timeout or 0)
-        )
+        found["timeout"] = json.dumps(timeout)  # not every client writes AMQP's floats
     if original_id is not None:
         found["original"] = original_id
     if thread is not None:
@@ -272,29 +257,22 @@ def _timeout(value: object) -> float | None:
     if value is None:
         return DEFAULT_TIMEOUT_S
     try:
-        text = _text(value, "timeout")
-        seconds = int(text) if text.isdecimal() else float(text)
+        seconds = from_json(_text(value, "timeout"))
     except ValueError:
-        seconds = float("nan")
-    if seconds != seconds:
+        seconds = ""
+    if seconds is not None and (type(seconds) not in (int, float) or seconds != seconds):
         raise Unreadable(f"its header timeout is {value!r}, not seconds")
-    return None if seconds < 0 else seconds
+    found: float | None = seconds
+    return found
 
 
 # By name: no other name becomes an exception.
 _PLAIN: dict[str, type[RequestError]] = {
-    kind.__name__: kind
-    for kind in (
-        InvalidArguments,
-        ActionNotFound,
-        NotPermitted,
-        AgentNotFound,
-        MailboxFull,
-        RequestTimeout,
-        RequestCancelled,
-        AgentStopped,
-        SpaceClosed,
-    )
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type)
+    and issubclass(kind, RequestError)
+    and not issubclass(kind, ActionError)
 }
 
 _LONGEST = 1000
@@ -323,9 +301,10 @@ def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | No
         return plain(text)
     type_ = str(headers.get("type", outcome))
     said = "" if text == type_ else text.removeprefix(f"{type_}: ")
-    where = headers.get("where")
+    found = headers.get("where")
+    where = found if isinstance(found, str) else None
     if outcome == "HopLimitExceeded":
         return HopLimitExceeded(said)
     if outcome == "InDoubt":
-        return InDoubt(said, where if isinstance(where, str) else None)
-    return ActionError(type_, said, where if isinstance(where, str) else None)
+        return InDoubt(said, where)
+    return ActionError(type_, said, where)

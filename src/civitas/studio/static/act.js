@@ -198,6 +198,7 @@ export function mount(root) {
   const more = h("span");
   const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons), more), about, steer);
   const none = empty("No work yet. Say above what is to be done with the files of which folder, and press Start.");
+  none.hidden = head.hidden = body.hidden = true; // until it is known what there is
   replace(root, none, head, body);
   fillWindow(root);
   body.addEventListener("scroll", () => { atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < 60; });
@@ -302,17 +303,17 @@ export function mount(root) {
 
 cardKind("decision", (card, decide) => {
   const instruction = h("textarea", { class: "s-input", rows: 2, "aria-label": "Instruction", placeholder: "Instruction, to continue or redirect" });
-  const why = h("input", { class: "s-input", "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
+  const why = h("textarea", { class: "s-input", rows: 2, "aria-label": "Reasoning", placeholder: "Reasoning (may be left out)" });
   const choose = (label, choice, kind) => button(label, () => decide({ choice, instruction: instruction.value, reasoning: why.value }), kind);
   const found = card.conclusion;
   return [
-    h("p", { class: "s-card-title" }, h("b", {}, "You are the reviewer (H)"), card.round ? `: the worker (R) has concluded round ${card.round}` : ": the worker (R) has done nothing yet", h("time", {}, clock(card.asked))),
+    h("summary", { class: "s-card-title" }, h("b", {}, "You are the reviewer (H)"), card.round ? `: the worker (R) has concluded round ${card.round}` : ": the worker (R) has done nothing yet", h("time", {}, clock(card.asked))),
     quote("Task", card.task),
     h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
     ...card.told.map((each) => quote("Said meanwhile", each)),
-    h("div", { class: "s-answer" }, instruction, why,
-      h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect")),
-      h("p", { class: "s-soft" }, "Accept ends the run with this conclusion. Continue: the worker goes on from it. Redirect: the worker does something else.")),
+    h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
+      h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
+        h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue goes on from it; redirect does something else."))),
   ].filter(Boolean);
 });

@@ -81,6 +81,25 @@ export const attempt = (work) => async (event) => {
   }
 };
 
+// Does a work, one at a time and with a pause between; called meanwhile, once more afterwards.
+export function oneAtATime(work, pause, fail = (error) => toast(error.message)) {
+  let [busy, due] = [false, false];
+  return async function again() {
+    if (busy) return void (due = true);
+    [busy, due] = [true, false];
+    try {
+      await work();
+    } catch (error) {
+      fail(error);
+    } finally {
+      setTimeout(() => {
+        busy = false;
+        if (due) again();
+      }, pause);
+    }
+  };
+}
+
 // Send what is written in a line, which is empty at once: what is written meanwhile is another
 // message. What could not be sent comes back.
 export async function sent(line, send) {
@@ -126,6 +145,9 @@ export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? 
 export function button(text, work, kind = "") {
   return h("button", { type: "button", class: `s-button ${kind}`, onclick: attempt(work) }, text);
 }
+
+export const meter = (label, value, most, kind = "") => h("div", { role: "meter", class: kind, "aria-label": label, "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": value },
+  h("i", { style: `width: ${(100 * value) / most}%` }));
 
 // Empty states say what to do.
 export const empty = (...text) => h("p", { class: "s-empty" }, ...text);

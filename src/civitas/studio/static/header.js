@@ -5,7 +5,8 @@ import { on, onReset, onState } from "./feed.js";
 
 const KINDS = new Map();
 
-// A tab that brings cards of its own says how one is shown: show(card, decide) gives elements.
+// A tab that brings cards of its own says how one is shown: show(card, decide) gives elements, a
+// summary first, which alone is left where a person folds the card.
 export function cardKind(kind, show) {
   KINDS.set(kind, show);
 }
@@ -58,14 +59,14 @@ function drawn(card) {
   const decide = (answer) => call(`cards/${card.number}`, answer);
   const show = KINDS.get(card.kind) || other;
   const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` });
-  shown.append(...show(card, decide));
+  shown.append(h("details", { open: true }, ...show(card, decide)));
   return shown;
 }
 
-const other = (card) => [h("p", {}, json(card))];
+const other = (card) => [h("summary", {}, card.kind), h("p", {}, json(card))];
 
 cardKind("approval", (card, decide) => [
-  h("p", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
+  h("summary", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
     h("b", {}, json(card.sender === card.agent ? card.action : `${card.agent}.${card.action}`)), h("time", {}, clock(card.asked))),
   card.task ? h("p", { class: "s-soft" }, `for “${json(card.task)}” in ${json(card.folder)}`) : null,
   h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, json(name)), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
@@ -78,7 +79,7 @@ cardKind("approval", (card, decide) => [
 cardKind("question", (card, decide) => {
   const text = h("input", { class: "s-input", "aria-label": `Answer to ${card.agent}`, required: true });
   return [
-    h("p", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
+    h("summary", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
     h("p", {}, json(card.text)),
     h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
       text, h("button", { class: "s-button primary" }, "Answer")),

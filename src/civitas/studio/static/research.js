@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, keyed, replace, runState, toast, update } from "./dom.js";
+import { attempt, button, call, count, day, empty, fillWindow, h, keyed, meter, oneAtATime, replace, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { further, listed, runs } from "./journal.js";
 
@@ -35,8 +35,6 @@ export function mount(root) {
   let run = null; // the id of the one that is shown
   let isChosen = false; // by a person: then a newer one does not take its place
   let drawn = {}; // the run, and the version of its report, that are shown
-  let isLooking = false;
-  let isDue = false;
 
   // -- which run -----------------------------------------------------------------------------------
 
@@ -47,7 +45,7 @@ export function mount(root) {
     if (run === null && first && !form?.contains(document.activeElement)) form?.querySelector(".label-wrap.open")?.click();
     if (!isChosen && first) run = first.id;
     drawList();
-    return look();
+    return soon();
   }
 
   function drawList() {
@@ -75,23 +73,11 @@ export function mount(root) {
 
   // -- how far it is -------------------------------------------------------------------------------
 
-  // At most four times a second, one at a time; what came meanwhile is in the next.
-  async function look() {
-    if (run === null) return;
-    if (isLooking) return void (isDue = true);
-    [isLooking, isDue] = [true, false];
+  const soon = oneAtATime(async () => {
     const wanted = run;
-    try {
-      const state = await call(`research/state?run=${encodeURIComponent(wanted)}`);
-      if (wanted === run) draw(state);
-    } finally {
-      setTimeout(() => {
-        isLooking = false;
-        if (isDue) soon();
-      }, PAUSE);
-    }
-  }
-  const soon = attempt(look);
+    const state = wanted === null ? null : await call(`research/state?run=${encodeURIComponent(wanted)}`);
+    if (state && wanted === run) draw(state);
+  }, PAUSE);
 
   function draw(state) {
     const { over } = state;
@@ -180,8 +166,8 @@ function stepper(state, isRunning) {
 function objectives({ objectives: all }) {
   return [h("h2", {}, "Objectives"), h("ul", { class: "s-plain", "aria-label": "Objectives" }, all.map(({ topic, expertise, reached }) => {
     const [before, now] = [[0, ...reached].at(-2) ?? 0, expertise].map((each) => each.toFixed(2));
-    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-number" }, `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`),
-      h("div", { class: "s-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": 1, "aria-valuenow": expertise, "aria-label": `Expertise: ${topic}` }, h("div", { style: `width: ${100 * expertise}%` })));
+    return h("li", { class: "s-objective" }, h("span", {}, topic), h("span", { class: "s-soft number" }, `expertise ${reached.length > 1 ? `before ${before} → now ${now}` : now}`),
+      meter(`Expertise: ${topic}`, expertise, 1));
   }))];
 }
 
@@ -244,14 +230,14 @@ function place(url) {
   return h("span", { class: "s-url s-soft" }, path);
 }
 
-function facts({ spent, seconds, order }) {
+function facts({ totals, order }) {
   const of = (limit) => (limit ? ` of ${limit.toLocaleString("en")}` : "");
   const where = order && [order.folder, order.searxng ? `the web by ${order.searxng}` : order.search_web ? "the web" : null].filter(Boolean).join(" and ");
   const rows = [
-    ["Tokens", `${spent.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
-    ["US dollars", spent.usd || !spent.tokens ? `${spent.usd.toFixed(4)}${of(order?.max_usd)}` : "not known"],
-    ["Time", `${seconds.toFixed(1)} s${of(order?.max_seconds)}`],
-    ["Calls", `${count(spent.model_calls, "model call")}, ${count(spent.actions, "task")}`],
+    ["Tokens", `${totals.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
+    ["US dollars", totals.unpriced ? "not known" : `${Number(totals.usd).toFixed(4)}${of(order?.max_usd)}`],
+    ["Time", `${totals.seconds.toFixed(1)} s${of(order?.max_seconds)}`],
+    ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
     order && ["Model", order.model || "none: extractive"],
     order?.role && ["Role", order.role],
     where && ["Searches", where + (order.site ? `, only ${order.site}` : "")],

@@ -1,7 +1,7 @@
 // The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
 // of it and changes in it.
 
-import { attempt, button, call, count, empty, fillWindow, h, json, replace, sent, toast } from "./dom.js";
+import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 
@@ -192,7 +192,7 @@ export function mount(root) {
         row("Money", `${money(status.money || 0)}${status.savings ? ` and ${money(status.savings)} saved` : ""}`)),
       h("h2", {}, "Needs"),
       h("div", { class: "s-needs" }, Object.entries(status.needs || {}).map(([need, full]) => [h("span", {}, need),
-        h("div", { role: "meter", "aria-label": need, "aria-valuemin": 0, "aria-valuemax": 1000, "aria-valuenow": full, class: full <= 200 ? "low" : "" }, h("i", { style: `width: ${full / 10}%` })), h("span", { class: "number" }, `${Math.round(full / 10)} %`)])),
+        meter(need, full, 1000, full <= 200 ? "low" : ""), h("span", { class: "number" }, `${Math.round(full / 10)} %`)])),
       status.plan?.length ? [h("h2", {}, "Plan"), h("ol", { class: "s-list s-plan" }, status.plan.map((item, at) => h("li", { "aria-current": at === status.now ? "step" : null },
         h("time", {}, `${hour(item.from)}–${hour(item.until)}`), ` ${item.do}`, item.where ? h("span", { class: "s-soft" }, ` ${item.where}`) : null, at === status.now ? h("b", {}, " now") : null)))] : null,
       lines("Messages", its.messages.map(([at, sender, to, action, said]) => [h("span", { class: "s-soft" }, `step ${at} `), other(sender), " → ", other(to), action === "say" ? ": " : ` ${action}: `, said])),
@@ -235,25 +235,18 @@ export function mount(root) {
 
   // -- what is new ---------------------------------------------------------------------------------
 
-  let [busy, waits, seen, cardAt] = [false, false, -1, 0];
+  let [waits, seen, cardAt] = [false, -1, 0]; // whether the tab is to be opened first
 
-  async function load() {
-    if (busy || !root.offsetParent) return void (waits = true);
-    [busy, waits] = [true, false];
-    try {
-      const answer = await fetch(`/studio/society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
-      if (!answer.ok) throw new Error("the studio does not answer: is its program running?");
-      const packed = await answer.arrayBuffer();
-      const length = new DataView(packed).getUint32(0, true);
-      const told = JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length)));
-      await show(told, packed.slice(4 + length));
-    } catch (error) {
-      toast(error.message);
-    } finally {
-      busy = false;
-      if (waits) load();
-    }
-  }
+  const load = oneAtATime(async () => {
+    waits = !root.offsetParent;
+    if (waits) return;
+    const answer = await fetch(`/studio/society/frame?town=${head.town}&after=${rows.length ? rows[rows.length - 1][0] + 1 : 0}`);
+    if (!answer.ok) throw new Error("the studio does not answer: is its program running?");
+    const packed = await answer.arrayBuffer();
+    const length = new DataView(packed).getUint32(0, true);
+    const told = JSON.parse(new TextDecoder().decode(packed.slice(4, 4 + length)));
+    await show(told, packed.slice(4 + length));
+  }, 0);
 
   let planOf = 0;
   async function show(now, citizens) {

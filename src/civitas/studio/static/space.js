@@ -1,6 +1,6 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
-import { attempt, call, clock, count, empty, fillWindow, h, json, replace, result, sent, toast } from "./dom.js";
+import { attempt, call, clock, count, empty, fillWindow, h, json, oneAtATime, replace, result, sent, toast } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const MOST = 10000; // messages that are kept here, as at the server
@@ -172,11 +172,7 @@ export function mount(root) {
 
   // -- agents --------------------------------------------------------------------------------------
 
-  let looking = false;
-  async function look() {
-    if (looking) return;
-    looking = true;
-    setTimeout(() => (looking = false), 1000);
+  const look = oneAtATime(async () => {
     const found = await call("space/agents");
     me = found.me;
     you.textContent = found.space ? `You are ${json(me)}.` : "";
@@ -197,7 +193,7 @@ export function mount(root) {
       dot.title = busy ? `busy: ${[...(agent.handling || []), agent.waiting ? `${agent.waiting} waiting` : "", agent.asking ? "waits for approval" : ""].filter(Boolean).join(", ")}` : "free";
       return item;
     }));
-  }
+  }, 1000, () => {}); // the header says that nobody answers
 
   function entry(id, open) {
     const actions = h("ul", { class: "s-actions" });
@@ -333,8 +329,7 @@ export function mount(root) {
     said.clear();
     found.forEach(note);
     restart();
-    looking = false;
     await look();
   });
-  setInterval(() => { if (root.offsetParent && !document.hidden) look().catch(() => {}); }, 3000);
+  setInterval(() => { if (root.offsetParent && !document.hidden) look(); }, 3000);
 }

@@ -18,7 +18,7 @@ from civitas.orders.models import made_model
 from civitas.orders.order import order_of, without_keys
 from civitas.orders.simulate import SimulateOrder, check
 from civitas.studio.page import QUIET, begins
-from civitas.studio.society.town import MOST, Town, with_head
+from civitas.studio.town import MOST, Town, with_head
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -74,8 +74,8 @@ class SocietyTab:
     name = "society"
     title = "Society"
 
-    def __init__(self, studio: Hub) -> None:
-        self._studio = studio
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
         self._numbers = itertools.count(1)
         self._changing = threading.RLock()
         self.town: Town | None = None
@@ -87,18 +87,17 @@ class SocietyTab:
 
         ConfigError or ModelError if its model cannot be used: then the old town goes on.
         """
-        id, studio = run_id or secrets.token_hex(8), self._studio
+        id, hub = run_id or secrets.token_hex(8), self._hub
         if order.model is not None:
             made_model(order.model, environ.get("CIVITAS_KEY"))
-        studio.runs.watch(id)
         with self._changing:
             self.close()
-            self.town = Town(next(self._numbers), order, id, studio.journal, studio.feed.publish)
+            self.town = Town(next(self._numbers), order, id, hub.journal, hub.feed.publish)
         self.town.tell()
 
     def load(self, run_id: str) -> None:
         """Go on with a recorded run from its last checkpoint; ConfigError if it has no order."""
-        order = order_of(self._studio.journal.entries(run_id))
+        order = order_of(self._hub.journal.entries(run_id))
         if not isinstance(order, SimulateOrder):
             raise ConfigError(
                 f"run {run_id} states no town: only the program that began it can go on"
@@ -156,7 +155,7 @@ class SocietyTab:
         mine = None if self.town is None else self.town.run_id
         return [
             (f"{run.task} · {'here' if run.id == mine else run.state} · {run.id}", run.id)
-            for run in reversed(self._studio.journal.runs())
+            for run in reversed(self._hub.journal.runs())
             if run.kind == "Society"
         ]
 

@@ -44,7 +44,8 @@ class Town:
 
     Made, it lives one step (the first, or the one after the last that was recorded) and is held.
     So its run is always under way, and what a person changes is recorded in it. It lives at a
-    `speed` of steps a second, 0 for as many as it can, until it has ended or says its `fault`.
+    `speed` of steps a second, 0 for as many as it can. Its state is `making`, `playing`, `paused`,
+    `ended`, or `failed`, for which `fault` says why.
     """
 
     def __init__(
@@ -57,15 +58,15 @@ class Town:
     ) -> None:
         self.number, self.order, self.run_id = number, order, run_id
         self.society: Society | None = None
-        self.fault = ""
+        self.state, self.fault = "making", ""
         self.speed = _SPEED
         self.said: deque[dict[str, Any]] = deque(maxlen=200)
         self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
         self._journal, self._publish = journal, publish
         self._loop: asyncio.AbstractEventLoop
         self._bell = asyncio.Event()  # something has been pressed
-        self._held = self._playing = self._steps = self._ended = self._closed = False
-        self._over = threading.Event()
+        self._held = self._steps = False  # between two steps, and to live one more
+        self._closed = threading.Event()
         self._went_on = time.monotonic()
         self._took = self._shown = 0.0
         self._where: Whereabouts | None = None
@@ -80,20 +81,18 @@ class Town:
     def _live(self) -> None:
         try:
             with society_of(self.order, self._journal, environ.get("CIVITAS_KEY")) as society:
-                if self._closed:
+                if self._closed.is_set():
                     return
                 society.observe(self._heard)
                 self._bounds = _bounds(society.city)
                 self.society = society
                 asyncio.run(self._run(society))
-                self._ended = True
-                self.tell()
-                self._over.wait()
+                self._become("ended")
+                self._closed.wait()
         except Exception as error:  # a page shows it
-            if not self._closed:
+            if not self._closed.is_set():
                 self.fault = str(error) if isinstance(error, CivitasError) else error_text(error)
-            self._ended = True
-            self.tell()
+                self._become("failed")
 
     async def _run(self, society: Society) -> None:
         order, id = self.order, self.run_id
@@ -111,10 +110,10 @@ class Town:
         due = self._went_on + (1 / self.speed if self.speed else 0)
         self._held = True
         now = time.monotonic()
-        if not self._playing or due > now or now - self._shown >= _FRAME_S:
+        if self.state != "playing" or due > now or now - self._shown >= _FRAME_S:
             self._show(self.society)
         while not self._steps and self.society.number < self.order.steps:
-            left = due - time.monotonic() if self._playing else None
+            left = due - time.monotonic() if self.state == "playing" else None
             if left is not None and left <= 0:
                 break
             with suppress(TimeoutError):
@@ -133,22 +132,13 @@ class Town:
 
     # -- what a person does ------------------------------------------------------------------------
 
-    @property
-    def state(self) -> str:
-        """`making`, `playing`, `paused`, `ended` or `failed`."""
-        if self.fault:
-            return "failed"
-        if self._ended:
-            return "ended"
-        return "making" if self._where is None else "playing" if self._playing else "paused"
-
     def control(self, do: str | None = None, speed: float | None = None) -> None:
         """Have it `play` until it is held or ends, `pause`, live one `step`, or be paced."""
-        if self._ended:
+        if self._is_over:
             raise ConfigError("the run has ended: set up another town")
         self.speed = self.speed if speed is None else speed
         if do is not None:
-            self._playing, self._steps = do == "play", do == "step"
+            self.state, self._steps = "playing" if do == "play" else "paused", do == "step"
         with suppress(RuntimeError):  # it has ended in this moment
             self._loop.call_soon_threadsafe(self._bell.set)
         self.tell()
@@ -168,7 +158,7 @@ class Town:
         society = self.living()
         while True:
             at = society.number + (not self._held)
-            if self._ended or at >= self.order.steps:
+            if self._is_over or at >= self.order.steps:
                 raise ConfigError("no step comes any more in which that could be done")
             try:
                 society.intervene(Intervention(at, **change))
@@ -190,13 +180,20 @@ class Town:
 
     def close(self) -> None:
         """End it; its run can go on from its last checkpoint."""
-        self._closed = True
-        self._over.set()
+        self._closed.set()
         if self.society is not None:
             self.society.close()
         self._thread.join(_ENDS_S)
 
     # -- what pages are told -----------------------------------------------------------------------
+
+    @property
+    def _is_over(self) -> bool:
+        return self.state in ("ended", "failed")
+
+    def _become(self, state: str) -> None:
+        self.state = state
+        self.tell()
 
     def tell(self) -> None:
         """Tell all pages that there is something new."""
@@ -206,7 +203,7 @@ class Town:
     def _show(self, society: Society) -> None:
         """Take down where citizens are, and tell all pages."""
         self._where, self._shown = society.positions(), time.monotonic()
-        self.tell()
+        self._become("paused" if self.state == "making" else self.state)
 
     def _packed(self) -> bytes:
         """Where citizens are, as `frame` says; packed once, and not on the society's loop."""

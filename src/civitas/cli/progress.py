@@ -1,0 +1,41 @@
+"""How far something is, on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Final
+
+_ON_TERMINAL_S: Final = 0.2
+_ON_PIPE_S: Final = 10.0
+"""How often progress is shown, in seconds."""
+
+
+class Progress:
+    """How far it is, on standard error: one line that changes on a terminal, else one at times."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._every = _ON_TERMINAL_S if self._terminal else _ON_PIPE_S
+        self._last = time.perf_counter()
+        self._open = False
+
+    def is_due(self, *, last: bool) -> bool:
+        """Whether to show something again; the last is always shown."""
+        now = time.perf_counter()
+        if now - self._last < self._every and not last:
+            return False
+        self._last = now
+        return True
+
+    def show(self, line: str) -> None:
+        """Show a line, in place of the one before."""
+        self._open = self._terminal
+        text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
+        print(text, end=end, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """End the line."""
+        if self._open:
+            print(file=sys.stderr, flush=True)
+        self._open = False
