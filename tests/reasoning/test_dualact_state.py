@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from civitas import (
     ScriptedModel,
     StateError,
 )
+from commands import run
 
 PROGRAM = '''
 import asyncio, json, sys
@@ -100,9 +99,7 @@ def test_it_goes_on_in_another_process(tmp_path: Path, type: str, loop: int, sev
         f"dual.load_state_dict(json.load(open({str(path)!r})))\n"
         "print(json.dumps(end(asyncio.run(dual.resume()))))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = run(code=program)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(json.dumps(whole))
 
