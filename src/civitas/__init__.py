@@ -68,9 +68,9 @@ reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said St
 reasoning.conversational: Conversational ConversationalAgent
 reasoning.dualact.agent: DualActAgent
 reasoning.dualact.conclusions: Conclusion DecisionAction HumanDecision
-reasoning.dualact.config: DualActConfig
+reasoning.dualact.config: DualActConfig ReviewRule after_budget_share below_confidence no_progress
+    on_error
 reasoning.dualact.progress: DualActReply
-reasoning.dualact.review: ReviewRule after_budget_share below_confidence no_progress on_error
 reasoning.events: BlockEnded BlockStarted CallEnded CallStarted ConclusionReached DecisionMade Done
     Event MessageAdded TurnEnded TurnStarted
 reasoning.loop.react: ReActAgent

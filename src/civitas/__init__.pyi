@@ -87,12 +87,12 @@ from civitas.reasoning.dualact.conclusions import Conclusion as Conclusion
 from civitas.reasoning.dualact.conclusions import DecisionAction as DecisionAction
 from civitas.reasoning.dualact.conclusions import HumanDecision as HumanDecision
 from civitas.reasoning.dualact.config import DualActConfig as DualActConfig
+from civitas.reasoning.dualact.config import ReviewRule as ReviewRule
+from civitas.reasoning.dualact.config import after_budget_share as after_budget_share
+from civitas.reasoning.dualact.config import below_confidence as below_confidence
+from civitas.reasoning.dualact.config import no_progress as no_progress
+from civitas.reasoning.dualact.config import on_error as on_error
 from civitas.reasoning.dualact.progress import DualActReply as DualActReply
-from civitas.reasoning.dualact.review import ReviewRule as ReviewRule
-from civitas.reasoning.dualact.review import after_budget_share as after_budget_share
-from civitas.reasoning.dualact.review import below_confidence as below_confidence
-from civitas.reasoning.dualact.review import no_progress as no_progress
-from civitas.reasoning.dualact.review import on_error as on_error
 from civitas.reasoning.events import BlockEnded as BlockEnded
 from civitas.reasoning.events import BlockStarted as BlockStarted
 from civitas.reasoning.events import CallEnded as CallEnded

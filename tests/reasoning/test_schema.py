@@ -203,7 +203,7 @@ def test_what_is_no_schema_is_an_error_before_the_model_is_asked(schema: Any) ->
 
 
 @pytest.mark.parametrize("kind", ("agent", "dual act", "conversation"))
-@pytest.mark.parametrize("ref", ("#/definitions/q", "#", "http://127.0.0.1:9/schema.json"))
+@pytest.mark.parametrize("ref", ("#/definitions/q", "http://127.0.0.1:9/schema.json"))
 def test_a_reference_that_leads_nowhere_is_an_error_of_whoever_asks(kind: str, ref: str) -> None:
     models = [ScriptedModel(["1"]), ScriptedModel(["1"])]
     a, b = (ReActAgent(id, model) for id, model in zip("ab", models, strict=True))
@@ -216,6 +216,13 @@ def test_a_reference_that_leads_nowhere_is_an_error_of_whoever_asks(kind: str, r
     with pytest.raises(DefinitionError, match=r"schema= is not a JSON schema: .*reference"):
         asked.reply_sync("go", schema=schema)
     assert [model.received for model in models] == [[], []]
+
+
+def test_a_schema_that_refers_to_itself_alone_fits_no_answer() -> None:
+    agent = ReActAgent("thinker", ScriptedModel(["1", "{}"]))
+    reply = agent.reply_sync("go", schema={"allOf": [{"$ref": "#"}]})
+    assert reply.stop_reason == "unreadable"
+    assert "nested too deep" in reply.detail
 
 
 def test_nothing_is_fetched_for_a_schema() -> None:

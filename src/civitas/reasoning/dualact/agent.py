@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from civitas.errors import BudgetExceeded, ConfigError, StateError
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
-from civitas.reasoning.dualact.config import DualActConfig, as_config
+from civitas.reasoning.dualact.config import DualActConfig, as_config, review_rule
 from civitas.reasoning.dualact.progress import DualActReply, Progress
-from civitas.reasoning.dualact.review import review_rule
 from civitas.reasoning.dualact.rounds import Rounds
 from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.group import in_thread
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
-    from civitas.reasoning.dualact.review import ReviewRule
+    from civitas.reasoning.dualact.config import ReviewRule
 
 DecisionFunc: TypeAlias = Callable[
     [Conclusion | None, Any], HumanDecision | Awaitable[HumanDecision]

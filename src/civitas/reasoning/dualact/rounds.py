@@ -20,9 +20,8 @@ from civitas.reasoning.dualact.conclusions import (
     evidence_of,
     read_decision,
 )
-from civitas.reasoning.dualact.config import DualActConfig
+from civitas.reasoning.dualact.config import DualActConfig, Situation, review_rule
 from civitas.reasoning.dualact.progress import DualActReply, Progress, RunOfR
-from civitas.reasoning.dualact.review import Situation, review_rule
 from civitas.reasoning.events import ConclusionReached, DecisionMade, Done, Event
 from civitas.reasoning.group import in_thread, is_spent_for_all, takes
 from civitas.reasoning.hooks import expect
