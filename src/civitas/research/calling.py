@@ -1,4 +1,4 @@
-"""Calling a tool: its resources are gathered, and what it gives becomes a result."""
+"""Calls of tools: gather the resources of a call, and turn its return value into a result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from civitas.research.pool import ResourcePool
 
 
 def tools_of(given: Any, id: str | int) -> dict[str, Action]:
-    """Tools by name, of what a researcher was given."""
+    """Return the tools that a researcher was given, by name."""
     if isinstance(given, ActionRegistry):
         return {each.name: each for each in given.get_actions()}
     registry = ActionRegistry()
@@ -31,7 +31,7 @@ def tools_of(given: Any, id: str | int) -> dict[str, Action]:
 
 
 def wanted(task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool) -> Wanted:
-    """A task as a call of its tool; one that cannot be called has a `fault`."""
+    """Return a task as a call of its tool; an impossible call has a `fault`."""
     call = Wanted(f"task_{number}", task.tool, task.tool)
     tool = tools.get(task.tool)
     if tool is None:
@@ -47,7 +47,7 @@ def wanted(task: ResearchTask, number: int, tools: dict[str, Action], pool: Reso
 
 
 def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResult:
-    """What came of a task, of what the environment made of its call."""
+    """Return the result of a task from the recorded outcome of its call."""
     made = ResearchResult(task.tool, task.args, task.reasoning)
     error, found = (given or {}).get("error"), (given or {}).get("result")
     if error is not None or not isinstance(found, dict):
@@ -61,7 +61,7 @@ def result_of(task: ResearchTask, given: dict[str, Any] | None) -> ResearchResul
 
 
 def sourced(result: ResearchResult) -> ResearchResult:
-    """A result of a Research of the user's own, with what it found and read as its resources."""
+    """Fill in the resources of a result from the user's own Research step."""
     if not result.resources and result.error is None:
         found = _gathered(result.result, result, ResourcePool())["resources"]
         result.resources = [loaded(Resource, each, "a resource") for each in found]
@@ -69,7 +69,7 @@ def sourced(result: ResearchResult) -> ResearchResult:
 
 
 def without(tool: Action, urls: Collection[str]) -> Action:
-    """The same tool, which leaves out some resources of the list that it gives."""
+    """Return a copy of a tool that leaves out the resources with these URLs."""
     return _changed(tool, lambda found: [each for each in found if each.url not in urls])
 
 
@@ -78,7 +78,7 @@ def _changed(
     after: Callable[[Any], Any],
     before: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
 ) -> Action:
-    """The same action, whose arguments and result pass through two functions."""
+    """Return a copy of an action: `before` maps its arguments, `after` its result."""
 
     async def later(given: Awaitable[Any]) -> Any:
         return after(await given)
@@ -104,7 +104,7 @@ def _changed(
 
 
 def _gathering(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
-    """The same action, whose result holds the resources that it has found and read."""
+    """Return a copy of an action whose result holds the resources that it found and read."""
     try:
         injected = tool.signature.injected
     except DefinitionError:
@@ -136,7 +136,7 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
 
 
 def _url(task: ResearchTask) -> str:
-    """What the result of an action is cited by."""
+    """Return the URL by which the result of an action is cited."""
     args = {name: x if isinstance(x, str) else json_text(x) for name, x in task.args.items()}
     return f"action:{task.tool}?{urlencode(args)}" if args else f"action:{task.tool}"
 

@@ -1,4 +1,4 @@
-"""What research works on: objectives, resources, tasks, results, findings; how far it is."""
+"""The data of research: objectives, resources, tasks, results, findings and progress."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Objective:
     """Something to find out.
 
     Attributes:
-        topic: what, in words
+        topic: what to find out, in words
         expertise: how well it is understood, from 0 to 1
 
     Raises:
-        DefinitionError: the topic is no text, or empty, or the expertise is not from 0 to 1; also
-            where one is set later
+        DefinitionError: the topic is not a text, or is empty, or the expertise is not from 0 to
+            1; also if one is set later
     """
 
     topic: str
@@ -38,7 +38,7 @@ class Objective:
 
 
 def checked_expertise(given: Any, topic: str) -> float:
-    """An expertise, from 0 to 1; anything else raises DefinitionError."""
+    """Return an expertise, from 0 to 1; anything else raises DefinitionError."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         raise DefinitionError(
             f"objective {topic!r:.80}: expertise must be from 0 to 1, got {given!r:.80}"
@@ -47,14 +47,14 @@ def checked_expertise(given: Any, topic: str) -> float:
 
 
 def positive(number: Any, what: str) -> int:
-    """A whole number of at least 1; anything else raises DefinitionError."""
+    """Return a whole number of at least 1; anything else raises DefinitionError."""
     if type(number) is not int or number < 1:
         raise DefinitionError(f"{what} must be a positive number, got {number!r:.80}")
     return number
 
 
 def objectives_of(given: Any, id: str | int) -> list[Objective]:
-    """Objectives, each topic once, of what a researcher was given."""
+    """Return the objectives that a researcher was given, each topic once."""
     listed = [given] if isinstance(given, str | Objective) else given
     if not isinstance(listed, Iterable):
         raise DefinitionError(
@@ -69,9 +69,9 @@ class Section:
     """Where a part of a resource's content begins.
 
     Attributes:
-        start: at which character of the content
+        start: the index of its first character in the content
         anchor: what follows `#` in the URL of that part, such as `page=3`; empty for none
-        title: what people call it: its headings, or `page 3`
+        title: its name for readers: its headings, or `page 3`
     """
 
     start: int
@@ -81,14 +81,14 @@ class Section:
 
 @dataclass
 class Resource:
-    """A page, a document or whatever else can be read.
+    """A page, a document or anything else that can be read.
 
     Attributes:
-        url: where it is; `file:` for one of this machine
+        url: its URL; `file:` for a file on this machine
         description: what it is about: its title, or what a search engine says of it
         visited: whether it was read
         content: its text, once it was read
-        sections: where the parts of the content begin, in order; none for one part
+        sections: where the parts of the content begin, in order; empty for a single part
         fetched_at: when it was read, as ISO 8601 with its offset; None if it was not
     """
 
@@ -102,14 +102,14 @@ class Resource:
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of a resource's text, as it was when it was read: what can be cited.
+    """A piece of a resource's text as it was read; footnotes cite it.
 
     Attributes:
-        url: where it is, with the part of the resource after `#`
+        url: its URL, with the part of the resource after `#`
         text: its text, word for word
         fetched_at: when it was read, as ISO 8601
         sha256: the hash of the text as UTF-8, in hex
-        title: what people call the resource, and the part of it
+        title: the titles of the resource and of the part
     """
 
     url: str
@@ -120,7 +120,7 @@ class Passage:
 
     @classmethod
     def of(cls, url: str, text: str, fetched_at: str, title: str = "") -> Passage:
-        """A passage with the hash of its text."""
+        """Return a passage with the hash of its text."""
         digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         return cls(url, text, fetched_at, digest, title)
 
@@ -132,7 +132,7 @@ class ResearchTask:
     Attributes:
         tool: the name of the tool
         args: its arguments
-        reasoning: why it is wanted
+        reasoning: why Plan wants the call
     """
 
     tool: str
@@ -142,12 +142,12 @@ class ResearchTask:
 
 @dataclass
 class ResearchResult(ResearchTask):
-    """What came of a task.
+    """The result of a task.
 
     Attributes:
-        result: what the tool gave, as JSON data; None where it failed
-        citation: the URL of what was read; None where there is nothing to cite
-        error: why it failed; None if it did not
+        result: what the tool returned, as JSON data; None if it failed
+        citation: the URL of what was read; None if there is nothing to cite
+        error: why the tool failed; None if it did not
         resources: what the tool found and read, for Update to add to the pool
     """
 
@@ -159,7 +159,7 @@ class ResearchResult(ResearchTask):
 
 @dataclass
 class Narrative:
-    """What is known so far.
+    """The report so far.
 
     Attributes:
         markdown: the text, with footnotes `[^1^]`
@@ -170,7 +170,7 @@ class Narrative:
 
 @dataclass
 class Findings:
-    """What Evaluate tells the next iteration.
+    """The findings of Evaluate, for the next iteration.
 
     Attributes:
         narrative: the narrative that was evaluated
@@ -184,7 +184,7 @@ class Findings:
 
 
 def check_given(step: str, given: Any) -> None:
-    """Refuse what a step of a user's own gives that is not what the step must give, nor None."""
+    """Raise DefinitionError if a user's step returned neither its kind of result nor None."""
     many = {"plan": ResearchTask, "research": ResearchResult}.get(step)
     kind = many or {"narrate": Narrative, "evaluate": Findings}.get(step, object)
     each = given if many else [given]
@@ -203,12 +203,12 @@ def check_given(step: str, given: Any) -> None:
 
 @dataclass(frozen=True)
 class Citation:
-    """A sentence of a report, and the passage that bears it out.
+    """A sentence of a report, and the passage that supports it.
 
     Attributes:
-        number: of the footnote, from 1
+        number: the number of the footnote, from 1
         sentence: the sentence, without its footnotes
-        passage: what bears it out
+        passage: the passage that supports it
     """
 
     number: int
@@ -218,21 +218,21 @@ class Citation:
 
 @dataclass
 class Progress:
-    """The state of research: enough to go on with it in another process."""
+    """The state of research: enough to resume it in another process."""
 
     objectives: list[Objective] = field(default_factory=list)  # the given ones
-    generated: list[Objective] = field(default_factory=list)  # those that Evaluate made of them
-    iteration: int = 0  # so many are over
+    generated: list[Objective] = field(default_factory=list)  # the smaller ones of Evaluate
+    iteration: int = 0  # how many iterations are over
     done: list[ResearchTask] = field(default_factory=list, metadata=APPENDED)
     changes: list[Resource] = field(default_factory=list, metadata=APPENDED)  # of the pool
     passages: list[Passage] = field(default_factory=list, metadata=APPENDED)  # number 1 first
-    narrative: str = ""  # as Markdown, its footnotes numbers of `passages`
+    narrative: str = ""  # as Markdown; its footnotes number `passages`
     citations: list[tuple[int, str]] = field(default_factory=list)  # the number and the sentence
-    unsupported: list[tuple[str, str]] = field(default_factory=list)  # sentences, each with why
-    uncited: int = 0  # so many sentences have no footnote
+    unsupported: list[tuple[str, str]] = field(default_factory=list)  # with the reasons
+    uncited: int = 0  # how many sentences have no footnote
     remark: str = ""
-    told: list[str] = field(default_factory=list, metadata=APPENDED)  # what was said to it
+    told: list[str] = field(default_factory=list, metadata=APPENDED)  # by the user, meanwhile
     usage: Usage = field(default_factory=Usage)
-    fresh: int = 0  # so many resources the last iteration read that were not read before
+    fresh: int = 0  # how many resources the last iteration read for the first time
     stop: StopReason | None = None
     detail: str = ""

@@ -1,4 +1,4 @@
-"""One iteration of a researcher: its steps in their order, each recorded, and why it ends there."""
+"""One iteration of a researcher: its steps in order, each recorded, and the stop reason."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from civitas.research.findings import (
 from civitas.research.workbench import Workbench
 
 _GRACE_S: Final = 1.0
-"""Calls of models and tools end by themselves when the time is over; within this."""
+"""Seconds in which calls of models and tools end by themselves after the deadline."""
 
 
 class Iterating(Workbench):
-    """A workbench with the steps that work at it."""
+    """A workbench that runs the steps of an iteration."""
 
     iterations: int
     _running = False
@@ -44,7 +44,7 @@ class Iterating(Workbench):
         nothing_new = not progress.fresh and len(self.resources) == known
         if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure
-            del progress.done[-len(self.tasks) :]  # so that they are tried again by who goes on
+            del progress.done[-len(self.tasks) :]  # so that a resumed run tries them again
         elif not self.tasks:
             progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif self._all_understood():
@@ -58,7 +58,7 @@ class Iterating(Workbench):
         await self._record.commit()
 
     def _failure(self) -> str | None:
-        """Why nothing was read so far, where it is searching or reading that fails."""
+        """Return why nothing was read so far, if searching or reading fails; else None."""
         if any(each.visited for each in self.resources.get_all()):
             return None
         find = self.resources.find
@@ -79,7 +79,7 @@ class Iterating(Workbench):
         return all(each.expertise >= self.target for each in self.objectives)
 
     async def _take_step(self, name: str) -> None:
-        """Take a step, which is recorded as a whole; of Research, each task is, by itself."""
+        """Take a step and record it; Research records each task instead, Update nothing."""
         key = f"{self.iteration}.{name}"
         past = self._record is not NULL_RECORD and self._record.has_ended(key)
         about = (str(self.id), name, self.iteration)
@@ -110,7 +110,7 @@ class Iterating(Workbench):
         emit(BlockEnded(*about, data, **run))
 
     async def _within_time(self, name: str) -> Any:
-        """What a step gives. One of the user's own may hang: the budget's time ends it."""
+        """Return a step's result; a step of the user's own may hang, so the deadline ends it."""
         deadline = getattr(self._budget, "deadline", None)
         left = None if deadline is None else deadline - time.monotonic() + _GRACE_S
         try:
@@ -122,7 +122,7 @@ class Iterating(Workbench):
             raise Stop("deadline", f"the time of the run was over during {name}") from None
 
     def _take(self, name: str, given: Any) -> None:
-        """Take what a step gives; one that gives None has set it itself."""
+        """Store a step's result; a step that returns None has stored it itself."""
         check_given(name, given)
         if name == "plan":
             tasks = self.tasks if given is None else list(given)

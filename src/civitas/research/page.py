@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no script, no request to anywhere."""
+"""A report as one self-contained HTML page: no script, no request."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
-    """A `Report` as one HTML page: each footnote opens the stored passage further down.
+    """Return a `Report` as one HTML page; each footnote opens the stored passage further down.
 
-    What the report and its passages hold is shown, and none of it obeyed: no HTML of theirs, no
-    image, no link but to http and https, and of a source to a file, unless `files` is false, as a
-    page that is served cannot open it. `scheme` is `light`, `dark` or as the reader's system is.
+    HTML and images of the report and its passages are shown as text, and only links to http and
+    https are kept. A source links to a file too, unless `files` is false: a served page cannot
+    open files. `scheme` is `light`, `dark` or None for that of the reader's system.
     """
     passages = {each.number: each.passage for each in report.citations}
     body, line, foot = report.markdown.rpartition("\n\n---\n\n")
     if not line:
         body, foot = foot, ""
-    if passages:  # they stand below, each with its text
+    if passages:  # the page lists its own below, with the passages
         body = body.rpartition("\n\n## Sources\n\n")[0] or body
     uses = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown(uses)
@@ -81,12 +81,12 @@ def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
 
 
 def legible(text: str) -> str:
-    """A text without the characters that no page may hold, and that a terminal might obey."""
+    """Replace by U+FFFD the characters that no page may hold and that a terminal might obey."""
     return CONTROL.sub("\ufffd", text)
 
 
 def _markdown(uses: dict[int, int]) -> MarkdownIt:
-    """What makes HTML of Markdown; it counts how often each footnote stands there."""
+    """Return a renderer of Markdown as HTML; it counts each footnote's uses in `uses`."""
     try:
         from markdown_it import MarkdownIt
     except ImportError as error:
@@ -119,7 +119,7 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
         said = "".join(each.content for each in tokens[first + 1 : at])
         return "</a>" if said == url else f'</a> <span class="about">({escape(url)})</span>'
 
-    # No definitions of links, which would make one of each footnote, and no images.
+    # Definitions of links are off, as each footnote would become one; images are off, too.
     made = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["reference", "image"])
     made.inline.ruler.before("link", "note", note)
     made.add_render_rule("note", shown)

@@ -1,4 +1,4 @@
-"""The pool of resources: what is known of, what of it was read, and the passages of that."""
+"""The pool of resources: those that are known, those that were read, and their passages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from civitas.research.findings import Passage, Resource, Section
 
 LONGEST = 1000  # no passage has more characters, unless a single word has
 _ENOUGH = 400
-"""A passage with more characters takes in no further paragraph that would make it too long."""
+"""A passage with more characters than this takes in no further paragraph."""
 
 _PARAGRAPH = re.compile(r"[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*")
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
@@ -28,10 +28,10 @@ _SAFE = "!$&'()*+,;=:@/~-._"
 
 
 def normalized(url: str) -> str:
-    """A URL in the form by which a page is known: one page, one URL.
+    """Return a URL in normal form, so that one page has one URL.
 
-    Scheme and host in small letters, no default port, no fragment, no parameters that only track
-    who reads, dots in the path resolved, each character escaped only where it must be.
+    Scheme and host are in lower case; user name, default port, fragment and tracking parameters
+    are dropped; dots in the path are resolved; only characters that must be are escaped.
     """
     bare = url.strip().partition("#")[0]
     try:
@@ -48,7 +48,7 @@ def normalized(url: str) -> str:
 
 
 def _escaped(text: str, safe: str) -> str:
-    """A path or query, percent-encoded where it must be; what was encoded for a reason stays so."""
+    """Percent-encode a path or query where it must be; keep the escapes that it needs."""
     whole = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
     return _ENCODED.sub(_needed, quote(whole, safe=safe + "%", errors="surrogatepass"))
 
@@ -59,14 +59,14 @@ def _needed(found: re.Match[str]) -> str:
 
 
 class ResourcePool:
-    """Resources by their URL, which is normalised: one page is one resource.
+    """Resources by normalized URL: one page is one resource.
 
-    A tool whose parameter is annotated with this class is given the pool of its run. It may be used
-    from several threads.
+    A tool with a parameter that is annotated with this class gets the pool of its run. Several
+    threads may use a pool.
 
     Args:
-        resources: what is in it at the start
-        beyond: another pool whose resources are found here too; what is added stays in this one
+        resources: the resources that it has at the start
+        beyond: another pool, whose resources are found here too; additions stay in this pool
     """
 
     __civitas_injected__ = True
@@ -79,16 +79,16 @@ class ResourcePool:
             self.add(each)
 
     def find(self, url: str) -> Resource | None:
-        """The resource of a URL, however it is spelled; None if there is none."""
+        """Return the resource of a URL, however it is spelled; None if there is none."""
         found = self._of.get(normalized(url))
         return self._beyond.find(url) if found is None and self._beyond is not None else found
 
     def add(self, resource: Resource | str, description: str | None = None) -> Resource:
-        """Add a resource, or what is new of one that is known; gives the one that is kept.
+        """Add a resource, or add what is new to the known one; return the one that is kept.
 
         Args:
             resource: a resource, or the URL of one
-            description: what it is about, where a URL is given
+            description: what it is about, if a URL is given
         """
         given = Resource(resource, description) if isinstance(resource, str) else resource
         if not isinstance(given.url, str):
@@ -116,16 +116,16 @@ class ResourcePool:
         return self.add(Resource(url, visited=True, content=content))
 
     def get_all(self) -> list[Resource]:
-        """Every resource, in the order in which they were added."""
+        """Return every resource, in the order in which they were added."""
         known = {} if self._beyond is None else {each.url: each for each in self._beyond.get_all()}
         return list({**known, **self._of}.values())
 
     def changes(self) -> list[Resource]:
-        """What was added to this pool itself, not to the one beyond it."""
+        """Return the resources added to this pool itself, not to the one beyond it."""
         return list(self._of.values())
 
     def get_unvisited(self) -> list[Resource]:
-        """Those that were not read yet."""
+        """Return the resources that were not read yet."""
         return [each for each in self.get_all() if not each.visited]
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class ResourcePool:
 
 
 def _add_content(kept: Resource, given: Resource) -> None:
-    """Add the parts of a content that are not there yet."""
+    """Add the sections of a resource's content that are not there yet."""
     if not given.content:
         return
     if not kept.content:
@@ -150,7 +150,7 @@ def _add_content(kept: Resource, given: Resource) -> None:
 
 
 def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section]]:
-    """The passages of a text, word for word, each with the section that it is of."""
+    """Yield the passages of a text, word for word, each with its section."""
     starts = [*sections] if sections and sections[0].start == 0 else [Section(0), *sections]
     ends = [each.start for each in starts[1:]] + [len(content)]
     for section, end in zip(starts, ends, strict=True):
@@ -161,7 +161,7 @@ def pieces(content: str, sections: list[Section]) -> Iterator[tuple[str, Section
 
 
 def passages_of(resource: Resource) -> list[Passage]:
-    """The passages of a resource that was read."""
+    """Return the passages of a resource that was read."""
     title = resource.description or ""
     made = []
     for text, section in pieces(resource.content or "", resource.sections):
@@ -172,7 +172,7 @@ def passages_of(resource: Resource) -> list[Passage]:
 
 
 def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Paragraphs, short ones together, long ones cut between two sentences."""
+    """Yield the spans of paragraphs: short ones joined, long ones cut between sentences."""
     begin = stop = start
     for found in _PARAGRAPH.finditer(content, start, end):
         for first, last in _cut(content, found.start(), found.end()):

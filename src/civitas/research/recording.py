@@ -1,4 +1,4 @@
-"""Research as it is recorded: what its program is, how a step is written down, what is replayed."""
+"""Records of research: the program's fingerprint, the data of a step, and replay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CAME_TO = {
 
 
 def program_of(researcher: Workbench) -> dict[str, Any]:
-    """What a researcher does, whatever its objectives and however many iterations it may make."""
+    """Return the fingerprint of a researcher, without its objectives and iterations."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(researcher.id)],
         "role": researcher.role,
@@ -41,12 +41,12 @@ def program_of(researcher: Workbench) -> dict[str, Any]:
     try:
         parts["model"] = getattr(researcher.model, "name", None)
     except CivitasError:
-        pass  # one that cannot be made fails where it is asked
+        pass  # a model that cannot be made fails when it is asked
     return fingerprint(**parts)
 
 
 def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
-    """What a step came to, as JSON data; of Research and Update in short."""
+    """Return the result of a step as JSON data; that of Research and Update abridged."""
     progress, results = researcher.progress, researcher.results
     if step == "plan":
         return {"tasks": as_json(researcher.tasks)}
@@ -62,7 +62,7 @@ def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
 
 
 def take_step(progress: Progress, data: dict[str, Any]) -> None:
-    """Have progress be where a step left it that was recorded."""
+    """Apply the data of a recorded step to the progress."""
     progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
     given = loaded(Progress, data, "a recorded step")
     for name in data.keys() - {"spent", "tasks"}:
@@ -77,7 +77,7 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
 
 
 def reply_of(report: Report, run_id: str | None, error: BaseException | None = None) -> Reply:
-    """A report as an agent's reply: research that ended by itself is done, whatever ended it."""
+    """Return a report as an agent's reply; `max_iterations` and `no_progress` become `done`."""
     quiet = report.stop_reason in ("max_iterations", "no_progress")
     reason = "done" if quiet else report.stop_reason
     detail = report.detail
@@ -85,17 +85,17 @@ def reply_of(report: Report, run_id: str | None, error: BaseException | None = N
 
 
 def over(reply: Reply) -> dict[str, Any]:
-    """What is recorded of a reply, beside why it ended."""
+    """Return what is recorded of a reply, beside its stop reason."""
     return {"detail": reply.detail, "text": reply.text, "report": report_json(reply.value)}
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """A report as JSON data."""
+    """Return a report as JSON data, without its run id."""
     return {name: value for name, value in dumped(report).items() if name != "run_id"}
 
 
 def replayed(part: RecordedPart) -> Reply:
-    """The reply that a run ended with."""
+    """Return the reply that a run ended with."""
     record = ReadRecord(part, Progress)
     assert record.over is not None
     return reply_of(_ended_with(record), part.run_id)
@@ -107,9 +107,9 @@ def _ended_with(record: ReadRecord[Progress]) -> Report:
 
 
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
-    """The report of a run, or what is known until now as one, by all that was recorded of it.
+    """Return the report of a run, or if it has none yet, one of all that was recorded.
 
-    What another version of civitas recorded, or something else than a researcher, is a StateError.
+    Raises StateError if no researcher, or another version of civitas, recorded the run.
     """
     record = ReadRecord(ReadPart(run_id, entries), Progress)
     if record.over is not None and "report" in record.over:

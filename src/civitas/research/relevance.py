@@ -1,4 +1,4 @@
-"""How well passages answer objectives, by their words: BM25, and the share that is there."""
+"""The relevance of passages to objectives, by words: BM25, and the share that is there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from civitas.research.sentences import terms
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
-# So many passages are thought of that have none of the words, beside those that are known. What is
-# known was searched for, so the words of an objective are more frequent in it than elsewhere.
+# Imagined passages without any of the words, which are counted beside the known ones: these were
+# searched for, so an objective's words are more frequent in them than elsewhere.
 _BEYOND = 300
 _K1, _B = 1.2, 0.6
-_TITLE = 2  # so many times a word of the title counts, against one of the text
+_TITLE = 2  # the weight of a word of the title, against 1 for the text
 
 
 class Found(NamedTuple):
@@ -25,11 +25,11 @@ class Found(NamedTuple):
 
     passage: Passage
     score: float  # how well it answers, by BM25
-    share: float  # of the objective's words, by weight; 0 for one word of several: that says little
+    share: float  # of the objective's words, by weight; 0 if it has only one of several words
 
 
 class Index:
-    """Passages, and which words they have.
+    """An index of passages by their words.
 
     The score is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009), with
     the words of the title beside those of the text.
@@ -44,17 +44,17 @@ class Index:
         self._mean = sum(map(Counter.total, self._counts)) / max(len(self._counts), 1)
 
     def weight(self, term: str) -> float:
-        """How much a word says: the rarer, the more."""
+        """Return how much a word says: the rarer it is, the more."""
         count = self._among[term]
         without = len(self.passages) + _BEYOND - count
         return math.log(1 + (without + 0.5) / (count + 0.5))
 
     def weights(self, text: str) -> dict[str, float]:
-        """The words of a text, each with how much it says."""
+        """Return the words of a text with their weights."""
         return {term: self.weight(term) for term in terms(text)}
 
     def search(self, query: str, limit: int | None = None) -> list[Found]:
-        """The passages that have any of a text's words, the best first."""
+        """Return the passages that have any of a text's words, the best first."""
         # A word that no passage has is as rare as a word can be, and missing everywhere.
         weights = self.weights(query)
         whole = sum(weights.values()) or 1.0
@@ -73,14 +73,14 @@ class Index:
         return [Found(self.passages[-p], score, share) for score, p, share in found[:limit]]
 
     def best(self, queries: Iterable[str]) -> dict[Passage, float]:
-        """The passages that have any word of any of some texts, each with its highest score."""
+        """Return the passages that have any word of some texts, each with its highest score."""
         best: dict[Passage, float] = {}
         for found in (found for query in queries for found in self.search(query)):
             best[found.passage] = max(best.get(found.passage, 0.0), found.score)
         return best
 
     def missing(self, query: str, among: Iterable[Passage]) -> list[str]:
-        """The words of a text that none of some passages has, those that say most first."""
+        """Return the words of a text that no passage of `among` has, by weight, highest first."""
         known: set[str] = set()
         for each in among:
             known.update(_counted(titled(each), each.text))
@@ -89,7 +89,7 @@ class Index:
 
 
 def titled(passage: Passage) -> str:
-    """The words of a passage's title that speak for it; an action's has the query itself."""
+    """Return a passage's title; empty for an action, whose title repeats the query."""
     return "" if passage.url.startswith("action:") else passage.title
 
 

@@ -32,19 +32,19 @@ _ESCAPED = re.compile(r"([\\\[\]<>`*_])")
 
 @dataclass(frozen=True)
 class Report:
-    """What research came to.
+    """The result of research.
 
     Attributes:
         markdown: the report, with footnotes `[^1^]`, its sources and what a reader must know
-        citations: each footnote that its passage bears out, in the order of the text
+        citations: the footnotes that their passages support, in the order of the text
         stop_reason: why it ended: `done` (targets reached), `max_iterations`, `no_progress`
             (nothing new), `budget`, `deadline`, `cancelled`, `in_doubt`, `unreadable` or `error`
-        detail: more on that, in words
+        detail: the stop reason in more detail
         objectives: the objectives, with the expertise reached
-        unsupported: sentences that their sources do not bear out, each with why
+        unsupported: sentences that their sources do not support, each with the reason
         uncited: how many sentences have no source
-        iterations: how many were made
-        usage: the tokens that it took
+        iterations: how many iterations were made
+        usage: the tokens that were used
         run_id: the id of the run
     """
 
@@ -60,12 +60,12 @@ class Report:
     run_id: str | None = None
 
     def raise_for_error(self) -> None:
-        """Raise what stopped it; nothing where it ended by itself.
+        """Raise the error that stopped the research; do nothing if it ended by itself.
 
         Raises:
-            BudgetExceeded: the budget was spent; `DeadlineExceeded`: its time
-            InDoubt: a call had begun when the process ended that had recorded it
-            ModelError: the model failed, or its answers could not be used
+            BudgetExceeded: the budget was spent; `DeadlineExceeded`: its time was over
+            InDoubt: a call was running when its process ended, and no end is recorded
+            ModelError: anything else, such as a model that failed or unusable answers
         """
         if self.stop_reason in QUIET:
             return
@@ -76,7 +76,7 @@ class Report:
         raise kinds.get(self.stop_reason, ModelError)(text)
 
     def html(self) -> str:
-        """The report as one HTML page that needs nothing else; footnotes open the stored passage.
+        """Return the report as one self-contained HTML page; footnotes open the stored passage.
 
         Raises:
             MissingExtra: markdown-it-py is not installed
@@ -94,7 +94,7 @@ def made(
     extractive: bool,
     under_way: bool = False,
 ) -> Report:
-    """The report of what is known now; if it is `under_way`, its foot says so."""
+    """Return a report of what is known now; if the run is `under_way`, its foot says so."""
     from civitas.research.citations import renumbered
 
     passages = progress.passages
@@ -136,14 +136,14 @@ def made(
 
 
 def _without_source(progress: Progress, known: list[Resource]) -> list[str]:
-    """The objectives of which no passage that was read says anything."""
+    """Return the topics about which no passage that was read says anything."""
     index = Index(passage for each in known if each.visited for passage in passages_of(each))
     topics = [each.topic for each in progress.objectives]
     return [t for t in topics if not any(each.share >= RELEVANT for each in index.search(t))]
 
 
 def _sources(citations: list[Citation]) -> list[str]:
-    """A line for each footnote: what it is called, where it is, when it was read."""
+    """Return a line for each footnote: its source's title and URL, and the day it was read."""
     by_number = {each.number: each.passage for each in citations}
     return [
         f"[^{number}^]: {_plain(passage.title or passage.url)} – <{_link(passage.url)}>, "
@@ -169,19 +169,19 @@ def _foot(progress: Progress, citations: list[Citation], stop: str | None, extra
         iterations = _count(progress.iteration, "iteration")
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
-    # Why it was interrupted is the interrupting program's affair.
+    # The program that interrupted it knows why.
     more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
     lines.append(f"It ended after {_count(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")
     return "\n\n".join(lines)
 
 
 def _plain(text: str) -> str:
-    """Somebody's text in one line, none of it Markdown."""
+    """Return a text in one line, with its Markdown escaped."""
     return _ESCAPED.sub(r"\\\1", one_line(text, 10_000))
 
 
 def _link(url: str) -> str:
-    """A URL that can stand between angle brackets."""
+    """Return a URL that can stand between angle brackets."""
     return "".join(c for c in url if c not in "<>" and c.isprintable()).replace(" ", "%20")
 
 

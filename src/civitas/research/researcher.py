@@ -1,4 +1,4 @@
-"""The researcher: five steps an iteration, until its objectives are understood; a report."""
+"""The researcher: iterations of five steps until its objectives are understood; a report."""
 
 from __future__ import annotations
 
@@ -41,43 +41,43 @@ logger = logging.getLogger("civitas.research")
 
 
 class _Iteration(Asked):
-    """Asks for one iteration, and no end."""
+    """A request for one iteration only."""
 
 
 class Researcher(RecordedAgent, Iterating):
     """An agent that finds out what its objectives ask for, and reports it with sources.
 
-    Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them by its
-    tools, Update adds what they found to the pool of resources, Narrate writes what is known, with
-    footnotes that are checked against the stored passages, and Evaluate tells how well each
+    Its blocks are the five steps of an iteration: Plan makes tasks, Research executes them with
+    the tools, Update adds what they found to the pool of resources, Narrate writes what is known,
+    with footnotes that are checked against the stored passages, and Evaluate rates how well each
     objective is understood. `run()` is one iteration; `report()` runs to the end: until each
     objective has reached the target, the iterations are used up, nothing new is found, or the
-    budget is spent. `reply(text)` takes the text as its objective, each thread with its own.
+    budget is spent. `reply(text)` takes the text as its objective; each thread has its own.
 
     Without a model it is extractive: it plans by rules, and quotes and cites what it reads.
 
     Args:
         id: its id
         model: a model, or the name of one; None for the extractive form
-        objectives: what to find out: texts, or objectives with the expertise there is
+        objectives: what to find out: texts, or objectives with the expertise reached so far
         tools: what it may call: actions, functions or agents, such as `search_folder(PATH)`
         iterations: how many iterations it may make
-        role: who it is, in words for the model
-        journal: where its runs are recorded, so that they go on after a crash: a `Journal`, or the
-            path of one
+        role: its role, in words for the model
+        journal: where its runs are recorded, so that they resume after a crash: a `Journal`, or
+            the path of one
         budget: what its runs together may spend
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         target: the expertise, from 0 to 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
         shared: whether all who ask share one conversation
-        **options: what every `Agent` takes
+        **options: the arguments that every `Agent` takes
 
     Attributes:
         steps: the blocks of the five steps, by name
         iterations: how many iterations it may make
 
     Raises:
-        DefinitionError: an argument is none of what it may be
+        DefinitionError: an argument is invalid
     """
 
     _kind = recording.KIND
@@ -151,7 +151,7 @@ class Researcher(RecordedAgent, Iterating):
 
     @property
     def task(self) -> str:
-        """Its own objectives in one text, by which a run of them is known."""
+        """The agent's own objectives as one text, which identifies a run of them."""
         return "\n".join(each.topic for each in self.objectives)
 
     # -- asking it ---------------------------------------------------------------------------------
@@ -159,20 +159,20 @@ class Researcher(RecordedAgent, Iterating):
     async def report(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
         """Research the agent's own objectives to the end.
 
-        A run that has ended goes on where there are more iterations or objectives than before.
+        An ended run continues if there are more iterations or objectives than before.
 
         Args:
-            run_id: the id of the run; of an agent with a journal, one that was begun under this id
-                goes on. A new one if left out, or the one that this researcher is in
+            run_id: the id of the run; an agent with a journal resumes a run with this id. If left
+                out, the run that this researcher is in, or a new one
             budget: what this run may spend, beside what the agent's own budget allows
 
         Returns:
-            the report; where something stopped the research, as far as it is, with why
+            the report; if the research was stopped, the report so far with the stop reason
 
         Raises:
             DefinitionError: there are no objectives, or no tools
-            RunHeld: somebody else works on the run
-            RunMismatch: another program began it
+            RunHeld: another process or agent works on the run
+            RunMismatch: another program began the run
             JournalError: the journal cannot be used, or is damaged
         """
         if not self.objectives:
@@ -182,14 +182,14 @@ class Researcher(RecordedAgent, Iterating):
         return report
 
     def report_sync(self, run_id: str | None = None, *, budget: Budget | None = None) -> Report:
-        """`report` for scripts: waits for it."""
+        """Call `report` and wait for it, for scripts."""
         self._may_wait("report_sync", "report()")
         return asyncio.run(self.report(run_id, budget=budget))
 
     def report_so_far(self) -> Report:
-        """What is known of the agent's own objectives now, as a report.
+        """Return a report of what is known of the agent's own objectives now.
 
-        For a run that was cancelled, or that is under way: nothing of it is changed.
+        It is for a run that was cancelled or is under way, and does not change the run.
         """
         now = copy.copy(self)
         now._begin_anew(copy.deepcopy(self.progress))
@@ -203,11 +203,11 @@ class Researcher(RecordedAgent, Iterating):
         return made(self.progress, known, self.run_id, extractive=extractive)
 
     async def forward(self) -> None:
-        """One iteration of the five steps.
+        """Run one iteration of the five steps.
 
         Raises:
-            BudgetExceeded: the budget does not reach; `DeadlineExceeded`: its time is over
-            InDoubt: a call had begun when the process ended that had recorded it
+            BudgetExceeded: the budget is too small; `DeadlineExceeded`: its time is over
+            InDoubt: a call was running when its process ended, and no end is recorded
             ModelError: the model failed, or its answers cannot be used
         """
         if self._running:
@@ -220,27 +220,27 @@ class Researcher(RecordedAgent, Iterating):
     # -- its state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it has come with its own objectives, as JSON; valid between two iterations."""
+        """Return its progress on its own objectives as JSON; valid between two iterations."""
         return state(recording.KIND, progress=dumped(self.progress))
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Be where the researcher was whose state this is.
+        """Restore the progress that `state_dict` returned.
 
         Raises:
-            StateError: it is no such state
+            StateError: `saved` is not such a state
         """
         found = opened(saved, recording.KIND)
         self._begin_anew(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
 
-    # -- how it comes about ------------------------------------------------------------------------
+    # -- its runs ----------------------------------------------------------------------------------
 
     def _hear(self, text: str) -> None:
-        """Know what is said to it while it works, for the next step that asks."""
+        """Note what the user says during research, for the next step that asks the model."""
         self.progress.told.append(text)
         self._record.hear({"content": text})
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        """What is observed is told to the next research in that thread."""
+        """Keep an observed message for the next research in its thread."""
         thread.own = [*(thread.own or []), json_text(message.get("content", ""))][-100:]
 
     def _program(self) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class Researcher(RecordedAgent, Iterating):
                 f"agent {self.id!r} has no tools to research with: give it tools=[…], such as "
                 "search_folder(PATH)"
             )
-        # A run of its own objectives goes on with more of them, too.
+        # A run of its own objectives also resumes with more of them.
         asked.resumed = asked.thread is None and not self._running and asked.content == self.task
 
     async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
@@ -293,7 +293,7 @@ class Researcher(RecordedAgent, Iterating):
         return await guarded(record, run, recording.over, self._stopped)
 
     def _attach(self, asked: Asked, record: Record[Progress]) -> None:
-        """Work on what was asked, from where the record says that it stands."""
+        """Prepare what was asked, from the state that is recorded."""
         own = {each.topic: each for each in self.objectives}  # the objects that the caller has
         before = record.state
         if before is not None:
@@ -311,7 +311,7 @@ class Researcher(RecordedAgent, Iterating):
         asked.state.own = None
 
     def _has_ended(self, record: Record[Progress]) -> bool:
-        """Whether a run is over, and nothing more is wanted of it."""
+        """Return whether a run is over, without more iterations or objectives to do."""
         if record.over is None or record.over["reason"] not in QUIET:
             return False
         before = {each["topic"] for each in record.over["report"]["objectives"]}
@@ -320,7 +320,7 @@ class Researcher(RecordedAgent, Iterating):
         return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
 
     async def _to_the_end(self, spent: Stop | None) -> Reply:
-        # A run that has failed is tried once more at least.
+        # A run that has failed gets at least one more iteration.
         most = max(self.iterations, self.progress.iteration + (self.progress.stop == "error"))
         if self.progress.stop != "done" or not self._all_understood():
             self.progress.stop = None
@@ -346,7 +346,7 @@ class Researcher(RecordedAgent, Iterating):
         return recording.reply_of(report, self._asked.run_id, error)
 
     def _catch_up(self) -> Stop | None:
-        """Have the model and the budget know what was recorded; why nothing may begin, if so."""
+        """Bring model and budget up to the record; return a Stop if the budget is used up."""
         record, budget = self._record, self._budget
         record.committed = lambda: note_known(record, self._model, budget)
         try:
@@ -356,7 +356,7 @@ class Researcher(RecordedAgent, Iterating):
         return None
 
     def _stop(self, stop: Stop) -> None:
-        """Note why it stopped; what the tools gave until then is in the report."""
+        """Note the stop reason; without a model, narrate what the tools found until then."""
         progress = self.progress
         progress.stop, progress.detail = stop.reason, stop.detail
         if self.model is None and self.results:

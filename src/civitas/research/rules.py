@@ -18,14 +18,14 @@ from civitas.text import one_line
 if TYPE_CHECKING:
     from civitas.research.workbench import Workbench
 
-_CITED: Final = 10  # so many passages are cited for an objective,
-_OF_ONE: Final = 4  # and so many of them from one resource
-_QUOTED: Final = 2  # so many sentences of a passage are quoted, if they stand side by side
+_CITED: Final = 10  # passages that are cited for an objective, at most
+_OF_ONE: Final = 4  # how many of them may be from one resource
+_QUOTED: Final = 2  # adjacent sentences that are quoted from a passage, at most
 _LONGEST_QUOTE: Final = 400
-_SOURCES: Final = 3  # an objective that so many resources speak of is well covered
-_WITHOUT: Final = 3  # so many parts of a topic, each without a word, are looked for at first
+_SOURCES: Final = 3  # an objective with this many resources is well covered
+_WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
-_WORDS: Final = 5  # with fewer, or without a mark at its end, it is a heading or a line of code
+_WORDS: Final = 5  # text with fewer, or without a mark at its end, is a heading or code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 
 
@@ -33,7 +33,7 @@ _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
 
 
 def plan(researcher: Workbench) -> list[ResearchTask]:
-    """Searches where little is known, reading where more is: each objective in its turn."""
+    """Return searches where little is known and reading where more is; objectives take turns."""
     index = Index(researcher.known_passages())
     all = sorted((*researcher.objectives, *researcher.generated), key=lambda each: each.expertise)
     each_wants = [
@@ -53,7 +53,7 @@ def plan(researcher: Workbench) -> list[ResearchTask]:
 def _for_objective(
     researcher: Workbench, objective: Objective, index: Index
 ) -> Iterator[ResearchTask]:
-    """What would help with an objective, the most useful first."""
+    """Yield tasks that would help with an objective, the most useful first."""
     known = f"expertise {objective.expertise:.2f}"
     searches = (
         ResearchTask(tool, {name: query}, f"{why} ({known}): {objective.topic}")
@@ -74,7 +74,7 @@ def _for_objective(
 
 
 def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
-    """What to search for: the topic; then parts of it, as one odd word may push all else aside."""
+    """Yield queries with reasons: the topic, then parts of it, as one odd word may dominate."""
     topic = objective.topic
     yield topic, "search"
     weights = {word: max(map(index.weight, terms(word))) for word in words(topic) if terms(word)}
@@ -92,7 +92,7 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
 
 
 def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
-    """The tools that need one text alone, a `query` or a `url`, and that parameter's name."""
+    """Yield the tools that need only one text, a `query` or a `url`, with its parameter's name."""
     for name, tool in tools.items():
         properties = tool.parameters.get("properties", {})
         needed = tool.parameters.get("required", list(properties))
@@ -102,7 +102,7 @@ def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
 
 
 def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
-    """The tool that reads a URL: one that is named after PDF for those, another for the rest."""
+    """Yield the tool that reads a URL: one named after PDF for PDF files, another for the rest."""
     readers = list(_taking(tools, "url"))
     is_pdf = url.partition("?")[0].lower().endswith(".pdf")
     yield from [each for each in readers if ("pdf" in each[0].lower()) is is_pdf][:1] or readers[:1]
@@ -112,12 +112,12 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
 
 
 def narrate(researcher: Workbench) -> Narrative:
-    """A digest: under each objective the sentences that say most about it, quoted and cited."""
+    """Return a digest: the sentences that say most about each objective, quoted and cited."""
     index = Index(researcher.known_passages())
     parts = []
-    several = len(researcher.objectives) + len(researcher.generated) > 1  # else it is the title
+    several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
     for objective in (*researcher.objectives, *researcher.generated):
-        quotes: dict[str, Passage] = {}  # what several say in the same words is quoted of the first
+        quotes: dict[str, Passage] = {}  # equal quotes cite the first passage
         for found in best(index, objective.topic):
             if quoted := _quote(found.passage, objective.topic, index):
                 quotes.setdefault(quoted, found.passage)
@@ -129,7 +129,7 @@ def narrate(researcher: Workbench) -> Narrative:
 
 
 def best(index: Index, topic: str) -> list[Found]:
-    """The passages that an objective is answered from, at most four of one resource."""
+    """Return the best passages for an objective: at most ten, and four of one resource."""
     kept: list[Found] = []
     of: Counter[str] = Counter()
     for found in index.search(topic):
@@ -141,10 +141,10 @@ def best(index: Index, topic: str) -> list[Found]:
 
 
 def _quote(passage: Passage, topic: str, index: Index) -> str:
-    """The sentence of a passage that says most about a topic, with the one after it.
+    """Return the sentence of a passage that says most about a topic, with the one after it.
 
-    Empty where none can be quoted as it stands: code, tables and the like are no sentences, and
-    what a page writes as links or images must not become some of the report's.
+    It is empty if none can be quoted: code, tables and the like are not sentences, and links and
+    images of a page must not become links and images of the report.
     """
     text = passage.text
     spans = sentences(text)
@@ -154,7 +154,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         said = text[slice(*spans[place])]
         there = set(terms(said))
         worth = sum(weight for term, weight in wanted.items() if term in there)
-        end = _ENDS.search(said[-20:])  # of words without spaces between them, none is counted
+        end = _ENDS.search(said[-20:])  # words without spaces between them are not counted
         whole = end is not None and (end[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         return not whole, -worth, place
 
@@ -178,7 +178,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
 
 
 def evaluate(researcher: Workbench) -> Findings:
-    """Expertise by coverage: the share of an objective's words that is found, and the sources."""
+    """Rate objectives by coverage: the share of an objective's words found, and the sources."""
     index = Index(researcher.known_passages())
     remarks = []
     for objective in (*researcher.objectives, *researcher.generated):
@@ -195,7 +195,7 @@ def evaluate(researcher: Workbench) -> Findings:
 
 
 def _coverage(index: Index, topic: str, found: list[Found]) -> float:
-    """From 0 to 1: most of it the best passage's share, the rest the number of resources."""
+    """Return 0 to 1: the shares of words in the best passage and in all, scaled by resources."""
     if not found:
         return 0.0
     wanted = index.weights(topic)

@@ -1,4 +1,4 @@
-"""Where sentences begin and end in prose and Markdown, and the words that carry their content."""
+"""Split prose and Markdown into sentences, and find the words that carry their content."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 
 def listed(words: str) -> frozenset[str]:
-    """The words of a text that lists them."""
+    """Return the words of a list as a set."""
     return frozenset(words.split())
 
 
@@ -55,7 +55,7 @@ _PARTS = re.compile(r"[^\W_]+")
 
 
 def normal(text: str) -> str:
-    """A text as NFKC, with one kind of apostrophe and one kind of hyphen."""
+    """Return a text as NFKC, with one kind of apostrophe and one kind of hyphen."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_SIGNS)
 
 
@@ -65,17 +65,17 @@ def words(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """The content words of a text in order: in small letters, stemmed, without stop words.
+    """Return the content words of a text in order: lower case, stemmed, without stop words.
 
-    What is made of parts, such as `asyncio.wait_for`, stands there whole and then in its parts;
-    Chinese and Japanese in pairs of characters.
+    A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese and Japanese
+    become pairs of characters.
     """
     return [term for word in words(text) for term in terms_of(word)]
 
 
 @lru_cache(maxsize=1 << 16)
 def terms_of(word: str) -> tuple[str, ...]:
-    """The terms of one word, as `words` gives it; none for a stop word."""
+    """Return the terms of one word from `words`; none for a stop word."""
     small = word.casefold().removesuffix("()")
     if "一" <= small[0] <= "鿿" or "぀" <= small[0] <= "ヿ":
         return tuple(small[at : at + 2] for at in range(max(1, len(small) - 1)))
@@ -95,7 +95,7 @@ def terms_of(word: str) -> tuple[str, ...]:
     return (stem(small) if small.isalpha() else small,)
 
 
-# A suffix and what takes its place, longer ones first.
+# Suffixes with their replacements, longer ones first.
 _ENDINGS = (
     "abilitie ability ibilitie ibility ization>iz isation>iz ational ically>ic ation ment nesse "
     "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz "
@@ -107,9 +107,9 @@ _BRIEF = {"ing", "ed", "er", "es", "e"}
 
 @lru_cache(maxsize=1 << 16)
 def stem(word: str) -> str:
-    """A word in small letters without its commonest English endings: a rule of our own.
+    """Return a lower-case word without common English endings, by a rule of our own.
 
-    It is lighter than Porter's: one ending, after a plural's `s`, and the doubled letter before it.
+    It is lighter than Porter's: it removes a plural's `s`, one ending, and a doubled letter.
     """
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
@@ -130,7 +130,7 @@ _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 _TABLE = re.compile(r"[ \t>]*\|")
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
-"""A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is none, but a pattern in code."""
+"""A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""
 _END = re.compile(
     rf"[.!?…]+[\"'”’»“)\]*_`]*(?:\s*{FOOTNOTE})*(?=\s|$)"
     rf"|[{_STOP}]+[」』”’\uff09]*(?:\s*{FOOTNOTE})*"
@@ -150,16 +150,16 @@ _MONTH = re.compile(r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)")
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where each sentence of a text begins and ends, without the space around it.
+    """Return the start and end of each sentence of a text, without the space around it.
 
-    A heading, a list item and a row of a table each end one; a fenced block holds none. Footnotes
-    after the full stop belong to the sentence.
+    A heading, a list item and a row of a table each end a sentence; a fenced block has none.
+    Footnotes after the full stop belong to the sentence.
     """
     return [span for start, end in _blocks(text) for span in _split(text, start, end)]
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Paragraphs, headings, list items and rows of tables, without their markers."""
+    """Yield the spans of paragraphs, headings, list items and table rows, without markers."""
     begin = -1  # of the paragraph that is being read
     at = 0
     fence = ""
@@ -192,7 +192,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_title(text: str, begin: int, end: int, following: str) -> bool:
-    """Whether the line before is too short and bare to go on in the one that follows."""
+    """Return whether the line before is a title: short, without a mark, before a capital."""
     last = text[max(begin, text.rfind("\n", begin, end - 1) + 1) : end].strip()
     return len(last) < 45 and last[-1:].isalnum() and following[:1].isupper()
 
@@ -214,7 +214,7 @@ def _split(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _ends(before: str, mark: str, following: str) -> bool:
-    """Whether a mark, which more text follows, ends a sentence."""
+    """Return whether a mark that is followed by more text ends a sentence."""
     if mark[0] in _STOP:
         return True
     if following.lstrip("\"'“«„(*_")[:1].islower() and "[^" not in mark:

@@ -1,4 +1,4 @@
-"""The five steps of an iteration, each a block that may be replaced, and what a model is told."""
+"""The five steps of an iteration, each a replaceable block, and their prompts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SHOWN_RESOURCES: Final = 30
 _SHOWN_TASKS: Final = 50
-_MAX_CHUNKS: Final = 4  # so many of one iteration are narrated, the best passages first
+_MAX_CHUNKS: Final = 4  # chunks that one iteration narrates, the best passages first
 _LEAST_TOKENS: Final = 300
 
 _OTHERS = (
@@ -38,7 +38,7 @@ _OTHERS = (
 
 
 def _object(**properties: Any) -> dict[str, Any]:
-    """The JSON schema of an object with these properties, all of them and no other."""
+    """Return the JSON schema of an object with exactly these properties."""
     of = {"properties": properties, "required": list(properties)}
     return {"type": "object", **of, "additionalProperties": False}
 
@@ -53,21 +53,21 @@ _EVALUATION: Final = _object(
 
 
 class Plan(Block):
-    """Makes tasks of the objectives and of what the last iteration came to.
+    """Makes tasks from the objectives and the findings of the last iteration.
 
-    Broader where expertise is low, deeper where it is high; at most `researcher.max_tasks`, none of
-    them done already.
+    Tasks are broad where expertise is low, and specific where it is high. There are at most
+    `researcher.max_tasks`, and none was done before.
     """
 
     async def forward(self, researcher: Workbench) -> list[ResearchTask]:
-        """The tasks of this iteration."""
+        """Return the tasks of this iteration."""
         if researcher.model is None:
             return rules.plan(researcher)
 
         def read(value: Any) -> list[ResearchTask]:
             tasks = [ResearchTask(**each) for each in value["tasks"]]
             for task in tasks:
-                researcher.tools[task.tool].check(task.args)  # the schema names those there are
+                researcher.tools[task.tool].check(task.args)  # the schema allows known tools only
             return tasks
 
         tasks: list[ResearchTask] = await researcher.ask_model(
@@ -77,15 +77,15 @@ class Plan(Block):
 
 
 class Research(Block):
-    """Executes the tasks side by side. It asks no model; a tool may, by its `Context`."""
+    """Executes the tasks side by side. It asks no model; a tool may, through its `Context`."""
 
     async def forward(self, researcher: Workbench) -> list[ResearchResult]:
-        """What came of each task, in their order."""
+        """Return the results of the tasks, in order."""
         return await researcher.execute(researcher.tasks)
 
 
 class Update(Block):
-    """Adds to the pool of resources what the tools found, and marks what they read."""
+    """Adds the resources that the tools found to the pool, and marks those that they read."""
 
     async def forward(self, researcher: Workbench) -> None:
         """Bring the pool up to date."""
@@ -95,14 +95,14 @@ class Update(Block):
 
 
 class Narrate(Block):
-    """Writes what is known, with a footnote for whatever a source says.
+    """Writes what is known, with a footnote for each statement from a source.
 
-    The passages of the results are packed into chunks that fit the model; each improves the latest
-    narrative. What a footnote's passage does not bear out is marked and counted.
+    The passages of the results are packed into chunks that fit the model; each chunk improves the
+    latest narrative. Sentences that their passages do not support are marked and counted.
     """
 
     async def forward(self, researcher: Workbench) -> Narrative:
-        """The latest narrative."""
+        """Return the improved narrative."""
         if researcher.model is None:
             return rules.narrate(researcher)
         narrative = researcher.narrative
@@ -113,10 +113,10 @@ class Narrate(Block):
 
 
 class Evaluate(Block):
-    """Tells how well each objective is understood, what to find out next, and what to improve."""
+    """Rates how well each objective is understood; says what to find out and improve next."""
 
     async def forward(self, researcher: Workbench) -> Findings:
-        """The findings; the expertise of each objective is set."""
+        """Return the findings, and set the expertise of each objective."""
         if researcher.model is None:
             return rules.evaluate(researcher)
 
@@ -137,18 +137,18 @@ class Evaluate(Block):
         return findings  # type: ignore[no-any-return]
 
 
-# -- what a model is told --------------------------------------------------------------------------
+# -- prompts ---------------------------------------------------------------------------------------
 
 
 def _plan_schema(researcher: Workbench) -> dict[str, Any]:
-    """What a plan is to be."""
+    """Return the JSON schema of a plan."""
     tool = {"enum": list(researcher.tools)}
     task = _object(tool=tool, args={"type": "object"}, reasoning=_TEXT)
     return _object(tasks={"type": "array", "items": task, "maxItems": researcher.max_tasks})
 
 
 def _ask_plan(researcher: Workbench) -> list[dict[str, Any]]:
-    """The prompt of Plan."""
+    """Return the prompt of Plan."""
     tools = [
         {"tool": name, "about": tool.description, "args": tool.parameters}
         for name, tool in researcher.tools.items()
@@ -171,7 +171,7 @@ is left to find out."""
 
 
 def _chunks(researcher: Workbench) -> Iterator[list[tuple[int, Passage]]]:
-    """The passages of this iteration with their numbers, in chunks that fit the model."""
+    """Yield the passages of this iteration with their numbers, in chunks that fit the model."""
     fresh = researcher.fresh_passages()
     topics = [each.topic for each in (*researcher.objectives, *researcher.generated)]
     best = Index(fresh).best(topics)
@@ -195,7 +195,7 @@ def _chunks(researcher: Workbench) -> Iterator[list[tuple[int, Passage]]]:
 def _ask_narrate(
     researcher: Workbench, narrative: Narrative, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
-    """The prompt of Narrate for one chunk."""
+    """Return the prompt of Narrate for one chunk."""
     sources = "\n\n".join(
         f"Source [^{number}^], called {_json(one_line(each.title or each.url, 200))}:\n"
         f"{marked(each.text)}"
@@ -214,7 +214,7 @@ out. Write no list of sources. Answer with the Markdown alone."""
 
 
 def _ask_evaluate(researcher: Workbench) -> list[dict[str, Any]]:
-    """The prompt of Evaluate."""
+    """Return the prompt of Evaluate."""
     asks = """\
 Evaluate this research. State for each objective, by its topic word for word, the expertise that the
 narrative shows, from 0 (nothing is known) to 1 (fully answered, with sources). Name smaller
@@ -233,7 +233,7 @@ iteration and what to keep doing. Answer with JSON alone: {"objectives": [{"topi
 
 
 def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]]:
-    """A prompt: who it is and what it is asked, then what is known and these parts."""
+    """Return a prompt: the role and the request, then what is known and these parts."""
     who = researcher.role or "You are a careful researcher."
     progress = researcher.progress
     objectives = [{"topic": o.topic, "expertise": o.expertise} for o in progress.objectives]
@@ -251,7 +251,7 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
 
 
 def _room(researcher: Workbench) -> int:
-    """How many tokens of material a prompt may have."""
+    """Return how many tokens of material a prompt may have."""
     context = getattr(researcher.model, "context_tokens", None)
     return context // 2 if isinstance(context, int) else DEFAULT_TOKENS
 

@@ -1,4 +1,4 @@
-"""What the steps of a researcher work with: what is known, its tools, its model."""
+"""The workbench: the findings, tools and model that a researcher's steps work with."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MARK = " [unsupported]"
 
 
 class Workbench(ConversationalAgent):
-    """What the steps of a researcher work with: what is known, its tools by name, its model."""
+    """The findings, the tools by name and the model that a researcher's steps work with."""
 
     environment = Environment()
     tools: dict[str, Action]
@@ -58,7 +58,7 @@ class Workbench(ConversationalAgent):
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
 
     def _begin_anew(self, progress: Progress) -> None:
-        """Be where this progress is."""
+        """Begin again at this progress."""
         self.progress = progress
         self.resources = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
@@ -72,7 +72,7 @@ class Workbench(ConversationalAgent):
 
     @property
     def model(self) -> Model | None:
-        """The model; None in the extractive form. One given by name is made when first used."""
+        """The model; None in the extractive form. A model given by name is made on first use."""
         if isinstance(self._model, str):
             from civitas.models.names import model as by_name
 
@@ -92,41 +92,41 @@ class Workbench(ConversationalAgent):
 
     @property
     def generated(self) -> list[Objective]:
-        """The smaller objectives that Evaluate made of them."""
+        """The smaller objectives that Evaluate derived from the given ones."""
         return self.progress.generated
 
     @property
     def narrative(self) -> Narrative:
-        """The latest narrative; its footnotes are numbers of `numbered`."""
+        """The latest narrative; its footnotes are keys of `numbered`."""
         return Narrative(self.progress.narrative)
 
     @property
     def done(self) -> list[ResearchTask]:
-        """The tasks of all iterations."""
+        """The tasks that were done in all iterations."""
         return self.progress.done
 
     @property
     def unsupported(self) -> list[tuple[str, str]]:
-        """Sentences that their sources do not bear out, each with why."""
+        """Sentences that their sources do not support, each with the reason."""
         return self.progress.unsupported
 
     @property
     def iteration(self) -> int:
-        """Which iteration this is, from 1."""
+        """The number of the current iteration, from 1."""
         return self.progress.iteration + 1
 
     @property
     def numbered(self) -> dict[int, Passage]:
-        """The passages that have a number."""
+        """The passages that have a number, by number."""
         return dict(enumerate(self.progress.passages, 1))
 
     def is_new(self, task: ResearchTask, beside: Iterable[ResearchTask] = ()) -> bool:
-        """Whether a task was neither done nor is among others."""
+        """Return whether a task was not done and is not in `beside`."""
         key = _key(task)
         return all(_key(each) != key for each in (*self.done, *beside))
 
     def add(self, resource: Resource) -> None:
-        """Add to the pool what was found or read."""
+        """Add a resource that was found or read to the pool."""
         known = self.resources.find(resource.url)
         if resource.visited and (known is None or not known.visited):
             self.progress.fresh += 1
@@ -135,34 +135,34 @@ class Workbench(ConversationalAgent):
         self._passages.pop(kept.url, None)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
-        """Resources that were not read, those first that seem to be about a topic, or any."""
+        """Return unread resources, those that fit the topic (or any objective) first."""
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
         unread = {
             Passage(each.url, f"{each.description or ''} {each.url}", "", each.url): each
             for each in self.resources.get_unvisited()
         }
         best = Index(unread).best(topics)
-        # What no word speaks for comes last, in the order in which it was found.
+        # Those that have none of the words come last, in the order in which they were found.
         return [unread[each] for each in sorted(unread, key=lambda e: -best.get(e, 0.0))][:limit]
 
     def passages_of(self, resource: Resource) -> list[Passage]:
-        """The passages of a resource that was read."""
+        """Return the passages of a resource that was read."""
         if resource.url not in self._passages:
             self._passages[resource.url] = passages_of(resource)
         return self._passages[resource.url]
 
     def known_passages(self) -> list[Passage]:
-        """The passages of everything that was read."""
+        """Return the passages of everything that was read."""
         read = [each for each in self.resources.get_all() if each.visited]
         return [passage for each in read for passage in self.passages_of(each)]
 
     def fresh_passages(self) -> list[Passage]:
-        """The passages of what this iteration has read."""
+        """Return the passages of what this iteration has read."""
         read = [each for result in self.results for each in result.resources if each.visited]
         return list(dict.fromkeys(passage for each in read for passage in passages_of(each)))
 
     def number_of(self, passage: Passage) -> int:
-        """The number by which a passage is cited."""
+        """Return the number by which a passage is cited; a new passage gets the next one."""
         for number, known in self.numbered.items():
             if (known.url, known.sha256) == (passage.url, passage.sha256):
                 return number
@@ -170,13 +170,13 @@ class Workbench(ConversationalAgent):
         return len(self.progress.passages)
 
     def checked(self, markdown: str) -> Narrative:
-        """A narrative with its footnotes checked: what their passages do not bear out is marked."""
+        """Check a narrative's footnotes, mark unsupported sentences, and store and return it."""
         from civitas.research.citations import check
 
         found = check(markdown, self.numbered)
         progress = self.progress
         text = found.markdown
-        # What was marked before and comes again without its footnote is as unsupported as before.
+        # A sentence that was marked before and comes back without its footnote is marked again.
         now = {sentence for sentence, _ in found.unsupported}
         again = [each for each in progress.unsupported if each[0] not in now and each[0] in text]
         for sentence, _ in again:
@@ -192,8 +192,8 @@ class Workbench(ConversationalAgent):
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
         """Execute tasks side by side, each recorded, approved and counted as a call of an action.
 
-        A tool that fails is a result that says why. `Stop` is raised where the budget does not
-        reach, its time is over, or a call is in doubt.
+        If a tool fails, its result says why. Raises `Stop` if the budget is too small, its time
+        is over, or a call is in doubt.
         """
         calls = [wanted(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
         good = [call for call in calls if call.fault is None]
@@ -221,11 +221,11 @@ class Workbench(ConversationalAgent):
         schema: Any = None,
         read: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Ask the model, on the run's budget, once: an answer that was recorded is given again.
+        """Ask the model, on the run's budget; a recorded answer is returned again.
 
-        An answer that cannot be used, as it does not fit the schema or `read` raises, is asked for
-        once more, with what is wrong with it. `Stop` is raised if that cannot be used either, if
-        the model fails or the budget does not reach.
+        If the answer does not fit the schema, or `read` raises, the model is told what is wrong
+        and asked once more. Raises `Stop` if the second answer cannot be used either, the model
+        fails or the budget is too small.
         """
         self._asks += 1
         key = f"{self.iteration}.{self._step}.{self._asks}"
@@ -268,7 +268,7 @@ class Workbench(ConversationalAgent):
 
     @property
     def _budget(self) -> Any:
-        """What this reply may spend, or None."""
+        """The budget of this reply, or None."""
         return self._owner.budget if self._asked.budget is None else self._asked.budget
 
 

@@ -1,4 +1,4 @@
-"""Whether a passage bears a sentence out, and the footnotes of a narrative that do."""
+"""Checks whether a passage supports a sentence, and the footnotes of a narrative."""
 
 from civitas.research.citations.evidence import fault
 from civitas.research.citations.footnotes import UNSUPPORTED, Checked, check, renumbered

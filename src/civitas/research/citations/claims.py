@@ -1,4 +1,4 @@
-"""What a sentence says, as far as words show it: content words, numbers, names, negations."""
+"""The claim of a sentence, by its words: content words, numbers, names and negations."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Number(NamedTuple):
 
 @dataclass
 class Claim:
-    """What one sentence says, without footnotes and marks of Markdown."""
+    """The claim of one sentence, without footnotes and marks of Markdown."""
 
     text: str
-    content: dict[str, tuple[str, ...]] = field(default_factory=dict)  # each once, with its terms
-    words: list[str] = field(default_factory=list)  # all, in small letters
+    content: dict[str, tuple[str, ...]] = field(default_factory=dict)  # first term: all terms
+    words: list[str] = field(default_factory=list)  # all, in lower case
     forms: set[str] = field(default_factory=set)  # the words and their parts
     numbers: list[Number] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # and identifiers, as written
-    plain: set[str] = field(default_factory=set)  # terms that are said
+    plain: set[str] = field(default_factory=set)  # terms that no negation reaches
     denied: set[str] = field(default_factory=set)  # terms that a negation reaches
-    heads: list[tuple[str, ...]] = field(default_factory=list)  # the first that each reaches
+    heads: list[tuple[str, ...]] = field(default_factory=list)  # the first terms that each reaches
     denies: bool = False
     softly: set[str] = field(default_factory=set)  # words that deny, such as `fails`
 
     @cached_property
     def terms(self) -> set[str]:
-        """Every term that it says or denies."""
+        """All terms, whether a negation reaches them or not."""
         return self.plain | self.denied
 
 
@@ -44,14 +44,14 @@ _NEGATIONS = listed(
     "not no never none nor neither without cannot nothing nobody nowhere nicht kein keine keinen "
     "keiner keinem nie niemals ohne ne jamais sans aucun aucune"
 )
-# What says where something stands: a sentence may have it about any passage.
+# Words for a source: a sentence may have them about any passage.
 SOURCES = listed(
     "api faq docs documentation documents reference manual guide page pages article author "
     "authors paper source text says said states stated according describes notes explains "
     "adds writes argues holds mentions warns reports recommends suggests claims points tells "
     "tutorial howto section chapter specification report study book blog post statement"
 )
-# Words of grammar, comparison and order, and verbs for anything: they are no content of a sentence.
+# Words of grammar, comparison and order, and general verbs: they do not count as content.
 _LIGHT = (
     "across along among amid around aside away back beneath beside besides despite except like "
     "near past since throughout toward towards unlike versus anybody anyone anything everybody "
@@ -88,13 +88,13 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
 
 
 def plain(text: str) -> str:
-    """A sentence without its footnotes and the marks of Markdown; code keeps its backticks."""
+    """Return a sentence without footnotes and marks of Markdown; code keeps its backticks."""
     return normal(_LINK.sub(r"\1", _MARKUP.sub(" ", text)))
 
 
 @lru_cache(maxsize=256)
 def claim(text: str) -> Claim:
-    """What a sentence says."""
+    """Return the claim of a sentence."""
     made = Claim(plain(text))
     text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", made.text))
     end = left = 0
@@ -129,7 +129,7 @@ def claim(text: str) -> Claim:
 
 
 class _About(NamedTuple):
-    """What there is to know of a word wherever it stands."""
+    """The properties of a word that do not depend on its sentence."""
 
     terms: tuple[str, ...]
     forms: tuple[str, ...]
@@ -157,18 +157,18 @@ def _about(word: str) -> _About:
 
 
 def is_negation(word: str) -> bool:
-    """Whether a word in small letters denies what follows; `None` is a value in programs."""
+    """Return whether a lower-case word negates what follows; `None` is a value in programs."""
     return word != "none" and (word in _NEGATIONS or word.endswith("n't") or word[:2] == "n'")
 
 
 def root(name: str) -> str:
-    """What a country and its people have in common: Greece and Greek, Sweden and Swedish."""
+    """Return the common root of a country and its people: Greece and Greek, Sweden and Swedish."""
     found = re.fullmatch(r"(\w{4,}?)(?:ish|ians?|eans?|ese|ans?|ia|ce|en|y|a|e|ks?|n|i)", name)
     return found[1] if found else name
 
 
 def knows(forms: set[str], terms: set[str], name: str) -> bool:
-    """Whether a name is among some words, whole or in its dotted parts; or a stem among theirs."""
+    """Return whether `forms` has a name, whole or in dotted parts, or `terms` has its stem."""
     small = name.casefold().removesuffix("()").removesuffix("'s").removesuffix("'")
     if not forms.isdisjoint((small, small.replace("-", ""), small.removesuffix("s"))):
         return True
@@ -201,7 +201,7 @@ _COUNTS |= {word: 10 * at for at, words in enumerate(_TENS.split("|"), 2) for wo
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {"hundert": 100, "tausend": 1000, "mille": 1000, "millionen": 10**6}
 _OTHERS = {"half": ("half", "0.5", "1/2"), "twice": ("twice", "2"), "thrice": ("3",)}
-# Often no count: `one` is a pronoun, `first` an adverb, `second` a time.
+# Often not counts: `one` is a pronoun, `first` an adverb, `second` a time.
 LOOSE = listed("one first second zweite null eins acht mille")
 _DIGITS = re.compile(r"(-?\d[\d.,_' ]*)([^\W_]*)%?$")
 
@@ -230,7 +230,7 @@ def _numbers(words: list[str]) -> Iterator[Number]:
 
 
 def _spelled(words: list[str], at: int) -> tuple[int, int]:
-    """A number in words, and the place after it; the same place for none."""
+    """Return a number in words, and the place after it; the same place if there is none."""
     total = group = 0
     room = 10**15  # what follows must be smaller
     while at < len(words):
@@ -253,7 +253,7 @@ def _spelled(words: list[str], at: int) -> tuple[int, int]:
 
 
 def _readings(digits: str, scale: int) -> tuple[str, ...]:
-    """The ways to read digits: `1.000` is a thousand in German and one in English."""
+    """Return the ways to read digits: `1.000` is a thousand in German and one in English."""
     digits = re.sub("[_' ]", "", digits.rstrip(".,_' "))
     grouped = re.fullmatch(r"(-?\d{1,3})((?:[.,]\d{3})+)((?:[.,]\d+)?)", digits)
     readings = []

@@ -1,4 +1,4 @@
-"""Whether a passage bears out the sentence that cites it, by its words."""
+"""Check by words whether a passage supports the sentence that cites it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LETTER = re.compile(r"\[(\w)\](?=\w)")  # “[T]he”
 _GAPS = re.compile(r"\[?(?:…|\.\.\.)\]?|\[[^\]]{0,40}\]")
 _EVEN = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH = re.compile(r"\s*(?:[–—]|--)\s*")
-_BEGINNING = 5  # words that begin with the same letters, so many, are counted as the same
-_AROUND = 4  # as many words around a word that was replaced are the passage's own
-_LONGEST = 300  # so many words of a sentence are aligned: the time grows by their square
+_BEGINNING = 5  # words with this many first letters in common count as the same
+_AROUND = 4  # words around a replaced word that must equal the passage's
+_LONGEST = 300  # words of a sentence that are aligned: the time is quadratic
 _AFTER_VERBS = {"a", "an", "the", "to", "its", "by", "from"}
-# Of two words of one line, one says what the other does not.
+# Groups of words that exclude each other, separated by `|` or a new line.
 _LINES = """
 always never | before after | more less fewer | most least | maximum minimum | max min
 enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
@@ -51,11 +51,11 @@ _OPPOSITES = [
 
 
 def fault(sentence: str, passage: str, title: str = "") -> str | None:
-    """Why a passage does not bear out a sentence, in words; None if it does.
+    """Return why a passage does not support a sentence, in words; None if it does.
 
-    The words alone are compared, not what they mean: each quoted span must stand in the passage,
-    0.6 of the content words, all numbers and all names too, with no negation more or less and no
-    word put in the place of another. Names and words may stand in the passage's title, too.
+    Words are compared, not their meaning. The passage must have each quoted span, 0.6 of the
+    content words, all numbers and all names, with no negation added or lost and no word replaced
+    by another. Names and words may also be in the passage's title.
     """
     stored = _stored(passage, title)
     said = claim(sentence)
@@ -73,7 +73,7 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
 
 
 class _Stored(NamedTuple):
-    """A passage, as it is compared."""
+    """A passage, prepared for comparison."""
 
     even: str
     sentences: set[str]
@@ -99,7 +99,7 @@ def _stored(passage: str, title: str) -> _Stored:
 
 
 def _even(text: str) -> str:
-    """A text in which quote marks, dashes, space and capitals make no difference."""
+    """Return a text with quote marks, dashes, space and capitals made uniform."""
     return " ".join(_DASH.sub(" - ", _EVEN.sub("", text)).split()).casefold()
 
 
@@ -114,7 +114,7 @@ def _misquoted(quoted: str, stored: _Stored) -> str | None:
         elif (len(wanted.split()) > 2 and not is_code) or not all(
             knows(stored.forms, stored.terms, word) for word in words(span)
         ):
-            # A term may be inflected, and code put together from what is there.
+            # A term may be inflected, and code may be composed of words that are there.
             return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
     return None
 
@@ -130,7 +130,7 @@ def _unknown(said: Claim, stored: _Stored) -> str | None:
 
 
 def _unshared(said: Claim, stored: _Stored) -> str | None:
-    there = {term[:_BEGINNING] for term in stored.terms}  # whatever the words end in
+    there = {term[:_BEGINNING] for term in stored.terms}  # endings do not count
     shared = sum(any(t[:_BEGINNING] in there for t in terms) for terms in said.content.values())
     if not said.content or shared < SHARE * len(said.content):
         return f"shares {shared} of {len(said.content)} content words"
@@ -138,7 +138,7 @@ def _unshared(said: Claim, stored: _Stored) -> str | None:
 
 
 def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
-    """A negation more or less, or the opposite of a word."""
+    """Return the fault of an added or lost negation, or of a word's opposite."""
     if said.denied and not best.softly - said.forms and stored.denied.isdisjoint(said.denied):
         return _NEGATION_MORE
     if not said.denies and not said.softly:
@@ -153,7 +153,7 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
 
 
 def _altered(said: Claim, best: Claim) -> str | None:
-    """One word in the place of another, or a negation, in a sentence that is else the passage's."""
+    """Return the fault of a single changed word or negation in the passage's own sentence."""
     ours, theirs = said.words[:_LONGEST], best.words[:_LONGEST]
     ops = SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
     for place, (kind, start, end, begin, stop) in enumerate(ops):
@@ -161,7 +161,7 @@ def _altered(said: Claim, best: Claim) -> str | None:
             continue
         same_before = start - ops[place - 1][1] if place else 0
         same_after = ops[place + 1][2] - end if place + 1 < len(ops) else 0
-        # That a sentence begins or ends there is as good as a word that is the same.
+        # The beginning or end of a sentence counts like an equal word.
         at_ends = (place < 2) + (place > len(ops) - 3)
         if same_before + same_after + at_ends < _AROUND:
             continue
@@ -178,17 +178,17 @@ def _altered(said: Claim, best: Claim) -> str | None:
 
 
 def _differs(said: Claim, word: str, best: Claim, other: str, following: list[str]) -> bool:
-    """Whether a word says something else than the one in whose place it stands."""
+    """Return whether a word says something else than the word that it replaces."""
     counts = {number.said: number.readings for number in said.numbers}
     theirs = {number.said: number.readings for number in best.numbers}
     if any(word in number.split() for number in counts):
         return other in theirs and set(counts.get(word, ())).isdisjoint(theirs[other])
     if not terms_of(word) or not terms_of(other) or {word, other} & SOURCES:
-        return False  # words of grammar, or of where it stands
+        return False  # words of grammar, or of a source
     last = {re.split(r"\.|::|/", each.removesuffix("()"))[-1] for each in (word, other)}
     if len(last) == 1 or terms_of(word)[0] == terms_of(other)[0]:
-        return False  # one stem, or one thing with and without where it is
-    # For verbs and adverbs writers have many others: where both look like that, nothing is said.
+        return False  # one stem, or one name with and without its prefix
+    # Verbs and adverbs have many synonyms: two verbs, or any adverb, are no fault.
     endings = ("ed", "ing", "s") if _AFTER_VERBS.intersection(following[:1]) else ("ed", "ing")
     alike = any(word.endswith(ending) and other.endswith(ending) for ending in endings)
     return not (alike or word.endswith("ly") or other.endswith("ly"))

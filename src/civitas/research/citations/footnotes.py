@@ -1,4 +1,4 @@
-"""The footnotes of a narrative: each is checked against its passage, and renumbered."""
+"""Check the footnotes of a narrative against their passages, and renumber them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from civitas.research.findings import Citation, Passage
 from civitas.research.sentences import FOOTNOTE, sentences
 
 UNSUPPORTED = "[unsupported]"
-"""What stands after a sentence that nothing it cites bears out."""
+"""The mark after a sentence that none of its citations supports."""
 
-_TOGETHER = 8  # no more passages are tried together for one sentence
+_TOGETHER = 8  # passages that are tried together for one sentence, at most
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A narrative in which every footnote stands for a passage that bears its sentence out."""
+    """A narrative in which every footnote is for a passage that supports its sentence."""
 
     markdown: str
     citations: list[Citation]  # one for each footnote that was kept, in order
-    unsupported: list[tuple[str, str]]  # the sentences that lost all theirs, each with why
-    uncited: int  # so many sentences had none
+    unsupported: list[tuple[str, str]]  # sentences that lost all footnotes, with reasons
+    uncited: int  # how many sentences had no footnote
 
 
 _NOTE = re.compile(rf"([ \t]*)({FOOTNOTE}(?:[ \t]*{FOOTNOTE})*)")
-# What would be a footnote once another one in it is dropped.
+# Text that would become a footnote once a footnote inside it is dropped.
 _AROUND = re.compile(r"\[\^(?=[^\]\n]*\[)")
 _NUMBERED = re.compile(r"\[\^([\d\s,;^]+)\]")
 _MARK = re.compile(r"\s*\\?\[\s*unsupported\s*\\?\]", re.IGNORECASE)
@@ -44,11 +44,11 @@ _LIST = re.compile(
 
 
 def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
-    """Keep the footnotes whose passages bear their sentences out, and mark what is left without.
+    """Keep the footnotes whose passages support their sentences; mark sentences that lose all.
 
-    A sentence that cites several passages keeps each that bears it out alone; if none does, those
-    that do it together. Footnotes that the text defines itself and a list of sources at its end are
-    taken off, and so is every mark `[unsupported]` that it came with.
+    A sentence that cites several passages keeps each that supports it alone; if none does, those
+    that support it together. The text's own definitions of footnotes, a list of sources at its
+    end and every mark `[unsupported]` in it are removed first.
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
@@ -83,7 +83,7 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
 
 
 def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
-    """The same with its footnotes numbered from 1 as they come; one passage has one number."""
+    """Number the footnotes from 1 in the order of the text; one passage has one number."""
     passages = {each.number: each.passage for each in citations}
     new: dict[int, int] = {}
     numbers: dict[tuple[str, str], int] = {}
@@ -96,7 +96,7 @@ def renumbered(markdown: str, citations: list[Citation]) -> tuple[str, list[Cita
 
 
 def _unmarked(markdown: str) -> str:
-    """A narrative without marks that look like ours, even those that another one hides."""
+    """Return a narrative without marks that look like ours, even nested ones."""
     markdown = markdown.replace("\0", "")
     while (less := _MARK.sub("", markdown)) != markdown:
         markdown = less
@@ -104,12 +104,12 @@ def _unmarked(markdown: str) -> str:
 
 
 def _numbers(notes: re.Match[str]) -> list[int]:
-    """The numbers of adjoining footnotes; those by name have none."""
+    """Return the numbers of adjoining footnotes; named footnotes have none."""
     return [int(n) for each in _NUMBERED.findall(notes[2]) for n in re.findall(r"\d+", each)]
 
 
 def _with_notes(text: str, new: Mapping[int, int]) -> str:
-    """A text whose footnotes have the new numbers; those that have none are dropped."""
+    """Give footnotes their new numbers; drop those without one."""
 
     def note(found: re.Match[str]) -> str:
         numbers = dict.fromkeys(new[number] for number in _numbers(found) if number in new)
@@ -119,7 +119,7 @@ def _with_notes(text: str, new: Mapping[int, int]) -> str:
 
 
 def _borne_out(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str]:
-    """Which of the passages bear a sentence out, and if none does, why."""
+    """Return the passages that support a sentence; if none does, the reason."""
 
     def fault_of(numbers: list[int]) -> str | None:
         texts = BETWEEN.join(cited[number].text for number in numbers)

@@ -1,4 +1,4 @@
-"""The files of a folder: which there are, and reading one of them, whatever it may be."""
+"""The files of a folder: list them, and read any one of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRIES: Final = 5
 
 
 class FileRead(NamedTuple):
-    """What came of reading a file: a document or a fault."""
+    """The result of reading a file: a document or a fault."""
 
     path: str
     status: os.stat_result
@@ -33,10 +33,10 @@ class FileRead(NamedTuple):
 
 
 def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files below a folder, and in `left_out` how many there are beside them.
+    """Yield the regular files below a folder; count in `left_out` what is left out.
 
-    No link is followed, so there is no way out and no loop; what a link points to inside is found
-    where it is. A folder that a link replaces meanwhile adds names, which are refused on opening.
+    No link is followed, so there is no way out and no loop; a link's target inside is found at
+    its own place. If a link replaces a folder meanwhile, its files are refused on opening.
     """
 
     def unreadable(error: OSError) -> None:
@@ -73,10 +73,10 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
         if document is None:
             fault = "it is binary or minified"
         else:
-            (document.title + document.text).encode()  # a lone surrogate is a fault of it
+            (document.title + document.text).encode()  # a lone surrogate is a fault
     except FileNotFoundError:
         return None
-    except Exception as error:  # a parser's, of whatever kind: one bad file stops nothing
+    except Exception as error:  # a parser may raise anything; one bad file stops nothing
         document, ours = None, isinstance(error, CivitasError)
         fault = one_line(str(error), 200) if ours else error_text(error)
         if isinstance(error, MissingExtra):
@@ -90,7 +90,7 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
 
 
 def _data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:
-    """The bytes of a file, none of which changed while it was read."""
+    """Return the bytes and status of a file that did not change while it was read."""
     for _ in range(_TRIES):
         with folder.reading(path) as handle:
             before = os.fstat(handle)

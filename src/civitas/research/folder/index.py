@@ -32,19 +32,19 @@ from civitas.text import escaped
 logger = logging.getLogger("civitas.research")
 
 APPLICATION: Final = 0x63766631
-"""What the file's header says it is (`cvf1`), so that no other program's database is changed."""
-PER_FILE: Final = 3  # so many passages of one file come before those of others
+"""The application id in the file's header (`cvf1`): no other program's database is changed."""
+PER_FILE: Final = 3  # passages of one file that come before those of others
 
 _BATCH_CHARS: Final = 8_000_000
 _BATCH_FILES: Final = 500
 _FEW: Final = 500  # a folder with no more entries is looked at before each search
-# The clocks of file systems are so coarse: a file that was read within so many nanoseconds of its
-# time may have changed after that. It is read again at each search, until its time is older.
+# The clocks of file systems are coarse: a file that was read within this many nanoseconds of its
+# mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
 
-# Append only, as memory's. A change of what documents.py or pool.py make of a file, or of what
-# `indexed` gives, needs a migration that empties the tables, from which they are filled anew.
-# `words` keeps no text: what is deleted from it must be given to it again, word for word.
+# Append only, like those of memory. If documents.py, pool.py or `indexed` change what they return
+# for a file, add a migration that empties the tables; the next search fills them again.
+# `words` keeps no text: to delete from it, pass the deleted text again, word for word.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         "CREATE TABLE folder (path BLOB NOT NULL, pattern TEXT)",
@@ -85,27 +85,27 @@ def search_folder(
     results: int = 8,
     pattern: str | None = None,
 ) -> Action:
-    """An action `search_folder` that finds passages in the files below a folder.
+    """Return an action `search_folder` that finds passages in the files below a folder.
 
-    Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are brought into a full-text
-    index (SQLite FTS5), which each search brings up to date; of a folder with more than 500
-    entries at most once a second. Hidden files and folders, `node_modules`, `__pycache__`, links,
-    binary files and those larger than 20 MiB are left out, and what cannot be read is logged.
+    Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are put into a full-text
+    index (SQLite FTS5), which each search updates; for a folder with more than 500 entries at
+    most once a second. Hidden files and folders, `node_modules`, `__pycache__`, links, binary
+    files and those larger than 20 MiB are left out; unreadable files are logged.
 
-    The action gives a `Resource` for each file, best first, whose content is its best passages,
-    with a section for each; a passage is cited as `file:///…#anchor`.
+    The action returns a `Resource` for each file, best first. Its content is the file's best
+    passages, each as a section; a passage is cited as `file:///…#anchor`.
 
     Args:
         path: the folder
         index: the file of the index; by default one in the user's cache folder, never in the folder
-        results: how many passages a search gives at most; three of one file, or a quarter of them,
-            unless others do not fill it
+        results: how many passages a search returns at most; three of one file, or a quarter of
+            `results` if that is more, unless other files have too few
         pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
 
     Raises:
-        DefinitionError: `results` is no positive number
-        FileError: the folder is not there, or is no folder
-        FolderIndexError: the index cannot be used, or is of another folder or program
+        DefinitionError: `results` is not a positive number
+        FileError: the folder does not exist, or is not a folder
+        FolderIndexError: the index cannot be used, or belongs to another folder or program
     """
     positive(results, "search_folder: results")
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
@@ -160,7 +160,7 @@ class FolderIndex:
         return pool
 
     def search(self, query: str, results: int) -> list[Resource]:
-        """The files that have the best passages for a query, best first, each with these alone."""
+        """Return the files with the best passages for a query, best first, with only these."""
         self._refresh()
         taken: list[tuple[Any, ...]] = []
         spare: list[tuple[Any, ...]] = []
@@ -189,7 +189,7 @@ class FolderIndex:
     # -- bringing it up to date --------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        """Bring in what is new or changed, and remove what is gone."""
+        """Index new and changed files, and remove those that are gone."""
         with self._refreshing:
             if time.monotonic() < self._next:
                 return
@@ -239,7 +239,7 @@ class FolderIndex:
             (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
             number = (last or 0) + 1
             for read in batch:
-                # Asked here, not before: another process may have brought it in meanwhile.
+                # Looked up here, not before: another process may have indexed it meanwhile.
                 select = "SELECT number, read_ns FROM files WHERE path = ?"
                 row = db.execute(select, (os.fsencode(read.path),)).fetchone()
                 if row is None or row[1] <= read.read_ns:
@@ -248,7 +248,7 @@ class FolderIndex:
                     number = _insert(db, read, number)
 
     def _report(self, faults: Counter[str]) -> None:
-        """Log what is left out, once for each state."""
+        """Log how many files are left out and why, if that has changed."""
         select = "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
         with self._pool.reading() as db:
             faults.update(dict(db.execute(select).fetchall()))
@@ -277,7 +277,7 @@ def _remove(db: Connection, file: int) -> None:
 
 
 def _insert(db: Connection, read: FileRead, number: int) -> int:
-    """Store a file and its passages; gives the number of the next passage."""
+    """Store a file and its passages; return the number of the next passage."""
     document = read.document or Document("", "", [])
     title = " ".join(document.title.split())[:300] or _shown(read.path)
     at = read.status
@@ -297,8 +297,8 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
 
 
 def _words(title: str, section: str, text: str) -> tuple[str, str]:
-    """What a passage is found by: its titles, which weigh more, and its text."""
-    # That a section is `page 3` says nothing of what is there.
+    """Return what is indexed of a passage: its titles, which weigh more, and its text."""
+    # A title such as `page 3` says nothing about the content.
     named = section.startswith(("page ", "line ", "row ")) and section[-1].isdigit()
     return indexed(title if named else f"{title} {section}"), indexed(text)
 
@@ -308,7 +308,7 @@ def _shown(path: str) -> str:
 
 
 def _cached(root: str, pattern: str | None) -> str:
-    """The file of a folder's index in the user's cache folder."""
+    """Return the path of a folder's index in the user's cache folder."""
     name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
     folder = weights.folder().parent / "folders"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which passages of an index answer a question best: those with its rare words, by BM25."""
+"""Rank the passages of an index for a question: those with its rare words, by BM25."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from civitas.research.sentences import STOP_WORDS
 from civitas.sqlite.fulltext import any_of, distinct, terms
 
 QUERY_WORDS: Final = 32
-"""More different words than these of a question say nothing more about what is looked for."""
+"""How many different words of a question are used; more would add nothing."""
 _QUERY_CHARS: Final = 10_000
 
 _TITLE_WEIGHT: Final = 1.5
-"""Headings are in the text as well, and titles in every passage of their file."""
-_PAIR_WEIGHT: Final = 0.4  # what two words that stand side by side add, as in the question
-_SCORED: Final = 4_000  # so many passages are scored at once: about 3 ms
+"""Low, as headings are in the text as well, and titles in every passage of their file."""
+_PAIR_WEIGHT: Final = 0.4  # of two words that are adjacent, as in the question
+_SCORED: Final = 4_000  # passages that are scored at once: about 3 ms
 _COMMON: Final = 20_000
-"""A word in so many passages says as little as a stop word, and takes 10 ms or more to score."""
+"""A word in this many passages says as little as a stop word; scoring it takes 10 ms or more."""
 
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
-    """The numbers of the passages that fit a question best, best first."""
+    """Return the numbers of the passages that fit a question best, best first."""
     given = list(terms(query[:_QUERY_CHARS].lower()))
     words = [word for word in given if word not in STOP_WORDS] or given
     counted = sorted(
@@ -53,7 +53,7 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
 
 
 def _of_all(db: Connection, words: list[str]) -> list[tuple[int, float]]:
-    """Where each word is in many passages: some of those that have most of them, rarest first."""
+    """Score some passages with most of the words, rarest first, if each word is in many."""
     match, count = "", _SCORED
     for word in words:
         narrower = f'{match} AND "{word}"' if match else f'"{word}"'
@@ -69,7 +69,7 @@ def _count(db: Connection, match: str, most: int) -> int:
 
 
 def _scored(db: Connection, match: str) -> list[tuple[int, float]]:
-    """Passages and their scores, of which lower ones are better; the best first."""
+    """Return passages with their scores, best first; a lower score is better."""
     return db.execute(
         "SELECT * FROM (SELECT rowid, bm25(words, ?, 1.0) AS score FROM words WHERE words MATCH ? "
         "LIMIT ?) ORDER BY score, rowid",

@@ -1,1 +1,1 @@
-"""What documents say: their text, and the sections of it that can be cited, by kind of file."""
+"""Read documents by kind of file: their text, and the sections of it that can be cited."""

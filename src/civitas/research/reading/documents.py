@@ -1,4 +1,4 @@
-"""What a file says: its title, its text, and where the parts of the text begin, by kind of file."""
+"""Read files by kind: the title, the text, and where the parts of the text begin."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _KINDS: Final = {
 }
 _KIND_OF: Final = {suffix: kind for kind, all in _KINDS.items() for suffix in all.split()}
 
-_LOOKED_AT: Final = 8192  # a file with a NUL among its first so many bytes is binary
-_TITLE: Final = 300  # so many characters of a heading are kept
+_LOOKED_AT: Final = 8192  # bytes at the start of a file; with a NUL among them it is binary
+_TITLE: Final = 300  # characters of a heading that are kept
 _LINES: Final = 40
 _ROWS: Final = 10
 _MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
-_LONG: Final = 500  # where lines are longer on average, no person has written them
-_NAME: Final = 80  # so many characters of a column's name are repeated in each row
+_LONG: Final = 500  # bytes; longer lines on average were not written by a person
+_NAME: Final = 80  # characters of a column's name, which each row repeats
 
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
@@ -67,17 +67,17 @@ _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\
 
 
 def kind_of(name: str) -> str | None:
-    """What kind of file a name is of; None for one that is not read. Without a suffix: text."""
+    """Return a file's kind by its name: text without a suffix, None if it is not read."""
     suffixes = PurePosixPath(name).suffixes[-2:]
-    if suffixes[-1:] == [".txt"] and suffixes[0] in _KIND_OF:  # `.rst.txt`, as Sphinx has it
+    if suffixes[-1:] == [".txt"] and suffixes[0] in _KIND_OF:  # such as `.rst.txt` of Sphinx
         suffixes.pop()
     return _KIND_OF.get(suffixes[-1].lower()) if suffixes else "text"
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
-    """What a file says, of a kind that `kind_of` gave; None if it is binary or minified.
+    """Read a file of a kind that `kind_of` returned; return None if it is binary or minified.
 
-    Whatever a parser finds wrong is raised.
+    Errors of parsers are raised as they are.
     """
     if kind == "pdf":
         return read_pdf_bytes(data)
@@ -108,7 +108,7 @@ class _Heading(NamedTuple):
 
 
 def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]) -> Document:
-    """A document whose title is its first heading, if nothing is above that."""
+    """Return a document with a section for each heading; its title is the first heading."""
     title = ""
     above: list[_Heading] = []
     sections: list[Section] = []
@@ -124,7 +124,7 @@ def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]
 
 
 def _as_read(text: str) -> str:
-    """A piece of Markdown as a reader sees it: links by their texts, no comments; code as it is."""
+    """Return Markdown as a reader sees it: links as their texts, no comments, code unchanged."""
     return text if _FENCED.match(text) else _LINK.sub(r"\1", _UNSEEN.sub("", text))
 
 
@@ -178,14 +178,14 @@ def _python(text: str) -> list[Section]:
 
 
 def _by_lines(text: str) -> list[Section]:
-    """A section for every so many lines."""
+    """Return a section for every `_LINES` lines."""
     starts = [found.start() for found in re.finditer(r"^", text, re.MULTILINE)]
     numbered = [*enumerate(starts, 1)][::_LINES]
     return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
 
 
 def _table(text: str, delimiter: str | None) -> Document:
-    """Each row as a paragraph `column: value; …`."""
+    """Return each row as a paragraph `column: value; …`."""
     first = text[:10_000].partition("\n")[0]
     delimiter = delimiter or max(",;\t|", key=first.count)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -200,22 +200,22 @@ def _table(text: str, delimiter: str | None) -> Document:
         shown = (f"{name}: {value}" if name else value for name, value in cells if value)
         pieces.append("; ".join(shown) + "\n\n")
         size += len(pieces[-1])
-        if size > room:  # long names of columns, next to nothing in the rows
+        if size > room:  # long names of columns, almost empty rows
             return Document("", text, _by_lines(text))
     return Document("", "".join(pieces) or text, sections)
 
 
-# What is longer, or takes longer, is not read.
+# The limits of a PDF: a longer one, or one that takes more seconds, is not read.
 PAGES, CHARACTERS, SECONDS = 2000, 20_000_000, 120.0
 
 
 def read_pdf_bytes(data: bytes) -> Document:
-    """The title, text and pages of a PDF, a section for each that has text. It may take long."""
+    """Return a PDF's title and text, with a section for each page with text. It may take long."""
     try:
         import pypdf
     except ImportError as error:
         raise MissingExtra("reading PDF", "research") from error
-    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of each flaw that it mends
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of each flaw that it repairs
     try:
         reader = pypdf.PdfReader(io.BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):
@@ -242,7 +242,7 @@ def read_pdf_bytes(data: bytes) -> Document:
                 )
     except UnreadableDocument:
         raise
-    except Exception as error:  # whatever a file made of malice makes the parser raise
+    except Exception as error:  # a malicious file can make the parser raise anything
         raise UnreadableDocument(f"the PDF is damaged: {type(error).__name__}: {error}") from error
     if not written:
         raise UnreadableDocument("the PDF has no text: its pages may be pictures")

@@ -1,4 +1,4 @@
-"""HTML as text: what a page says, where its sections begin, what it links to."""
+"""Read HTML as text: the title, the text, where its sections begin, and its links."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from civitas.errors import MissingExtra, UnreadableDocument
 from civitas.research.findings import Section
 from civitas.text import error_text, shorten
 
-LINKS = 300  # so many links of a page are taken at most; those of its main part come first
+LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT, _LONGEST_HEADING = 2000, 200, 100
 _MOST, _MANY = 100_000, 5000
-"""Pages of more elements are not read; or not in a second way, whose time grows by the square."""
+"""Pages with more elements are not read, or not by the fallback, whose time is quadratic."""
 _SHORT = 25
-"""Of pages whose main part has fewer characters, all text is taken, without its structure."""
+"""If a page's main part has fewer characters, all text is taken, without its structure."""
 
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 # Tags of trafilatura's own form.
@@ -33,23 +33,23 @@ CONTROL = re.compile(
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# What browsers take these names for.
+# The encodings that browsers use for these names.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
-# Slow, or for something else than pages.
+# Slow, or not meant for pages.
 _NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
 class Document(NamedTuple):
-    """What a file or page says; the title is empty where it has none. Links are absolute."""
+    """The text of a file or page; the title is empty if there is none. Links are absolute."""
 
     title: str
     text: str
     sections: list[Section]
-    links: Sequence[tuple[str, str]] = ()  # each with its text
+    links: Sequence[tuple[str, str]] = ()  # (URL, text)
 
 
 def read_html(data: bytes, charset: str | None, url: str) -> Document:
-    """The text, sections and links of a page; `charset` is what the server says of it."""
+    """Return the text, sections and links of a page; `charset` is what the server states."""
     try:
         import lxml.html
         import trafilatura  # noqa: F401 - to say now if it is missing
@@ -59,7 +59,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
     said = declared(data[:4096].lower(), _CHARSET)
-    unsaid = None if charset or said else "cp1252"  # what browsers take an old page for
+    unsaid = None if charset or said else "cp1252"  # the default of browsers for old pages
     text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, said, "utf-8", unsaid)))
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
@@ -73,7 +73,7 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
         _tidy(tree, main)
         body = _extracted(tree, main is not None or elements > _MANY)
         text, sections = ("", []) if body is None else _Text(anchors).of(body)
-    except Exception as error:  # whatever a page made of malice makes the parsers raise
+    except Exception as error:  # a malicious page can make the parsers raise anything
         raise UnreadableDocument(
             f"{url} is not HTML that can be read: {error_text(error)}"
         ) from error
@@ -81,9 +81,9 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
 
 
 def decoded(data: bytes, *charsets: str | None) -> str:
-    """The characters of a text, in the first of some encodings that fits; by its BOM if it has one.
+    """Decode a text by its BOM, or else by the first encoding that fits.
 
-    What no encoding is called is passed over. If none fits, the first replaces what it cannot read.
+    Unknown encodings are skipped. If none fits, the first replaces what it cannot read.
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
@@ -95,18 +95,18 @@ def decoded(data: bytes, *charsets: str | None) -> str:
 
 
 def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
-    """The encoding that a text itself says it has."""
+    """Return the encoding that a text itself declares, or None."""
     found = by.search(data)
     return found and found[1].decode("ascii", "replace")
 
 
 def plain(text: str) -> str:
-    """A text without control characters, lone surrogates and what turns the direction around."""
+    """Return a text without control characters, lone surrogates and marks of direction."""
     return CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
 
 
 def _unless_control(found: re.Match[str]) -> str:
-    """A reference to a character, or nothing for one that `plain` leaves out."""
+    """Return a reference to a character; empty for a character that `plain` leaves out."""
     number = int(found[1], 16) if found[1] else int(found[2])
     return found[0] if number <= 0x10FFFF and plain(chr(number)) else ""
 
@@ -114,22 +114,22 @@ def _unless_control(found: re.Match[str]) -> str:
 def _codec(charset: str) -> str | None:
     try:
         name = codecs.lookup(charset.strip("\"' ")).name.replace("_", "-")
-        b" ".decode(name)  # some are of bytes to bytes
+        b" ".decode(name)  # some map bytes to bytes
     except (LookupError, UnicodeError, ValueError):
         return None
     if name in _NOT_OF_PAGES:
         return None
-    # What can be read so far is not UTF-16, and without a mark nothing is.
+    # A text whose declaration can be read is not UTF-16, and no text without a BOM is.
     return "utf-8" if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
 
 
 def _line(element: Any, less: str = "") -> str:
-    """The text of an element in one line, without these characters at its end."""
+    """Return the text of an element in one line, without the characters `less` at its end."""
     return "" if element is None else " ".join("".join(element.itertext()).split()).rstrip(less)
 
 
 def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
-    """The headings of a page and the terms that it defines: the text, the anchor, the level."""
+    """Yield the headings of a page and the terms that it defines as (text, anchor, level)."""
     parents = set()
     for element in tree.iter(*_HEADINGS, "dt"):
         id = element.get("id") or next((x.get("id") for x in element.iter("a") if x.get("id")), "")
@@ -145,7 +145,7 @@ def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
 
 
 def _main(tree: Any) -> Any:
-    """The part of a page that its author marked as the main one, if there is one such part."""
+    """Return the part of a page that is marked as the main one, if exactly one is."""
     parts = map(tree.xpath, ("//*[@role='main']", "//article", "//main"))
     return next((found[0] for found in parts if len(found) == 1), None)
 
@@ -174,11 +174,11 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
 
 
 def _tidy(tree: Any, main: Any) -> None:
-    """Take away what misleads trafilatura about the text.
+    """Remove markup that misleads trafilatura about the text.
 
-    It leaves out elements with telling ids and classes, such as a heading "How do I share …", and
-    those with many links: right where a menu is, wrong in what is marked as the main part. Code
-    with emphasis in it, such as `<code><em>NAME</em>.exe</code>`, it puts at the paragraph's end.
+    It leaves out elements by their ids and classes, such as a heading "How do I share …", and
+    elements with many links: right for a menu, wrong in the marked main part. It moves code with
+    emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's end.
     """
     for element in list(tree.iter("code")):
         for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
@@ -197,7 +197,7 @@ def _tidy(tree: Any, main: Any) -> None:
 
 
 def _extracted(tree: Any, fast: bool) -> Any:
-    """The main part in trafilatura's form; None if it finds none."""
+    """Return the main part as trafilatura's tree; None if it finds none."""
     import trafilatura
 
     config = trafilatura.settings.use_config()
@@ -212,7 +212,7 @@ def _extracted(tree: Any, fast: bool) -> Any:
         return body
     if next(whole.iter(*_HEADINGS), None) is None or next(tree.iter("article"), None) is not None:
         return body
-    # Of a page that marks no main part, it may take paragraphs alone: then all is the main part.
+    # Of a page without a marked main part it may take bare paragraphs: then mark the whole body.
     article = whole.makeelement("article")
     article.text, whole.text = whole.text, None
     article.extend(list(whole))
@@ -221,7 +221,7 @@ def _extracted(tree: Any, fast: bool) -> Any:
 
 
 class _Text:
-    """Makes text of trafilatura's tree; not by recursion, as a page may be nested to any depth."""
+    """Turns trafilatura's tree into text, without recursion: pages may be nested to any depth."""
 
     def __init__(self, anchors: list[tuple[str, str, int]]) -> None:
         self.sections: list[Section] = []
@@ -234,10 +234,10 @@ class _Text:
         self._path: list[tuple[int, str]] = []
 
     def of(self, body: Any) -> tuple[str, list[Section]]:
-        """The text of an element and of all in it, and its sections."""
+        """Return the text of an element with its descendants, and the sections."""
         from lxml.etree import iterwalk
 
-        codes = cells = items = 0  # so many are open
+        codes = cells = items = 0  # how many are open
         for event, element in iterwalk(body, events=("start", "end")):
             tag, rend = element.tag, element.get("rend") or ""
             code = tag == "code" and "\n" in "".join(element.itertext()).strip()
@@ -277,7 +277,7 @@ class _Text:
         elif rend.startswith("dt") or not heading:
             return
         anchor = anchor or re.sub(r"[^\w-]+", "-", heading.lower()).strip("-")
-        if rend.startswith("dt"):  # of a signature, the name is enough
+        if rend.startswith("dt"):  # only the name of a signature
             heading = re.sub(r"\(.*", "()", heading)
         heading = shorten(heading, _LONGEST_HEADING)
         self._path = [each for each in self._path if each[0] < level] + [(level, heading)]

@@ -14,7 +14,7 @@ from civitas.errors import AddressRefused, ConfigError
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Where clouds tell their machines secrets; some of these are in public ranges.
+# Metadata services, which hold secrets of a cloud's machines; some are in public ranges.
 _METADATA = (
     *("169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
     *("fd00:ec2::254", "fd20:ce::254"),
@@ -24,7 +24,7 @@ _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"
 
 
 def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], None]:
-    """What `http.Client` is given: it raises `AddressRefused` unless the host is allowed.
+    """Return a check for `http.Client`: `AddressRefused` unless public or an allowed host's.
 
     A host that is allowed with a port, such as `localhost:8080`, is allowed on that port only.
     """
@@ -45,9 +45,9 @@ def address_check(allow_hosts: Iterable[str] = ()) -> Callable[[str, int, str], 
 
 
 def kind_of(address: str) -> str | None:
-    """What an address is that is not public, in words; None for a public one."""
+    """Return the kind of an address that is not public, in words; None for a public one."""
     given = ipaddress.ip_address(address.partition("%")[0])
-    # One that leads to another address is what that one is.
+    # An address that leads to another one has the kind of that one.
     for each in _embedded(given) or [given]:
         if kind := _kind(each):
             return kind if each is given else f"which stands for {each}, {kind}"
@@ -66,7 +66,7 @@ def _kind(address: _Address) -> str | None:
 
 
 def _embedded(address: _Address) -> list[_Address]:
-    """The IPv4 addresses that an IPv6 address leads to."""
+    """Return the IPv4 addresses that an IPv6 address leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
@@ -76,7 +76,7 @@ def _embedded(address: _Address) -> list[_Address]:
 
 
 def _host(given: str) -> tuple[str, int | None]:
-    """The name and port of an allowed host."""
+    """Return the name and port of an allowed host."""
     try:
         bare = given.count(":") > 1 and "[" not in given
         parts = urlsplit(f"//[{given}]" if bare else f"//{given}")

@@ -32,7 +32,7 @@ _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.
 
 
 class Fetched(NamedTuple):
-    """What a server gave, after redirects; the type is empty if it does not say one."""
+    """A server's answer, after redirects; the type is empty if the server does not state one."""
 
     url: str
     data: bytes
@@ -43,13 +43,13 @@ class Fetched(NamedTuple):
 
 @dataclass
 class _Host:
-    """What is known of a server in one event loop."""
+    """The state of a server in one event loop."""
 
     places: asyncio.Semaphore
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    next_s: float = 0.0  # before that nothing more is begun
-    robots: RobotFileParser | str = ""  # or why none came
-    until_s: float = -1.0  # so long is robots.txt as it was
+    next_s: float = 0.0  # no request starts before this time
+    robots: RobotFileParser | str = ""  # or why it could not be read
+    until_s: float = -1.0  # robots.txt is not read again before this time
 
 
 class Fetcher:
@@ -75,7 +75,7 @@ class Fetcher:
         self._client = make(max_bytes=max_bytes, max_retries=1)
         self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
         self._user_agent = user_agent
-        self._name = user_agent.partition("/")[0].split()[0]  # by which robots.txt knows us
+        self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = per_host
         self._delay_s = delay_s
         self.site = site
@@ -86,7 +86,7 @@ class Fetcher:
         self._hosts = WeakKeyDictionary()
 
     async def fetch(self, url: str) -> Fetched:
-        """What is at a URL; each redirect is checked as the first URL is."""
+        """Fetch a URL; each redirect is checked like the first URL."""
         way: list[str] = []
         url = checked(url)
         while len(way) <= REDIRECTS:
@@ -136,7 +136,7 @@ class Fetcher:
                 raise PageError(f"{named}{error}") from None
 
     async def _allowed(self, url: str, site: str, host: _Host) -> float:
-        """Ask robots.txt for a URL; how many seconds there are to be between two requests."""
+        """Check a URL by robots.txt (PageError if refused); return the seconds between requests."""
         loop = asyncio.get_running_loop()
         async with host.lock:
             if host.until_s < loop.time():
@@ -150,7 +150,7 @@ class Fetcher:
         return float(min(int(host.robots.crawl_delay(self._name) or 0), _LONGEST_DELAY_S))
 
     async def _rules(self, url: str) -> RobotFileParser | str:
-        """A robots.txt, or why nothing may be read; where there is none, all may."""
+        """Return a robots.txt, or why nothing may be read; if there is none, all may be read."""
         headers = {"User-Agent": self._user_agent}
         try:
             response = await self._robots.request("GET", url, headers=headers, redirects=5)
@@ -158,7 +158,7 @@ class Fetcher:
             return f"{url} cannot be read ({error})"
         if response.status >= 500:
             return f"{url} answered {status_text(response.status)}"
-        # Not as UTF-8: it takes some other digits for numbers, and then fails on them.
+        # Not as UTF-8: RobotFileParser takes other scripts' digits for numbers, and fails on them.
         rules = response.content.decode("ascii", "replace") if response.status < 300 else ""
         robots = RobotFileParser()
         robots.parse([line[:2000] for line in rules.splitlines()])
@@ -179,14 +179,14 @@ class Fetcher:
 
 
 def checked(url: str, base: str = "") -> str:
-    """A URL of http or https, without its fragment; anything else raises PageError."""
+    """Return an http or https URL without its fragment; raise PageError for anything else."""
     try:
         parts = urlsplit(urldefrag(urljoin(base, url)).url)
         if parts.scheme not in ("http", "https"):
             raise PageError(f"only http and https are read, got {excerpt(url)}")
         if len(url) > _LONGEST_URL:
             raise PageError(f"a URL has at most {_LONGEST_URL} characters, got {len(url)}")
-        # Characters that not every parser takes for the same thing.
+        # Characters that parsers interpret differently.
         odd = any(c.isspace() or not c.isprintable() or c in "\\@" for c in parts.netloc)
         if not parts.hostname or odd or parts.port == 0:
             raise PageError(f"{excerpt(url)} does not name a host that can be read")
@@ -196,13 +196,13 @@ def checked(url: str, base: str = "") -> str:
 
 
 def is_on(url: str, site: str | None) -> bool:
-    """Whether a URL is on a site, which is a host and those below it; of None, every URL is."""
+    """Return whether a URL is on a site (a host and the hosts below it); None is every site."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     return site is None or f".{host}".endswith(f".{site.lower().strip('.')}")
 
 
 def status_text(status: int) -> str:
-    """A status in words."""
+    """Return a status in words."""
     return f"{status} ({responses[status]})" if status in responses else str(status)
 
 

@@ -51,23 +51,23 @@ def search_web(
     timeout_s: float = 30.0,
     site: str | None = None,
 ) -> Action:
-    """A tool that searches the web: what it finds become resources that were not visited yet.
+    """Return a tool that searches the web; its results become unvisited resources.
 
-    It asks a SearXNG whose address is given, by its JSON format, which must be switched on in its
-    settings (`search: formats: [html, json]`); without one, public search engines, by `ddgs`.
+    It asks the given SearXNG for JSON, which must be switched on in the settings of SearXNG
+    (`search: formats: [html, json]`). Without one, it asks public search engines, by `ddgs`.
 
     Args:
-        searxng: the address of a SearXNG, such as `http://localhost:8888`; it may be of any kind
-        allow_hosts: more hosts that may have any address, where the SearXNG redirects to one
-        results: how many are given at most
+        searxng: the URL of a SearXNG, such as `http://localhost:8888`; any address is allowed
+        allow_hosts: more hosts that may have any address, if the SearXNG redirects to them
+        results: how many results are returned at most
         region: the country and language that results are for, such as `us-en` or `de-de`
         timeout_s: seconds that an answer may take
-        site: a host: only what is there and on hosts below it is asked for and given
+        site: a host: only results on it and on hosts below it are asked for and returned
 
     Raises:
         ConfigError: `allow_hosts` is not a list of hosts
         DefinitionError: `results` is not a positive number, or `searxng` is not an address
-        MissingExtra: aiohttp is not installed, or ddgs where it is needed
+        MissingExtra: aiohttp is not installed, or ddgs if it is needed
     """
     positive(results, "search_web: results")
     address_check(allow_hosts)
@@ -96,7 +96,7 @@ def search_web(
 
 
 def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float) -> Any:
-    """What asks a SearXNG."""
+    """Return a function that asks a SearXNG."""
     try:
         address = checked(searxng).rstrip("/").removesuffix("/search")
     except PageError as error:
@@ -139,7 +139,7 @@ def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: f
 
 
 def _ddgs(results: int, region: str, timeout_s: float) -> Any:
-    """What asks public search engines."""
+    """Return a function that asks public search engines."""
     MissingExtra.unless("search_web", "research", "ddgs")
 
     def found(query: str) -> list[Any]:
@@ -162,7 +162,7 @@ def _ddgs(results: int, region: str, timeout_s: float) -> Any:
 
 
 def _resources(listed: list[Any]) -> list[Resource]:
-    """What can be visited of what a search engine says."""
+    """Return the results of a search engine that can be visited."""
     found: dict[str, Resource] = {}
     for to, *texts in listed:
         with suppress(PageError):
@@ -182,25 +182,25 @@ def visit_page(
     max_bytes: int = MAX_BYTES,
     site: str | None = None,
 ) -> Action:
-    """A tool that reads a page of the web: its text, its sections and its links.
+    """Return a tool that reads a page of the web: its text, its sections and its links.
 
-    It reads HTML, PDF, plain text, Markdown, JSON and CSV. It does what the host's robots.txt says
-    (`Crawl-delay` up to 10 s), and connects to public addresses only, whatever a URL, a name or a
-    redirect says. The page's links become resources that were not visited yet. A page that was read
-    before is asked for with the server's validators, so that it is sent again only if it changed.
+    It reads HTML, PDF, plain text, Markdown, JSON and CSV. It obeys the host's robots.txt
+    (`Crawl-delay` up to 10 s) and connects to public addresses only, whatever a URL, a name or a
+    redirect says. The page's links become unvisited resources. A page that was read before is
+    requested with the server's validators, so that it is sent again only if it changed.
 
     Args:
         allow_hosts: hosts that may have any address, such as `localhost` or `localhost:8080`
-        user_agent: what servers and robots.txt are told
-        per_host: how many requests there may be at once to one host
+        user_agent: the name that is sent to servers and looked up in robots.txt
+        per_host: how many requests one host gets at the same time
         delay_s: seconds from one request to a host to the next
         timeout_s: seconds that an answer may take, to its end
         max_bytes: how large a page may be, unpacked
-        site: a host: only its pages and those of hosts below it are read, and links to others left
-            out
+        site: a host: only its pages and those of hosts below it are read; links to others are
+            left out
 
     Raises:
-        ConfigError: `allow_hosts` is not a list of hosts, or a setting is not what it may be
+        ConfigError: `allow_hosts` is not a list of hosts, or a setting is invalid
         MissingExtra: the extra `research` is not installed
     """
     MissingExtra.unless("visit_page", "research", "lxml", "trafilatura", "pypdf")
@@ -220,7 +220,7 @@ def visit_page(
 
 
 def read_pdf(*, allow_hosts: Iterable[str] = (), site: str | None = None) -> Action:
-    """A tool that reads a PDF document of the web, of 40 MiB at most: its text, page by page.
+    """Return a tool that reads a PDF document of the web, of 40 MiB at most, page by page.
 
     Its arguments and errors are those of `visit_page`.
     """
@@ -241,7 +241,7 @@ def read_pdf(*, allow_hosts: Iterable[str] = (), site: str | None = None) -> Act
 async def _visited(
     fetcher: Fetcher, url: str, pool: ResourcePool | None, *, pdf: bool = False
 ) -> Resource:
-    """The resource of a URL; its links go into the pool, if there is one."""
+    """Read a URL as a resource; add it and its links to the pool, if there is one."""
     pool = ResourcePool() if pool is None else pool
     page = await fetcher.fetch(url)
     kind = _kind(page)
@@ -257,13 +257,13 @@ async def _visited(
     title = read.title or None
     resource = Resource(page.url, title, True, read.text, read.sections, page.fetched_at)
     kept = pool.add(resource)
-    if pool.add(url) is not kept:  # it was redirected: nobody need go there again
+    if pool.add(url) is not kept:  # it was redirected: this URL was read, too
         pool.visit(url)
     return resource
 
 
 def _kind(page: Fetched) -> str:
-    """The content type, by what the server says, or else by how the content begins."""
+    """Return the content type that the server states, or else the one that the content shows."""
     start = page.data[:1024].lstrip().lower()
     if page.type == _PDF or (page.type in _UNSAID and start.startswith(b"%pdf-")):
         return _PDF
@@ -295,7 +295,7 @@ def _read(page: Fetched, kind: str) -> Document:
 
 
 async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:
-    """What a function gives in a thread; one that takes too long is left behind."""
+    """Run a function in a thread; if it takes too long, abandon it and raise `late`."""
     try:
         async with asyncio.timeout(seconds):
             return await WORKERS.run(asyncio.get_running_loop(), do)

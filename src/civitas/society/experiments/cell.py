@@ -1,4 +1,4 @@
-"""One cell of an experiment: a condition, a seed and values, lived in a process of its own."""
+"""One cell of an experiment: a condition, a seed and values, run in a process of its own."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ KINDS: Final[dict[str, type[Exception]]] = {
     "file": FileError,
     "state": StateError,
 }
-"""What may be wrong with a cell, by the word that its process says."""
+"""The errors of a cell, by the word with which its process reports them."""
 _SUMMED = ("failures", "fallbacks", "model_calls")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one process lives; `values` are those that are swept, `parameters` all together."""
+    """What one process runs; `values` are the swept parameters, `parameters` all of them."""
 
     condition: str
     seed: int
@@ -62,11 +62,11 @@ class Cell:
 
     @property
     def steps(self) -> int:
-        """How many steps it lives."""
+        """How many steps it runs."""
         return steps_of(self.workflow, seconds_of(self.step))
 
     def as_json(self) -> bytes:
-        """It for another process. Raises ConfigError where a function of it is no `file.py:…`."""
+        """Return it for another process. Raises ConfigError if a function is not `file.py:…`."""
         try:
             return _adapter().dump_json(self, exclude_unset=True)
         except PydanticSerializationError:
@@ -76,11 +76,11 @@ class Cell:
             ) from None
 
     async def live(self, part: Path, lived: Callable[[int], None]) -> None:
-        """Live it, and write the part that it leaves."""
+        """Run the cell, and write its part of the results."""
         values = json.dumps(self.values, sort_keys=True)
         same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
         picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
-        # Importable is also what is imported only when it is needed.
+        # The folder is importable during the whole run, for imports inside of functions.
         with importable(self.folder), closing(Rows(part)) as rows:
             life = _Life(self, lived, picture, rows)
             await life.live(self.workflow, self.condition)
@@ -93,7 +93,7 @@ def _adapter() -> TypeAdapter[Cell]:
 
 
 class _Life:
-    """A cell that is lived: the rows that are measured, and totals of failures."""
+    """A running cell: the rows that it measures, and totals of failures."""
 
     def __init__(self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Rows) -> None:
         self._cell, self._lived, self._picture, self.rows = cell, lived, picture, rows
@@ -118,7 +118,7 @@ class _Life:
         saved: Mapping[str, Any] | None = None,
         start: str = "",
     ) -> None:
-        """Live a workflow in a new society, from a saved state or from the start."""
+        """Run a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
         made = self._make()
         if isinstance(made, Population):
@@ -165,7 +165,7 @@ class _Life:
             steps -= chunk
 
     def _measure(self, society: Society, condition: str, row: Mapping[str, Any]) -> None:
-        """Take the metrics down; before the first step only those by functions."""
+        """Record the metrics; before the first step only those by functions."""
         for name, by in self._metrics:
             value = row.get(name) if by is None else by(society)
             if by is None and row and name not in row and "." not in name:  # nor of a survey
@@ -183,7 +183,7 @@ class _Life:
             self.rows.append(Row(condition, society.number, name, float(value)))
 
     async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
-        """Ask, and take down the mean answer of each question."""
+        """Ask a survey, and record the mean answer to each question."""
         questions = [
             each.question(_rule(each.by, self._cell.folder)) for each in surveyed.questions
         ]
@@ -209,7 +209,7 @@ class _Life:
 
 
 def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None:
-    """The rule of a question: a value of the status, or a function."""
+    """Return the rule of a question: a value of the status, or a function."""
     if by is None or not isinstance(by, str) or not by.startswith("status."):
         return None if by is None else function_of(by, folder)
     names = by.split(".")[1:]
@@ -219,17 +219,17 @@ def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None
 
 
 def kind_of(error: Exception) -> str:
-    """Which of KINDS an error is; `state` for others."""
+    """Return the key of an error in KINDS; `state` for others."""
     return next((kind for kind, of in KINDS.items() if isinstance(error, of)), "state")
 
 
 def main() -> None:
-    """Live the cell on standard input, a line of JSON, and write the part that is named.
+    """Run the cell on standard input, a line of JSON, and write its part to the named file.
 
-    Where who gave it is gone, its end of the pipe is closed, and this process ends.
+    If the parent process ends, its end of the pipe is closed, and this process ends, too.
     """
     said = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what a society's code prints is no word of ours
+    os.dup2(2, 1)  # what a society's code prints must not mix with our reports
     cell = _adapter().validate_json(sys.stdin.readline())
     threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
 
@@ -238,7 +238,7 @@ def main() -> None:
 
     try:
         asyncio.run(cell.live(Path(sys.argv[1]), lambda steps: say(lived=steps)))
-    except Exception as error:  # told to who gave the job, who raises it
+    except Exception as error:  # reported to the parent process, which raises it
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
         say(error=text, kind=kind_of(error))
         sys.exit(1)

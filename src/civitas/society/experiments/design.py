@@ -31,11 +31,11 @@ from civitas.society.experiments.workflow import FieldError, Item, Part, Where, 
 _NONE: Final = "the society has no such parameter"
 _CELLS: Final = 100_000
 _TAGS: Final = frozenset(("int", "constrained-int", "str", "float", "list[int]", "callable"))
-"""What pydantic puts into a path for the alternatives of a type."""
+"""The names of a type's alternatives, which pydantic puts into a path."""
 
 
 class SocietyDesign(BaseModel):
-    """What is lived in: a name of `MODELS` or one's own function, a step, and its parameters."""
+    """A society to run: a name of `MODELS` or your own function, a step, and its parameters."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -58,17 +58,17 @@ class SocietyDesign(BaseModel):
 
     @property
     def source(self) -> Source:
-        """The function, or where it is."""
+        """The function, or the text that names it."""
         return self.model if self.make is None else self.make
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments of the function but for the seed."""
+        """The arguments of the function, except the seed."""
         return dict(self.model_extra or {})
 
 
 class Metric(Part):
-    """What is measured: a column of a society's metrics, or by a function; what its axis says."""
+    """A metric: a column of a society's metrics or a function, with label and unit of its axis."""
 
     name: str = Field(min_length=1, max_length=100)
     by: Source | None = None
@@ -82,7 +82,7 @@ class Metric(Part):
 
 
 class Condition(Part):
-    """Other parameters (of the society, or for `$name`s), or another workflow; a label."""
+    """A condition: other parameters (of the society or for `$name`s) or workflow; a label."""
 
     parameters: dict[str, Any] = Field(default_factory=dict)
     workflow: list[dict[str, Any]] | None = None
@@ -90,7 +90,7 @@ class Condition(Part):
 
 
 class Published(Part):
-    """A published figure, and ours beside it: of a metric, times `scale`, after `step` steps."""
+    """A published figure, to compare with a metric, times `scale`, after `step` steps."""
 
     quantity: str
     published: str
@@ -131,22 +131,22 @@ class Design(Part):
 
     @property
     def all_seeds(self) -> list[int]:
-        """The seeds: 0 … n−1 where a number is given."""
+        """The seeds: 0 … n−1 if a number is given."""
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     @property
     def command(self) -> str | None:
-        """The command that repeats it; None where a program has made it."""
+        """The command that repeats the experiment; None if a program has made it."""
         return self._command
 
     def grid(self) -> list[dict[str, Any]]:
-        """The combinations of the parameters' values."""
+        """Return the combinations of the parameters' values."""
         names = list(self.parameters)
         values = itertools.product(*self.parameters.values())
         return [dict(zip(names, each, strict=True)) for each in values]
 
     def cells(self) -> list[Cell]:
-        """Every condition with every combination of parameters and every seed."""
+        """Return every condition with every combination of parameters and every seed."""
         return self._cells
 
     def _all_cells(self) -> list[Cell]:
@@ -162,7 +162,7 @@ class Design(Part):
         return made
 
     def _resolved(self, name: str, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[Item]]:
-        """The society's parameters and the workflow of a condition with some values."""
+        """Return the society's parameters and the workflow of a condition with these values."""
         where: Where = ("workflow",)
         raw: Any = self.workflow
         condition = self.conditions[name]
@@ -177,7 +177,7 @@ class Design(Part):
         steps_of(workflow, seconds_of(self.society.step), where)
         parameters = copy.deepcopy(self.society.parameters)
         known = self.arguments()
-        places: dict[str, Where] = {}  # where those are set that the society does not set itself
+        places: dict[str, Where] = {}  # of parameters that are not set under `society`
         for key, value in given.items():
             at: Where = ("parameters", key)
             if key in condition.parameters:
@@ -205,7 +205,7 @@ class Design(Part):
         return parameters, workflow
 
     def arguments(self) -> list[str] | None:
-        """The names of the society's parameters; None where it takes any."""
+        """Return the names of the society's parameters; None if it takes any."""
         where = ("society", "model" if self.society.make is None else "make")
         parameters = inspect.signature(self._function(where, self.society.source)).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
@@ -272,7 +272,7 @@ class Design(Part):
             raise FieldError((where, str(error))) from None
 
     def size(self) -> dict[str, int]:
-        """How large it is: cells, agent_steps and, where a model is named, model_calls, about."""
+        """Return its size: cells, agent_steps and, if a model is named, model_calls (estimated)."""
         signature = inspect.signature(function_of(self.society.source, self.folder)).parameters
         default = getattr(signature.get("citizens"), "default", None)
         cells = self.cells()
@@ -285,7 +285,7 @@ class Design(Part):
         return {"cells": len(cells), "agent_steps": agent_steps, "model_calls": calls}
 
     def as_json(self) -> dict[str, Any]:
-        """What it says, as JSON data; functions are told by name."""
+        """Return the design as JSON data, with functions by name."""
         made: dict[str, Any] = in_words(self.model_dump(exclude_defaults=True))
         return {"society": {}, **made}
 
@@ -297,7 +297,7 @@ def _there(known: list[str]) -> str:
 def _placed(
     faults: Iterable[tuple[Where, str]], places: Mapping[str, Where]
 ) -> Iterator[tuple[Where, str]]:
-    """Faults of a society's parameters, each where its parameter is set."""
+    """Yield faults of a society's parameters, each with the path where its parameter is set."""
     for path, what in faults:
         name = ".".join(map(str, path))
         set_at = (at for key, at in places.items() if name in key or name.startswith(key))
@@ -305,7 +305,7 @@ def _placed(
 
 
 def faults_of(error: ValidationError) -> list[tuple[Where, str]]:
-    """What pydantic found wrong, without its own words for alternatives."""
+    """Return pydantic's errors as (path, what is wrong), without names of alternatives."""
     found: dict[Where, str] = {}
     for each in error.errors(include_url=False, include_context=False):
         loc = each["loc"]
@@ -318,7 +318,7 @@ def faults_of(error: ValidationError) -> list[tuple[Where, str]]:
 
 
 def _filled(value: Any, given: Mapping[str, Any], used: set[str]) -> Any:
-    """A workflow with the values of its `$name`s."""
+    """Return a workflow with its `$name`s replaced by values; collect these names in `used`."""
     if isinstance(value, str) and value[:1] == "$" and value[1:] in given:
         used.add(value[1:])
         return given[value[1:]]

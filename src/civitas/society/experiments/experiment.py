@@ -1,4 +1,4 @@
-"""What a society offers to experiments: ask citizens, and intervene."""
+"""The part of a society that experiments use: ask citizens, and intervene."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Experiments(Steps):
     """The id of the last run, and the interventions that were given while it was under way."""
 
     async def _from_outside(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Await something on the society's loop; cancelled, it first ends there."""
+        """Await a function on the society's loop; if cancelled, wait until it has ended there."""
         self._start()
         if on_a_space():
             raise DefinitionError("a society is run from outside: an agent awaits no step")
@@ -63,7 +63,7 @@ class Experiments(Steps):
         try:
             return await asyncio.wrap_future(self._thread.run(there))
         except asyncio.CancelledError:
-            with suppress(SpaceClosed):  # a step is broken off on the society's own loop
+            with suppress(SpaceClosed):  # the society's own loop cancels a step
                 await asyncio.wrap_future(self._thread.run(over))
             raise
 
@@ -88,23 +88,23 @@ class Experiments(Steps):
     ) -> list[SurveyAnswer]:
         """Ask citizens between two steps; that changes nothing in the society.
 
-        While a run is under way it waits for the end of the step, and the next step for it.
+        During a run, the survey waits for the end of the step, and the next step waits for it.
 
         A citizen with a model is asked once, by a prompt with all questions and the schema of the
-        answers, within the society's limits of time and budget. Where the model fails, or an answer
+        answers, within the society's limits of time and budget. If the model fails, or an answer
         is not of the question's type, the question's rule answers, and the citizen is counted in
-        `fallbacks`. With a journal the survey is a run of its own.
+        `fallbacks`. With a journal, the survey is a run of its own.
 
         Args:
             survey: the questions
-            citizens: the ids of who is asked; all citizens if left out
-            run_id: the run's id in the journal; a survey that is over gives its answers again
+            citizens: the ids of the citizens to ask; all citizens if left out
+            run_id: the run's id in the journal; an ended survey returns its answers again
 
         Returns:
             the answers by citizen in id order, then in the order of the questions
 
         Raises:
-            ConfigError: it is no Survey, or there is no such citizen
+            ConfigError: `survey` is not a Survey, or there is no such citizen
             RunMismatch: another survey began the run
         """
         asked: list[SurveyAnswer] = await self._from_outside(self._survey, survey, citizens, run_id)
@@ -113,7 +113,7 @@ class Experiments(Steps):
     async def interview(
         self, citizen: str | int, question: str, *, run_id: str | None = None
     ) -> Interview:
-        """Ask one citizen in free text, as a survey does; by rule it says how it is and its plan.
+        """Ask one citizen in free text, as a survey does; a rule answers with its state and plan.
 
         Args:
             citizen: its id
@@ -121,31 +121,31 @@ class Experiments(Steps):
             run_id: as of `survey`
 
         Returns:
-            what it said; `source` and `reason` tell by what
+            the answer; `source` and `reason` are those of `SurveyAnswer`
         """
         survey = Survey("interview", [Question("answer", question, by=in_words)])
         (answer,) = await self.survey(survey, [citizen], run_id=run_id)
         return Interview(answer.value or "", answer.source, answer.reason)
 
     def positions(self) -> Whereabouts | None:
-        """Where citizens are and what they do now, for a map; from any thread, at any time.
+        """Return where citizens are and what they do now; from any thread, at any time.
 
-        Who is on the way is on the straight line between the two places. It waits for the
-        society's loop, which takes it in between two turns of a step. 10,000 citizens take 10 ms.
+        A citizen on the way is on the straight line between the two places. The call waits for
+        the society's loop, which runs it between two turns of a step; for 10,000 citizens 10 ms.
 
         Returns:
-            None without a city, or with one whose places have no positions
+            the positions for a map; None without a city, or if its places have no positions
         """
         self._start()
         found: Whereabouts | None = self._thread.call(whereabouts, self, self._spots)
         return found
 
     def respondent(self, citizen: str | int) -> Respondent:
-        """A citizen as it is now, as copies; from any thread, at any time, as `positions`.
+        """Return copies of what a citizen is now; from any thread, at any time, as `positions`.
 
         Raises:
             ConfigError: there is no such citizen
-            StateError: its state is no JSON data
+            StateError: its state is not JSON data
         """
         self._start()
 
@@ -157,7 +157,7 @@ class Experiments(Steps):
         return found
 
     def _asked(self, citizens: Iterable[str | int] | None) -> dict[str, SocietyMailbox | None]:
-        """The citizens who are asked, in id order, with their mailboxes; rows have none."""
+        """Return the citizens to ask, in id order, with their mailboxes; rows have none."""
         _ = self.mailboxes
         mailboxes = {mailbox.id: mailbox for mailbox in self._citizens}
         known = mailboxes if self.population is None else self.books.where
@@ -170,13 +170,13 @@ class Experiments(Steps):
         return {id: mailboxes.get(id) for id in ids}
 
     def intervene(self, intervention: Intervention) -> None:
-        """Have the world changed at the start of a step to come.
+        """Change the world at the start of a step to come.
 
-        Interventions that are given before a run are part of how the society is made, as its
-        citizens are: a run that goes on after a crash must have the same, and makes those that it
-        has not made yet. Those that are given while a run is under way are recorded in it, and the
-        run has them when it goes on. A state holds what they have changed. So another society that
-        loads the state and has other interventions is a branch, which differs from their step on.
+        Interventions given before a run are part of how the society is made, as its citizens are:
+        a resumed run must have the same ones, and makes those that were not made yet. The run
+        records interventions given during it, and has them when it is resumed. A saved state
+        holds what interventions have changed. So another society that loads the state and has
+        other interventions is a branch, which differs from their step on.
 
         Raises:
             ConfigError: its step is past or has begun, or it closes a place that is unknown
@@ -236,7 +236,7 @@ class Experiments(Steps):
     async def _answers(
         self, survey: Survey, mailboxes: dict[str, SocietyMailbox | None], record: Record[Any]
     ) -> list[SurveyAnswer]:
-        """Ask citizens side by side, as many at a time as turns may wait."""
+        """Ask citizens side by side, at most the engine's `concurrency` at a time."""
         asking = Asking(self._asking.timeout_s, self._asking.budget, once=self._asking.once)
         asking.begin(self.number)
         asking.record = record
@@ -257,7 +257,7 @@ class Experiments(Steps):
     async def _ask(
         self, id: str, mailbox: SocietyMailbox | None, survey: Survey, asking: Asking, view: View
     ) -> list[SurveyAnswer]:
-        """What one citizen answers; a row of a population has no model."""
+        """Return the answers of one citizen; a row of a population has no model."""
         citizen: Any = None if mailbox is None else mailbox.agent
         respondent = self._respondent(id, mailbox, view)
         given: Any = {}

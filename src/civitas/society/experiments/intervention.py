@@ -1,4 +1,4 @@
-"""Interventions: stated changes to the world at the start of a step, and what of them lasts."""
+"""Interventions: changes to the world at the start of a step, and those that last."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from civitas.society.city.map import check_integer
 from civitas.society.wants import id_order
 
 _SETTLED: Final = ("money", "place", "moving")
-"""What the commit stage alone writes into a citizen's status."""
+"""The parts of a citizen's status that only the commit stage writes."""
 
 
 @dataclass(frozen=True)
 class Intervention:
-    """A change to the world at the start of one step, before anybody perceives it.
+    """A change to the world at the start of one step, before citizens perceive it.
 
-    It is plain data: `Intervention(**intervention.as_json())` is the same one. The changes are made
-    in the order of the arguments below. One that cannot be made (nobody has that id, an account has
-    too little money) is a failure of the step, `(step, "intervention", why)`, and the others are
-    made.
+    It is plain data: `Intervention(**intervention.as_json())` is equal to it. The changes are made
+    in the order of the arguments below. If one cannot be made (no citizen has that id, an account
+    has too little money), the step has a failure `(step, "intervention", why)`, and the others
+    are made.
 
     Args:
         at_step: the number of the step
-        when: instead of `at_step`, the date and time: the step in which it falls
+        when: instead of `at_step`, a date and time within the step
         facts: facts that hold from then on, beside the society's own or in their place
         close: ids of places, or kinds of them, that are closed from then on, as outside of their
             opening hours: a citizen may still go there, but no firm there sells or has work
         open: closed places, or kinds of them, that keep their own hours again
         status: values that replace those in the status of citizens, by name; money, place and
             moving cannot be set
-        citizens: whose status: their ids; or a dict, such as `{"work": "office-1"}`, for all whose
-            status has these values; all citizens if left out
-        pay: payments as `(from, to, cents)` or with these names in a dict, of citizens and
-            services: money only moves; `everyone` is each citizen
+        citizens: whose status is set: ids; or a dict, such as `{"work": "office-1"}`, for all
+            whose status has these values; all citizens if left out
+        pay: payments between citizens and services, as `(from, to, cents)` or as a dict with
+            these names: money only moves; `everyone` is each citizen
         news: announcements, each JSON data, that citizens perceive in that step
 
     Raises:
-        ConfigError: an argument is wrong, or nothing is to change
+        ConfigError: an argument is wrong, or nothing would change
     """
 
     at_step: int | None = None
@@ -94,23 +94,23 @@ class Intervention:
             raise ConfigError(str(error).replace("start", "when", 1)) from None
 
     def as_json(self) -> dict[str, Any]:
-        """The arguments that make it, as JSON data."""
+        """Return the arguments that make it, as JSON data."""
         return asdict(self)
 
     def falls_in(self, step: int, clock: Clock) -> bool:
-        """Whether it is made at the start of a step, which begins at that time."""
+        """Return whether it is made at the start of `step`, which begins at the clock's time."""
         if self._moment is None:
             return self.at_step == step
         return timedelta() <= self._moment - clock.moment < timedelta(seconds=clock.step_s)
 
     def is_past(self, step: int, clock: Clock) -> bool:
-        """Whether its step is over when that one comes next."""
+        """Return whether its step is over when `step` comes next."""
         if self._moment is None:
             return self.at_step is not None and self.at_step < step
         return self._moment < clock.moment
 
     def change(self, society: Any) -> list[str]:
-        """Make the changes; gives why some could not be made."""
+        """Make the changes; return why some could not be made."""
         changed: Changed = society.changed
         changed.facts.update(copy_json(self.facts))
         if self.close or self.open:
@@ -129,7 +129,7 @@ class Intervention:
 
 
 class Changed:
-    """What interventions have changed and what lasts: facts and closed places."""
+    """The lasting changes of interventions: facts and closed places."""
 
     def __init__(self, city: Any) -> None:
         self._city = city
@@ -137,11 +137,11 @@ class Changed:
         self.closed: set[str] = set()
 
     def of(self, facts: Any) -> Any:
-        """The society's facts with those of interventions."""
+        """Return the society's facts with those of interventions."""
         return Facts({**(facts or {}), **self.facts}) if self.facts else facts
 
     def city(self) -> Any:
-        """The places, of which some are closed."""
+        """Return the city, with the closed places closed."""
         own, closed = self._city, frozenset(self.closed)
         if not closed:
             return own
@@ -152,33 +152,33 @@ class Changed:
 
         made = copy.copy(own)
         made.is_open = is_open
-        made.closed = closed  # of those who ask for many places at once
+        made.closed = closed  # for callers that ask for many places at once
         return made
 
     def places(self, named: Sequence[str]) -> list[str]:
-        """The ids of places that are named by their ids or kinds."""
+        """Return the ids of places that are named by their ids or kinds."""
         kinds = self._city.kinds() if hasattr(self._city, "by_kind") else ()
         found = (self._city.by_kind(each) if each in kinds else [each] for each in named)
         return [*chain.from_iterable(found)]
 
     def check(self, intervention: Intervention) -> None:
-        """Check that there are the places that it closes or opens. Raises ConfigError."""
+        """Check that the places that it closes or opens exist. Raises ConfigError."""
         ids = set() if self._city is None else set(self._city.ids())
         for place in self.places([*intervention.close, *intervention.open]):
             if place not in ids:
                 raise ConfigError(f"an intervention closes or opens {place!r}, which is no place")
 
     def state_dict(self) -> dict[str, Any]:
-        """It as JSON data."""
+        """Return the changes as JSON data."""
         return {"facts": self.facts, "closed": sorted(self.closed)}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
-        """Be as another was."""
+        """Restore the changes that `state_dict` returned."""
         self.facts, self.closed = dict(given["facts"]), set(given["closed"])
 
 
 def several(given: Any, name: str) -> list[Any]:
-    """What was given as a list; a text is none. Raises ConfigError."""
+    """Return an iterable as a list. Raises ConfigError for a text, a dict and others."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"{name} must be a list, got {given!r:.80}")
     return list(given)

@@ -39,7 +39,7 @@ _BLOCKS: Final[dict[str, Any]] = {
 
 @functools.cache
 def parameters_of(source: str) -> type[BaseModel]:
-    """The parameters of one of MODELS with their types, as a pydantic model."""
+    """Return the parameters of one of MODELS with their types, as a pydantic model."""
     kinds = get_type_hints(MODELS[source], include_extras=True)
     kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
     kinds |= {"params": CitizenAgentParams, "llm": str}
@@ -82,9 +82,9 @@ def town(
     budget: Budget | None = None,
     journal: Journal | None = None,
 ) -> Society:
-    """A town drawn by its seed, as `civitas simulate` makes it; its arguments are in the docs.
+    """Return a town drawn from its seed, as in `civitas simulate`; its arguments are in the docs.
 
-    A budget, and a journal for the run, are the command's: an experiment has neither.
+    Budget and journal are for that command: an experiment has neither.
 
     Raises:
         ConfigError: an argument is wrong
@@ -139,10 +139,10 @@ def town(
 
 
 def model_of(name: Any, answers: Path | None = None) -> Any:
-    """The model of a name, whose answers are kept in a file and given again; a model is itself.
+    """Return the model of a name, its answers recorded in a file and replayed; a model as it is.
 
     Raises:
-        ModelError: it is missing or cannot be used
+        ModelError: the model is missing or cannot be used
     """
     from civitas.models.names import model
     from civitas.models.wrappers.recorded import RecordedModel
@@ -155,7 +155,7 @@ def model_of(name: Any, answers: Path | None = None) -> Any:
 MODELS: Final[dict[str, Callable[..., Society | Population]]] = {
     make.__name__: make for make in (town, epidemic, opinions, schelling, wealth)
 }
-"""By name: each is called with `seed=` and its parameters."""
+"""Functions by name; each is called with `seed=` and its parameters."""
 
 
 # -- functions of files ----------------------------------------------------------------------------
@@ -166,12 +166,12 @@ Source = str | Callable[..., Any]
 _PREFIX: Final = "_experiment_"
 _LOADED: dict[tuple[Path, int], ModuleType] = {}
 _NEIGHBOURS: dict[str, dict[str, ModuleType]] = {}
-"""By folder, the modules beside its files: two experiments may each have a `helpers.py`."""
+"""The modules beside a folder's files, by folder: two experiments may have a `helpers.py`."""
 
 
 @contextlib.contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Have the files of a folder be importable meanwhile, as those beside a script are."""
+    """Make the files of a folder importable meanwhile, as those beside a script are."""
     root = str(folder.resolve())
     if root in sys.path:
         yield
@@ -189,7 +189,7 @@ def importable(folder: Path) -> Iterator[None]:
 
 
 def _is_in(module: ModuleType, root: str) -> bool:
-    """Whether a module was imported from a folder, and not run as a file of an experiment."""
+    """Return whether a module was imported from a folder, not run as an experiment's file."""
     file = getattr(module, "__file__", None)
     is_of_ours = module.__name__.startswith(_PREFIX)
     return file is not None and not is_of_ours and Path(file).is_relative_to(root)
@@ -214,7 +214,7 @@ def function_of(source: Source, folder: Path) -> Callable[..., Any]:
 
 
 def _module(path: Path, name: str, root: Path) -> ModuleType:
-    """The module of a file."""
+    """Return the module of a file, run once for each version of it."""
     try:
         key = (path, path.stat().st_mtime_ns)
     except OSError:
@@ -233,7 +233,7 @@ def _module(path: Path, name: str, root: Path) -> ModuleType:
 
 
 def in_words(value: Any) -> Any:
-    """JSON data in which functions are told by their name."""
+    """Return JSON data with functions replaced by their names."""
     if isinstance(value, Mapping):
         return {key: in_words(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -242,7 +242,7 @@ def in_words(value: Any) -> Any:
 
 
 def code_of(source: Source, folder: Path) -> bytes:
-    """The text of the file that has a function, by which results of other code are told."""
+    """Return the text of a function's file, which tells results of different code apart."""
     if isinstance(source, str) and source not in MODELS:
         return (folder / source.rpartition(":")[0]).read_bytes()
     try:

@@ -19,7 +19,7 @@ COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
 _DENSE: Final = 5_000
-"""Of more citizens than this the map shows their density."""
+"""With more citizens than this, the map shows their density."""
 
 
 def draw_map(society: Society, path: str | PathLike[str]) -> None:
@@ -86,7 +86,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     """Write a picture (PNG) of how many are at home, at work and on the way, and what they own.
 
     Args:
-        rows: rows of metrics, as `Society.run` gives them; one or more
+        rows: rows of metrics, as `Society.run` returns them; one or more
         path: the file
 
     Raises:
@@ -112,7 +112,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
 
 
 def figure_of(width: float, height: float, rows: int = 1, **options: Any) -> tuple[Any, Any]:
-    """A figure of its own, in inches, which no window and no other figure knows of."""
+    """Return a figure, sized in inches, and its axes; it is independent of windows and pyplot."""
     module = package("matplotlib.figure", "a picture", "pictures")
     figure = module.Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(rows, **options)

@@ -1,6 +1,6 @@
-"""The report of an experiment: one HTML page with everything in it, and pictures beside it.
+"""The report of an experiment: a self-contained HTML page, and pictures beside it.
 
-Pictures have curves with intervals over seeds, or means where there is no curve.
+Pictures have curves with intervals over seeds, or means if there are no curves.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _STYLE: Final = (
     "pre{background:#f4f4f4;padding:.8rem;overflow-x:auto;font-size:.85rem}"
 )
 _TEXTS: Final = 12
-"""So many interviews are shown."""
+"""How many interviews are shown."""
 _LINES: Final = ("-", "--", "-.", ":")
 _MOST: Final = 12
-"""More curves than this in a picture nobody can tell apart."""
+"""How many curves a picture has at most; more could not be told apart."""
 _FEW: Final = 4
 """With fewer seeds than this Student's t makes intervals wide."""
 
 
 def write_report(design: Design, results: Results, folder: Path) -> Path:
-    """Write a PNG for each metric, and `report.html`, which asks nothing of other places."""
+    """Write a PNG for each metric, and `report.html`, which loads nothing from elsewhere."""
     pictures = {}
     given = [each.name for each in design.metrics if each.name in results.metrics]
     for metric in dict.fromkeys([*given, *results.metrics]):
@@ -87,7 +87,7 @@ def _page(
     if design.maps:
         for name in design.conditions:
             path = results.path.parent / file_name(f"map-{name}", ".png")
-            if path.exists():  # not where the cell was lived before maps were wanted
+            if path.exists():  # missing if the cell ran before maps were wanted
                 parts.append(_figure(path, f"{name}: the map at the end, of the first seed."))
     if design.published:
         parts.append("<h2>Beside published figures</h2>")
@@ -119,7 +119,7 @@ def _page(
 def _last(
     results: Results, metric: str, shown: list[tuple[str, str, str]]
 ) -> list[tuple[str, str, str]]:
-    """The last mean of each curve, and how far it is above the first with the same parameters."""
+    """Return each curve's last mean, and how far it is above the first with equal parameters."""
     rows = []
     firsts: dict[str, str] = {}
     for label, condition, values in shown:
@@ -132,7 +132,7 @@ def _last(
 
 
 def _ours(results: Results, published: Published) -> str:
-    """Our figure beside a published one."""
+    """Return our figure beside a published one, or why there is none."""
     try:
         values = results.values(
             published.metric, published.condition, published.step, results.grid[0]
@@ -162,14 +162,14 @@ def _safe(text: str) -> str:
 
 
 def _label_of(design: Design, condition: str) -> str:
-    """What readers are told a condition, or a branch of it, is."""
+    """Return the label of a condition, or of a branch of it."""
     own, _, branch = condition.partition("/")
     label = design.conditions[own].label or own
     return f"{label}, {branch}" if branch else label
 
 
 def _series(design: Design, results: Results, metric: str) -> list[tuple[str, str, str]]:
-    """What one picture compares: label, condition and parameters of each curve."""
+    """Return the curves of one picture as (label, condition, parameters)."""
     swept = [name for name, values in design.parameters.items() if len(values) > 1]
     found = []
     for condition in results.conditions:
@@ -183,12 +183,12 @@ def _series(design: Design, results: Results, metric: str) -> list[tuple[str, st
 
 
 def _about_of(design: Design, metric: str) -> Metric:
-    """What the design says of a metric."""
+    """Return the design's entry for a metric, or an empty one."""
     return next((each for each in design.metrics if each.name == metric), Metric(name=metric))
 
 
 def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -> str:
-    """What a picture of these series shows; it says where some are left out, or seeds are few."""
+    """Return the caption of a picture; it says if curves are left out, or seeds are few."""
     seeds = len(results.values(metric, shown[0][1], None, shown[0][2]))
     said = f"mean and 95 % interval over {seeds} seed{'s' * (seeds != 1)}"
     if seeds == 1:
@@ -199,7 +199,7 @@ def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -
 
 
 def draw_metric(design: Design, results: Results, metric: str, path: str) -> None:
-    """Write a PNG of a metric: for each condition a curve, or a mean where it has none."""
+    """Write a PNG of a metric: a curve for each condition, or means if there are no curves."""
     about = _about_of(design, metric)
     label = about.label or metric
     axis = f"{label}\n({about.unit})" if about.unit else label
@@ -233,7 +233,7 @@ def draw_metric(design: Design, results: Results, metric: str, path: str) -> Non
 
 
 def _styles(shown: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
-    """Label and style of each: of several conditions and values, a colour for each condition."""
+    """Return each curve's label and style; a colour per condition if values vary, too."""
     conditions, values = (list(dict.fromkeys(each[at] for each in shown)) for at in (1, 2))
     styles = []
     for number, (label, condition, value) in enumerate(shown):
@@ -246,7 +246,7 @@ def _styles(shown: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
 
 
 def _drawn(interval: Interval, unit: str) -> Interval:
-    """The interval as it is drawn: that of a share stays within 0 and 1."""
+    """Return the interval to draw; that of a share is cut to 0 … 1."""
     if ("share" not in unit.lower() and "0 to 1" not in unit) or not 0 <= interval.mean <= 1:
         return interval
     return replace(interval, low=max(0.0, interval.low), high=min(1.0, interval.high))
@@ -255,7 +255,7 @@ def _drawn(interval: Interval, unit: str) -> Interval:
 def _curves(
     axes: Any, means: list[dict[int, Interval]], styles: list[dict[str, Any]], step_s: int
 ) -> None:
-    """Draw a curve for each, with its interval as a band."""
+    """Draw each curve, with its interval as a band."""
     longest = max(max(each) for each in means) * step_s
     unit, size = ("days", DAY_S) if longest >= 3 * DAY_S else ("hours", 3600)
     for by_step, style in zip(means, styles, strict=True):

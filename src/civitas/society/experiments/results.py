@@ -1,6 +1,6 @@
 """The results of an experiment: a Parquet part for each cell, joined at the end, and read again.
 
-Means and intervals are over seeds. A file is whole or not there.
+Means and intervals are over seeds. A file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOTALS: Final = b"civitas totals"
 
 
 _AT_ONCE: Final = 1 << 16
-"""So many rows become one row group."""
+"""How many rows become one row group."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Interval:
 
     @classmethod
     def of(cls, values: list[float]) -> Interval:
-        """The mean of values and its interval. Raises ConfigError: there is no value."""
+        """Return the mean of values and its interval. Raises ConfigError: there is no value."""
         n = len(values)
         if n == 0:
             raise ConfigError("there is no value to take the mean of")
@@ -63,21 +63,21 @@ class Interval:
 
 
 class Results:
-    """What an experiment has measured.
+    """The measurements of an experiment.
 
     Args:
-        path: the Parquet with the columns experiment, condition, parameters, seed, step, metric,
+        path: the Parquet file with columns experiment, condition, parameters, seed, step, metric,
             value and text
 
     Attributes:
         path: the file
-        conditions: the conditions and branches, in their order
+        conditions: the conditions and branches, in order
         grid: the combinations of swept parameters, as JSON
-        metrics: what was measured
-        texts: what was said in interviews, as (condition, parameters, seed, step, question, text)
+        metrics: the names of the metrics
+        texts: answers in interviews, as (condition, parameters, seed, step, question, text)
 
     Raises:
-        ConfigError: it is no such file
+        ConfigError: `path` is not such a file
         MissingExtra: pyarrow is not installed
     """
 
@@ -102,7 +102,7 @@ class Results:
         self.conditions, self.grid, self.metrics = (list(dict.fromkeys(each)) for each in parts)
 
     def has(self, metric: str, condition: str, parameters: str) -> bool:
-        """Whether it was measured there."""
+        """Return whether a metric was measured in a condition, with these parameters."""
         return (condition, parameters, metric) in self._values
 
     def curve(
@@ -111,7 +111,7 @@ class Results:
         condition: str = "base",
         parameters: Mapping[str, Any] | str | None = None,
     ) -> dict[int, dict[int, float]]:
-        """The value of each seed, by how many steps were lived; arguments as of `values`."""
+        """Return the values by number of steps, then by seed; arguments as of `values`."""
         if parameters is None:
             if len(self.grid) > 1:
                 raise ConfigError(f"say which parameters, one of {', '.join(self.grid)}")
@@ -133,13 +133,13 @@ class Results:
         step: int | None = None,
         parameters: Mapping[str, Any] | str | None = None,
     ) -> dict[int, float]:
-        """The value of each seed.
+        """Return the value of each seed.
 
         Args:
-            metric: what was measured; of a survey `NAME.QUESTION`
-            condition: in which condition
+            metric: the name of the metric; of a survey `NAME.QUESTION`
+            condition: the condition or branch
             step: after how many steps; the last with this metric if left out
-            parameters: the values of the swept parameters; not needed where none is swept
+            parameters: the values of the swept parameters; not needed if none is swept
 
         Raises:
             ConfigError: there is no such value
@@ -157,7 +157,7 @@ class Results:
         step: int | None = None,
         parameters: Mapping[str, Any] | str | None = None,
     ) -> Interval:
-        """The mean over seeds and its interval; arguments as of `values`."""
+        """Return the mean over seeds and its interval; arguments as of `values`."""
         return Interval.of(list(self.values(metric, condition, step, parameters).values()))
 
     def difference(
@@ -168,14 +168,14 @@ class Results:
         step: int | None = None,
         parameters: Mapping[str, Any] | str | None = None,
     ) -> Interval:
-        """By how much a condition is above another, seed by seed; arguments as of `values`."""
+        """Return how far a condition is above `other`, seed by seed; arguments as of `values`."""
         one = self.values(metric, condition, step, parameters)
         two = self.values(metric, other, step, parameters)
         return Interval.of([one[seed] - two[seed] for seed in one if seed in two])
 
 
 def _short(value: float) -> str:
-    """A number with four digits that count."""
+    """Return a number as text with four significant digits."""
     size = abs(value)
     if size >= 1000 or size == int(size) == value:
         return f"{value:,.0f}"
@@ -190,15 +190,15 @@ _WORDS: Final = {"settings": "setting ", "versions": "version of ", "sha256": "s
 
 
 def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """What differs between two runs of `civitas simulate --out`, in words.
+    """Return what differs between two runs of `civitas simulate --out`, in words.
 
     Args:
-        manifest: what a `manifest.json` has
-        other: that of the other run
+        manifest: the content of a `manifest.json`
+        other: the manifest of the other run
 
     Returns:
-        a line for each setting, version and result that differs; a result that is deterministic
-        and differs although settings and versions agree is called so
+        a line for each setting, version and result that differs; it notes if a deterministic
+        result differs although settings and versions agree
     """
     one, two = _parts(manifest), _parts(other)
     keys = [key for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
@@ -213,7 +213,7 @@ def compare(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _parts(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
-    """Its values by group and name; a hash that is among the settings too once."""
+    """Return a manifest's values by group and name; a hash that settings repeat is there once."""
     parts: dict[tuple[str, str], Any] = {}
     for name, value in manifest.items():
         if isinstance(value, Mapping):
@@ -227,7 +227,7 @@ def _parts(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
 
 
 class Row(NamedTuple):
-    """What was measured: the condition and branch, after how many steps, what, a number or text."""
+    """A measurement: condition and branch, number of steps, metric, and a number or text."""
 
     condition: str
     step: int
@@ -237,7 +237,7 @@ class Row(NamedTuple):
 
 
 def arrow() -> tuple[Any, Any]:
-    """The packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
+    """Return the packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
     parquet = package("pyarrow.parquet", "a table of results", "tables")
     return package("pyarrow"), parquet
 
@@ -252,12 +252,12 @@ def _schema() -> Any:
 
 
 class Rows:
-    """Rows that are taken down until all are there: in memory while they are few, then on the disk.
+    """Collects rows until all are there: in memory while they are few, then on the disk.
 
-    The file has no name, so nothing is left of a process that is killed.
+    The file has no name, so a process that is killed leaves nothing behind.
 
     Args:
-        beside: the file that the rows are for; they wait in its folder
+        beside: the file that the rows are for; the rows are kept in its folder
     """
 
     def __init__(self, beside: Path) -> None:
@@ -267,7 +267,7 @@ class Rows:
         )
 
     def append(self, row: Row) -> None:
-        """Take down a row. Raises FileError."""
+        """Add a row. Raises FileError."""
         with told(self._path):
             self._file.write(json.dumps(row) + "\n")
 
@@ -276,15 +276,15 @@ class Rows:
         return (Row(*json.loads(line)) for line in self._file)
 
     def close(self) -> None:
-        """Forget them."""
-        with contextlib.suppress(OSError):  # of a full disk, where that was said before
+        """Discard the rows."""
+        with contextlib.suppress(OSError):  # of a full disk, which `append` has reported
             self._file.close()
 
 
 def write_part(
     path: Path, same: Mapping[str, Any], rows: Iterable[Row], totals: Mapping[str, Any]
 ) -> None:
-    """Write what one cell has measured, and what is the same in each row: a whole file or none."""
+    """Write a cell's measurements, with the columns `same` in each row: a whole file or none."""
     pa, parquet = arrow()
     schema = _schema().with_metadata({_TOTALS: json.dumps(totals).encode()})
 
@@ -298,7 +298,7 @@ def write_part(
 
 
 def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
-    """Write one table of all parts, in their order; gives the sums of their totals."""
+    """Write one table of all parts, in order; return the sums of their totals."""
     _, parquet = arrow()
     sums: dict[str, Any] = {}
 
@@ -321,13 +321,13 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
 
 
 def file_name(text: str, suffix: str) -> str:
-    """A text as the name of a file."""
+    """Return a text as the name of a file."""
     return re.sub("[^a-zA-Z0-9_.-]", "-", text) + suffix
 
 
 @contextlib.contextmanager
 def told(path: Path) -> Iterator[None]:
-    """Raise FileError where a file or folder cannot be written."""
+    """Raise FileError if a file or folder cannot be written."""
     try:
         yield
     except OSError as error:
@@ -335,7 +335,7 @@ def told(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, write: Callable[[str], Any]) -> None:
-    """Have a file be written beside its place, and put there when it is whole and on the disk."""
+    """Write a file beside its place, and move it there when it is whole and on the disk."""
     beside = path.with_name(f".{os.getpid()}.{path.name}")
     with told(path):
         try:

@@ -1,4 +1,4 @@
-"""`Experiment`: made of YAML or in Python, run, and told in a report."""
+"""`Experiment`: written in YAML or Python, run, and presented in a report."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ from civitas.society.experiments.workflow import FieldError, Where, field_path
 from civitas.text import excerpt
 
 _LARGEST: Final = 1_000_000
-"""So many bytes a file has at most."""
+"""How many bytes a file has at most."""
 _PARTS: Final = 100_000
-"""So many values it has at most, those counted that aliases repeat."""
+"""How many values a file has at most, including those that aliases repeat."""
 _PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class Experiment(Design):
     """A question, asked of a society in several conditions, with several seeds and parameters.
 
-    It is data: what YAML says, with functions where one likes.
+    It is data, as in YAML; some fields may be functions.
 
     Attributes:
-        name: what it is called
-        question: what it is to answer
+        name: its name
+        question: the question that it is to answer
         society: the society: `model` of `civitas.society.experiments.models` (`town` if left out)
             or `make` of your own, `step`, and the parameters of that function
         metrics: what is measured: columns of `Society.metrics`, or functions of a society
-        every: after how many steps something is measured
-        workflow: what is done: `run`, `step`, `interview`, `survey`, `intervene`, `save`, `branch`
+        every: how many steps there are from one measurement to the next
+        workflow: the items: `run`, `step`, `interview`, `survey`, `intervene`, `save`, `branch`
         conditions: by name, other parameters or another workflow; one, `base`, if left out
-        seeds: how many, from 0 on, or which
-        parameters: values of parameters of the society, or of `$name`s in the workflow, each with
-            each
-        maps: whether each condition has a map of its first seed's end
-        published: published figures, beside which the report tells ours
-        source: where those are published
+        seeds: how many seeds, from 0, or a list of seeds
+        parameters: values of parameters of the society, or of `$name`s in the workflow, in all
+            combinations
+        maps: whether a map is drawn for each condition, at the end of its first seed
+        published: published figures, which the report compares with ours
+        source: where the figures are published
         notes: what readers of the report should know
-        folder: where the file is, below which functions are looked for
+        folder: the folder of the file; functions are looked up below it
 
     Raises:
-        ConfigError: a field is wrong; the text names it, and of YAML the line
+        ConfigError: a field is wrong; the text names it, and for YAML the line
     """
 
     @classmethod
     def from_yaml(cls, path: str | Path, *, command: str | None = None, **instead: Any) -> Self:
-        """The experiment of a YAML file.
+        """Return the experiment of a YAML file.
 
         Args:
             path: the file
-            command: how the report says it is repeated, where fields are replaced
-            instead: fields in the place of those of the file, such as `seeds=30`
+            command: the command that repeats it, for the report, if fields are replaced
+            instead: fields that replace those of the file, such as `seeds=30`
 
         Raises:
-            ConfigError: it cannot be read, or a field is wrong
+            ConfigError: the file cannot be read, or a field is wrong
             MissingExtra: PyYAML is not installed
         """
         path = Path(path)
@@ -90,19 +90,19 @@ class Experiment(Design):
         progress: Callable[[Progress], Any] | None = None,
         report: bool = True,
     ) -> Results:
-        """Live every condition with every seed and all parameters, and join what was measured.
+        """Run every condition with every seed and all parameters, and join the measurements.
 
-        With `out`, the same call goes on where a killed one stopped, and cells that have ended are
-        not lived again.
+        With `out`, the same call continues where a killed one stopped, and cells that have ended
+        do not run again.
 
         Args:
-            jobs: how many processes at a time; 0 lives all in this process, for a notebook
+            jobs: how many processes at a time; 0 runs all in this process, for a notebook
             out: the folder of `results.parquet`, `experiment.json`, the report and its pictures
-            progress: told how far it is
-            report: whether the report is written; it needs matplotlib
+            progress: called with the `Progress` whenever it changes
+            report: whether to write the report; it needs matplotlib
 
         Raises:
-            ConfigError: the folder has other results, or a cell cannot be lived; the text names it
+            ConfigError: the folder has other results, or a cell cannot run; the text names it
             FileError: something cannot be written; nothing is left half-written
             StateError: the process of a cell was killed, twice
             MissingExtra: pyarrow or matplotlib is not installed
@@ -121,10 +121,10 @@ class Experiment(Design):
 
 
 def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
-    """Return what a YAML file says, as JSON data, and the line, from 1, of each part's path.
+    """Return a YAML file as JSON data, and the line, from 1, of each part's path.
 
-    Dates become texts. Duplicate keys, keys that are no texts, merge keys and tags of classes are
-    refused, and so is a file that is too large or whose aliases make it so.
+    Dates become texts. Duplicate keys, keys that are not texts, merge keys and tags of classes
+    are refused, and so is a file that is too large, or that aliases make too large.
     """
     yaml = package("yaml", "YAML")
     lines: dict[Where, int] = {}

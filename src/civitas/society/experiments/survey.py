@@ -1,4 +1,4 @@
-"""Surveys: typed questions to citizens, and what they answer by rule or by a model."""
+"""Surveys: typed questions to citizens, and their answers by rule or by a model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from civitas.text import error_text, one_line
 
 KINDS: Final = ("scale", "choice", "number", "text", "yes_no")
 _LONGEST: Final = 2_000
-"""So many characters a text answer has at most."""
+"""How many characters a text answer has at most."""
 _REMEMBERED: Final = 10
-"""So many of its last events a citizen's model is shown."""
+"""How many of its last events a citizen's model is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Respondent:
-    """A citizen as a rule of a survey is given it: copies, so that answering changes nothing.
+    """A citizen as a survey's rule sees it: copies, so that answering changes nothing.
 
     Attributes:
         id: the citizen's id, as it is addressed
@@ -45,7 +45,7 @@ class Question:
     """A question whose answers are of one type.
 
     Args:
-        id: by what its answers are known
+        id: the id of the question, which its answers name
         text: the question
         kind: `scale` (a whole number from `low` to `high`; 1 to 5 if left out), `choice` (one of
             `choices`), `number` (from `low` to `high`, where they are given), `text` (1 to 2,000
@@ -53,8 +53,8 @@ class Question:
         choices: the texts to choose from
         low: the lowest answer
         high: the highest answer
-        by: the rule: a plain function of a `Respondent` that gives the answer where no model does;
-            None for none
+        by: the rule: a plain function of a `Respondent` that returns the answer if no model does;
+            None for no rule
 
     Raises:
         ConfigError: an argument is wrong
@@ -114,7 +114,7 @@ class Question:
         return {"description": self.text, **kinds[self.kind], **given}
 
     def fault(self, value: Any) -> str:
-        """What is wrong with an answer; empty if nothing is."""
+        """Return what is wrong with an answer; empty if nothing is."""
         if self.kind == "choice":
             good = isinstance(value, str) and value in self.choices
         elif self.kind == "text":
@@ -133,27 +133,27 @@ class Question:
         return f"{self.id}: must be {what}, got {one_line(repr(value), 80)}"
 
     def by_rule(self, respondent: Respondent) -> tuple[Any, str]:
-        """What the rule answers, and why that cannot be used: one of them."""
+        """Return the rule's answer and "", or None and why there is no usable answer."""
         if self.by is None:
             return None, f"{self.id}: there is no rule"
         try:
             value = self.by(respondent)
-        except Exception as error:  # a rule costs its own answer, and nobody else's
+        except Exception as error:  # a rule that fails must not stop the others
             return None, f"{self.id}: the rule failed: {error_text(error)}"
         fault = self.fault(value)
         return (None, f"the rule's answer: {fault}") if fault else (value, "")
 
 
 class SurveyAnswer(NamedTuple):
-    """What a citizen answered.
+    """The answer of a citizen.
 
     Attributes:
         citizen: its id, as it is addressed
         question: the question's id
-        value: the answer; None where there is none
+        value: the answer; None if there is none
         source: `model`, `rule`, or `none`
-        reason: why it is not the model's although the citizen has one, and why there is none
-        step: the number of the step that came next
+        reason: why the citizen's model did not answer, and why there is no answer
+        step: the number of the next step
     """
 
     citizen: str
@@ -165,13 +165,13 @@ class SurveyAnswer(NamedTuple):
 
 
 class Interview(str):
-    """What a citizen said in an interview: a text with `source` and `reason` of `SurveyAnswer`."""
+    """An answer in an interview: a text with `source` and `reason`, as in `SurveyAnswer`."""
 
     source: str
     reason: str
 
     def __new__(cls, text: str, source: str, reason: str) -> Interview:
-        """A text and its source."""
+        """Return a text with its source."""
         made = super().__new__(cls, text)
         made.source, made.reason = source, reason
         return made
@@ -182,7 +182,7 @@ class Survey:
     """Questions that citizens are asked together.
 
     Args:
-        name: what it is called
+        name: its name
         questions: the questions; their ids are unique
 
     Raises:
@@ -213,7 +213,7 @@ class Survey:
         }
 
     def prompt(self, respondent: Respondent) -> list[dict[str, Any]]:
-        """What a citizen's model is asked."""
+        """Return the prompt for a citizen's model."""
         who = respondent.name or f"citizen {respondent.id}"
         shown = {
             "you": {key: each for key, each in respondent.status.items() if key != "plan"},
@@ -237,13 +237,13 @@ class Survey:
 
 @dataclass
 class SurveyState:
-    """The answers of a survey as a journal has them: each a list in the order of `SurveyAnswer`."""
+    """The answers of a survey in a journal: each is a list in the order of `SurveyAnswer`."""
 
     answers: list[list[Any]] = field(default_factory=list)
 
 
 def in_words(respondent: Respondent) -> str:
-    """What a citizen says of itself by rule: how it is, what it has and needs, and its plan."""
+    """Return what a citizen says of itself by rule: its state, money, needs and plan."""
     status, perceived = respondent.status, respondent.perceived
     said = [f"I am {respondent.name or respondent.id}"]
     profile, moving, needs = (status.get(name) or {} for name in ("profile", "moving", "needs"))
@@ -275,7 +275,7 @@ def _percent(thousandths: int) -> str:
 
 
 def _planned(item: dict[str, Any]) -> str:
-    """An item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
+    """Return an item of a plan in words, such as `09:00 to 17:00 work at office-1`."""
     times = [item[end] // 60 for end in ("from", "until") if end in item]
     hours = " to ".join(f"{each // 60:02}:{each % 60:02}" for each in times)
     where = f" at {item['where']}" if item.get("where") else ""

@@ -1,7 +1,7 @@
-"""A sweep: the cells of an experiment, each in a process of its own, and what they have measured.
+"""A sweep: run the cells of an experiment, each in its own process, and join their results.
 
-A cell that has ended leaves a part under the hash of all that determines it, so that the same call
-goes on after Ctrl-C, a crash or a full disk, and more seeds go on from fewer.
+A cell that has ended leaves a part under the hash of all that determines it. So the same call
+continues after Ctrl-C, a crash or a full disk, and more seeds continue from fewer.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _PACKAGES: Final = ("civitas", "numpy", "scipy")
 
 @dataclass
 class Progress:
-    """How far a sweep is: how many cells have ended, those of earlier calls too.
+    """How far a sweep is; `ended` counts the cells of earlier calls too.
 
-    `steps` is how many steps this call lives, `lived` how many of them it has, in `seconds`.
+    `steps` is how many steps this call runs, `lived` how many of them it has run, in `seconds`.
     """
 
     cells: int
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None before that can be said."""
+        """How long the rest takes at this rate; None before the first step."""
         return self.seconds * (self.steps - self.lived) / self.lived if self.lived else None
 
 
@@ -58,12 +58,12 @@ async def sweep(
     jobs: int,
     progress: Callable[[Progress], Any] | None = None,
 ) -> Path:
-    """Live all cells that have not ended, and join their parts; gives the file of the results."""
+    """Run all cells that have not ended, and join all parts; return the file of the results."""
     check_integer("jobs", jobs, 0, None)
     arrow()
     cells = design.cells()
     if jobs:
-        cells[0].as_json()  # what no process can import is said before anything is lived
+        cells[0].as_json()  # report what no process can import before any cell runs
     shared = _determined_by(design)
     same = _hash(shared)
     _claim(design, folder, shared)
@@ -106,7 +106,7 @@ async def sweep(
 
 
 def _determined_by(design: Design) -> dict[str, str]:
-    """The hashes of what all cells share, by what it is."""
+    """Return hashes of what all cells share, by name."""
     sources = [design.society.source, *(each.by for each in design.metrics if each.by is not None)]
     said = {
         "name": design.name,
@@ -129,7 +129,7 @@ def _key(fingerprint: str, cell: Cell) -> str:
 
 
 def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
-    """See that a folder has nothing, or what an earlier call of this experiment has left."""
+    """Check that a folder is empty, or has results of this experiment from an earlier call."""
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,7 @@ def _write_manifest(
 
 
 async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> None:
-    """Live a cell in a process of its own; one that is killed is replaced once."""
+    """Run a cell in a process of its own; a process that is killed is replaced once."""
     for _ in range(2):
         steps = 0
         async with _process(cell, part) as process:
@@ -200,13 +200,13 @@ async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> N
 
 @contextlib.asynccontextmanager
 async def _process(cell: Cell, part: Path) -> AsyncIterator[Any]:
-    """The process of a cell, which does not outlive this."""
+    """Start the process of a cell, and kill it at the end of the context."""
     process: Any = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "civitas.society.experiments.cell", str(part)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={"OMP_NUM_THREADS": "1", **os.environ},
-        start_new_session=True,  # Ctrl-C is for the process that ends this one
+        start_new_session=True,  # Ctrl-C goes to the parent process, which ends this one
     )
     try:
         with contextlib.suppress(ConnectionError):

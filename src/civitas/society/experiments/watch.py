@@ -1,4 +1,4 @@
-"""Where citizens are and what they do, for a map that shows a society while it lives."""
+"""Where citizens are and what they do, for a map that shows a running society."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from civitas.society.steps import Steps
 
 ACTS: Final = (*sorted(RATES), "other")
-"""What a citizen does, in the order of the codes; `other` is what blocks of your own name."""
+"""The acts in the order of their codes; `other` is any act that your own blocks name."""
 _CODES: Final = {act: code for code, act in enumerate(ACTS)}
 
 
@@ -22,11 +22,11 @@ class Whereabouts(NamedTuple):
     Attributes:
         step: the number of the step
         ids: their ids, as they are addressed
-        x: metres to the east (on a grid: columns); None for who is at no place
+        x: metres to the east (on a grid: columns); None for a citizen at no place
         y: metres to the north (on a grid: rows)
-        place: the place's id; None for who is on the way
-        act: what they did in the last step, as an index of `acts`; for who is on the way `travel`
-        acts: what the codes mean: the same names in each answer
+        place: the place's id; None for a citizen on the way
+        act: what they did in the last step, as an index of `acts`; `travel` on the way
+        acts: the meaning of the codes: the same names in each answer
     """
 
     step: int
@@ -51,7 +51,7 @@ class Spots(dict[str, tuple[float, float]]):
 
 
 def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
-    """Where the citizens are; None where places have no positions."""
+    """Return where the citizens are; None if places have no positions."""
     if not isinstance(spots.city, Positions):
         return None
     np = numpy()
@@ -74,7 +74,7 @@ def whereabouts(society: Steps, spots: Spots) -> Whereabouts | None:
 
 
 def _of_agents(society: Steps) -> tuple[Any, ...]:
-    """Of citizens that are agents: the places, ids, and by number place, way and act of each."""
+    """Return the places, the ids of agents, and arrays of their places, ways and acts."""
     np, names = numpy(), society.city.ids()
     number: dict[str | None, int] = {place: at for at, place in enumerate(names)}
     moving, where = society.books.moving, society.books.where
@@ -90,7 +90,7 @@ def _of_agents(society: Steps) -> tuple[Any, ...]:
 
 
 def _of_rows(society: Steps) -> tuple[Any, ...]:
-    """As `_of_agents`, of a population's rows."""
+    """Return the result of `_of_agents` for a population's rows."""
     np, population = numpy(), society.population
     assert population is not None
     columns = population.columns

@@ -1,4 +1,4 @@
-"""The workflow of an experiment: its items, and how many steps they live."""
+"""The workflow of an experiment: its items, and how many steps they run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from civitas.text import render_path
 Where = tuple[str | int, ...]
 _CHANGES: Final = ("facts", "close", "open", "status", "citizens", "pay", "news")
 _SHOWN: Final = 5
-"""So many faults are told at once."""
+"""How many faults are shown at once."""
 
 
 class FieldError(ConfigError):
@@ -29,18 +29,18 @@ class FieldError(ConfigError):
 
 
 def field_path(where: Where) -> str:
-    """A path as a person writes it, such as `workflow[2].run.days`."""
+    """Return a path as a person writes it, such as `workflow[2].run.days`."""
     return render_path(list(where)) or "it"
 
 
 class Part(BaseModel):
-    """A part of an experiment: it never changes, and has no fields but its own."""
+    """A part of an experiment: it is immutable, and refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Run(Part):
-    """Live for some time: `days`, `steps`, or a length such as `6h`."""
+    """Run for some time: `days`, `steps`, or a length such as `6h`."""
 
     days: float | None = Field(default=None, gt=0)
     steps: int | None = Field(default=None, ge=1)
@@ -52,7 +52,7 @@ class Run(Part):
         return {"length": given} if isinstance(given, str) else given
 
     def count(self, step_s: int) -> int:
-        """How many steps it has."""
+        """Return how many steps it has."""
         if len(self.model_fields_set) != 1:
             raise ConfigError("must have days or steps, or be a length such as 6h")
         if self.steps is not None:
@@ -83,7 +83,7 @@ class Asked(Part):
         return self
 
     def question(self, by: Callable[[Respondent], Any] | None) -> Question:
-        """The question with its rule."""
+        """Return the question with its rule."""
         return Question(self.id, self.text, self.kind, self.choices, self.low, self.high, by)
 
 
@@ -103,7 +103,7 @@ class Interviewed(Part):
 
 
 class Branch(Part):
-    """Another society, from a saved state, with a workflow; its condition is `CONDITION/NAME`."""
+    """A new society from a saved state, with a workflow; its condition is `CONDITION/NAME`."""
 
     of: str
     name: str = Field(min_length=1, max_length=100)
@@ -111,7 +111,7 @@ class Branch(Part):
 
 
 class Item(Part):
-    """An item of a workflow: one of these fields."""
+    """An item of a workflow: it has exactly one of these fields."""
 
     run: Run | None = None
     step: int | None = Field(default=None, ge=1)
@@ -140,7 +140,7 @@ class Item(Part):
 
 
 def surveys_of(workflow: Iterable[Item]) -> set[str]:
-    """The names of its surveys, those of branches too."""
+    """Return the names of a workflow's surveys, those of branches too."""
     branches = [surveys_of(item.branch.workflow) for item in workflow if item.branch is not None]
     return {item.survey.name for item in workflow if item.survey is not None}.union(*branches)
 
@@ -148,7 +148,7 @@ def surveys_of(workflow: Iterable[Item]) -> set[str]:
 def steps_of(
     workflow: Iterable[Item], step_s: int, where: Where = (), before: Iterable[str] = ()
 ) -> int:
-    """How many steps it lives, branches too; FieldError where an item cannot be done there."""
+    """Return how many steps it runs, branches too; FieldError if an item is not possible there."""
     steps, saved = 0, set(before)
     branches: set[str] = set()
     for index, item in enumerate(workflow):
