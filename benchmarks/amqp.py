@@ -2,7 +2,7 @@
 
     python -m benchmarks.amqp [--quick]
 
-A private broker on loopback (`busy_wait="none"`, RabbitMQ's own setting) shares the machine's cores
+A private broker on loopback shares the machine's cores
 with both processes. The works take turns, and `ratio` is rate over the rate of the bare client:
 pika on its own adapter for asyncio, without JSON, checks, mailboxes or an inbox.
 
@@ -452,7 +452,7 @@ def main() -> None:
         kind, port, name, inbox = options.serve
         asyncio.run(serve(kind, int(port), name, inbox or None))
         return
-    with Broker(busy_wait="none") as broker, tempfile.TemporaryDirectory() as folder:
+    with Broker() as broker, tempfile.TemporaryDirectory() as folder:
         measured(broker.port, Path(folder), options.quick)
 
 

@@ -18,6 +18,7 @@ import sys
 import termios
 import threading
 import time
+import types
 from typing import Any
 
 # The commands import it where they want it.
@@ -136,4 +137,9 @@ if __name__ == "__main__":
     get_ready()
     order = serve(socket.socket(fileno=int(sys.argv[1])))
     become(order)
-    runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+    if order["code"] is None:
+        runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[0], sys.path[0] = "-c", ""
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(order["code"], "<string>", "exec"), vars(main))  # noqa: S102

@@ -2,8 +2,8 @@
 
 A fresh interpreter takes 0.3 s of the processor to import them, hundreds of times. So one process,
 the starter, imports them once and forks for each program: a process with its own arguments, folder,
-environment, streams, terminal and signals, which ends as any does. Tests of what an interpreter
-does as it starts run `sys.executable`.
+environment, streams, terminal and signals. Tests of what an interpreter does as it starts or ends
+run `sys.executable`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Command:
 
     Args:
         module: another program of the tests' own, as after `-m`
+        code: another that is given as text, as after `-c`
         options: the interpreter's, such as `-W error`
         at_terminal: whether its standard input is a terminal, which is to be in charge of it
     """
@@ -41,6 +42,7 @@ class Command:
         self,
         *args: object,
         module: str = "civitas",
+        code: str | None = None,
         options: tuple[str, ...] = (),
         at_terminal: bool = False,
         cwd: Path | None = None,
@@ -59,6 +61,7 @@ class Command:
         self._told, tell = socket.socketpair()
         order = {
             "module": module,
+            "code": code,
             "args": [*map(str, args)],
             "cwd": os.path.abspath(cwd or ""),
             "environment": environment,

@@ -16,7 +16,6 @@ import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from civitas.errors import JournalError, MemoryFileError
-from civitas.spaces.amqp.inbox import Inbox
 
 
 def run(journal: Journal | Path, run_id: str) -> str:
@@ -140,19 +139,15 @@ def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
     with (
         Journal(tmp_path / "runs.db") as journal,
         SQLiteMemory(tmp_path / "memory.db") as memory,
-        closing(Inbox(tmp_path / "inbox.db")) as inbox,
     ):
         assert run(journal, "A") == "Yes."
         uses: tuple[tuple[str, Callable[[], Any]], ...] = (
             ("journal", lambda: run(journal, "B")),
             ("journal", journal.runs),
             ("journal", lambda: journal.fork("A")),
-            ("journal", lambda: journal.decide("A", repeat=True)),
+            ("journal", lambda: journal.decide("A", "repeat")),
             ("memory", lambda: memory.add_memory({"role": "user", "content": "x"})),
             ("memory", memory.get_memories),
-            ("inbox", lambda: inbox.look_up("k", "a")),
-            ("inbox", lambda: inbox.start([("k", "a")])),
-            ("inbox", lambda: inbox.end("k", "a", None)),
         )
         for name, use in uses:
             told = forked(lambda use=use: str(use()))  # type: ignore[misc]
@@ -160,7 +155,7 @@ def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
             assert told.endswith(f"opened by process {me}: open it again in this process"), told
 
         def close() -> str:
-            for each in (journal, memory, inbox):
+            for each in (journal, memory):
                 each.close()
             return "closed"
 
@@ -168,7 +163,6 @@ def test_a_forked_child_is_told_to_open_it_again(tmp_path: Path) -> None:
         # None of them was touched.
         assert run(journal, "B") == "Yes."
         assert memory.get_memories() == []
-        inbox.start([("k", "a")])
     assert python(RUNS, tmp_path / "runs.db") == "['A', 'B']\n"
 
 
@@ -262,7 +256,7 @@ def test_who_may_not_write_a_journal_is_told_so_where_he_writes() -> None:
     said = may_only_read(
         "journal = Journal(path)\n"
         "for write in (lambda: run(journal, 'B'), lambda: journal.fork('A'),\n"
-        "              lambda: journal.decide('A', repeat=True),\n"
+        "              lambda: journal.decide('A', 'repeat'),\n"
         "              lambda: Budget(actions=1, journal=journal, name='b').reserve(actions=1),\n"
         "              lambda: Journal(sys.argv[1] + '/new')):\n"
         "    try:\n"

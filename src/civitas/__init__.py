@@ -62,8 +62,7 @@ models.transformers: TransformersModel
 params: AgentParams BlockParams
 reasoning.conversation.chosen_by: ChosenBy
 reasoning.conversation.conversation: Conversation
-reasoning.conversation.hand_over: HandOver
-reasoning.conversation.order: RoundRobin
+reasoning.conversation.order: HandOver RoundRobin
 reasoning.conversation.state: ConversationState Utterance
 reasoning.conversation.termination: Condition Elapsed MaxTokens MaxTurns Said StoppedBy
 reasoning.conversational: Conversational ConversationalAgent

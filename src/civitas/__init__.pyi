@@ -70,7 +70,7 @@ from civitas.params import AgentParams as AgentParams
 from civitas.params import BlockParams as BlockParams
 from civitas.reasoning.conversation.chosen_by import ChosenBy as ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation as Conversation
-from civitas.reasoning.conversation.hand_over import HandOver as HandOver
+from civitas.reasoning.conversation.order import HandOver as HandOver
 from civitas.reasoning.conversation.order import RoundRobin as RoundRobin
 from civitas.reasoning.conversation.state import ConversationState as ConversationState
 from civitas.reasoning.conversation.state import Utterance as Utterance

@@ -26,6 +26,13 @@ WAIT_S = 10
 ABOUT_DEFINITIONS = ("test_actions", "test_help", "test_messages")
 """Cases in which the way of a message matters little; over a broker, `make test-all` has them."""
 
+LIKE_THE_SPACES_OWN = (
+    *("StopIteration", "SystemExit", "CancelledError"),
+    *("RequestTimeout", "RequestCancelled", "SpaceClosed"),
+)
+"""What an action raises that a space over a broker could take for its own: the other kinds are
+handled before the way of a message matters, and over a broker `make test-all` has them."""
+
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
 """The tests that were collected, before any were deselected."""
 
@@ -37,8 +44,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[COLLECTED] = list(items)
     for item in items:
         callspec = getattr(item, "callspec", None)
-        over = None if callspec is None else callspec.params.get("make_space")
-        if over == "amqp" and item.path.stem in ABOUT_DEFINITIONS:
+        if callspec is None or callspec.params.get("make_space") != "amqp":
+            continue
+        raised = callspec.params.get("kind") if item.path.stem == "test_requests" else None
+        may_wait = isinstance(raised, str) and raised not in LIKE_THE_SPACES_OWN
+        if may_wait or item.path.stem in ABOUT_DEFINITIONS:
             item.add_marker(pytest.mark.long)
 
 

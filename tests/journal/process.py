@@ -68,7 +68,7 @@ class Traces:
 
     def decide(self, repeat: bool) -> None:
         with self.journal() as journal:
-            journal.decide(RUN, repeat=repeat)
+            journal.decide(RUN, "repeat" if repeat else "skip")
 
     def journal(self) -> Journal:
         return Journal(self.folder / "journal")

@@ -114,7 +114,7 @@ class Program:
         )
         with journal, memory:
             if name == "crashed":
-                self.doubted = journal.decide("R", repeat=True)
+                self.doubted = journal.decide("R", "repeat")
             reply = agent.reply_sync("go", run_id="R")
             assert journal.replay("R").messages == reply.messages
             assert list(memory.messages()) == reply.messages

@@ -62,7 +62,7 @@ def test_an_entry_that_was_changed_is_named(tmp_path: Path, sql: str, told: str)
             lambda: journal.in_doubt("R"),
             lambda: journal.replay("R"),
             lambda: journal.fork("R"),
-            lambda: journal.decide("R", repeat=True),
+            lambda: journal.decide("R", "repeat"),
             lambda: agent(journal).reply_sync("go", run_id="R"),
         ):
             with pytest.raises(JournalError, match=f"damaged.*entry {told} of run 'R'"):
@@ -163,7 +163,7 @@ def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
             with pytest.raises(NoSuchRun, match="no run 'R'; it has none at all"):
                 use("R")
         with pytest.raises(NoSuchRun):
-            journal.decide("R", repeat=True)
+            journal.decide("R", "repeat")
         assert agent(journal).reply_sync("go", run_id="one").text == "Yes."
         with pytest.raises(NoSuchRun, match="its last ones are 'one'"):
             journal.run("R")

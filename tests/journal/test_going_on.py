@@ -107,7 +107,7 @@ def test_what_is_in_doubt_is_decided_by_a_person(tmp_path: Path, repeat: bool) -
             '"act_on"', '"act_on" '
         )
         assert journal.run("R").state == "in_doubt"
-        (doubt,) = journal.decide("R", repeat=repeat)
+        (doubt,) = journal.decide("R", "repeat" if repeat else "skip")
         assert (doubt.action, doubt.args, str(doubt)) == (
             "act_on",
             {"what": 1},
@@ -130,16 +130,16 @@ def test_a_decision_holds_until_it_is_carried_out(tmp_path: Path) -> None:
     crash.before()
     with crash.crashed() as journal:
         for wrong in ("no", 0):
-            with pytest.raises(DefinitionError, match="repeat= must be True or False, got"):
-                journal.decide("R", repeat=wrong)  # type: ignore[arg-type]
+            with pytest.raises(DefinitionError, match='must be "repeat", "skip" or Done'):
+                journal.decide("R", wrong)  # type: ignore[arg-type]
         assert len(journal.in_doubt("R")) == 1
-        for repeat in (True, False):
-            (doubt,) = journal.decide("R", repeat=repeat)
+        for decision in ("repeat", "skip"):
+            (doubt,) = journal.decide("R", decision)
             assert doubt.args == {"what": 1}
             assert journal.in_doubt("R") == []
         assert crash.agent(journal).reply_sync("go", run_id="R").stop_reason == "done"
         assert crash.act.called == [1, 2, 2]
-        assert journal.decide("R", repeat=True) == []
+        assert journal.decide("R", "repeat") == []
 
 
 @pytest.mark.parametrize("idempotent", (True, False))
@@ -162,7 +162,7 @@ def test_what_was_permitted_is_permitted_once(tmp_path: Path, idempotent: bool) 
     with crash.crashed() as journal:
         if not idempotent:
             crash.agent(journal).reply_sync("go", run_id="R")
-            journal.decide("R", repeat=True)
+            journal.decide("R", "repeat")
         crash.act.called.clear()
         reply = crash.agent(journal).reply_sync("go", run_id="R")
     assert crash.act.called == [1]  # the one that was permitted before; the same again was refused
@@ -209,7 +209,7 @@ def test_a_hook_that_changes_arguments_changes_them_once(tmp_path: Path, idempot
     unbroken = crash.before()
     assert crash.act.called == [2]
     with crash.crashed() as journal:
-        journal.decide("R", repeat=True)
+        journal.decide("R", "repeat")
         reply = crash.agent(journal).reply_sync("go", run_id="R")
     assert crash.act.called == [2, 2]
     assert reply.messages == unbroken.messages
@@ -227,7 +227,7 @@ def test_what_was_begun_is_repeated_as_it_was_whatever_a_hook_makes_of_it_now(
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.", hooks=[("pre_acting", any_number)])
     crash.before()
     with crash.crashed() as journal:
-        journal.decide("R", repeat=True)
+        journal.decide("R", "repeat")
         crash.agent(journal).reply_sync("go", run_id="R")
     assert crash.act.called == [100, 100]
 
@@ -687,7 +687,7 @@ def test_what_ended_beside_one_under_way_is_not_in_doubt(tmp_path: Path) -> None
 
         unbroken = agent(journal).reply_sync("go", run_id="R")
         with Journal(tmp_path / "after") as after:
-            assert [doubt.action for doubt in after.decide("R", repeat=True)] == ["slow"]
+            assert [doubt.action for doubt in after.decide("R", "repeat")] == ["slow"]
             assert agent(after).reply_sync("go", run_id="R").messages == unbroken.messages
         assert called == ["quick"]
         assert crashing.called == ["slow", "slow"]
@@ -697,7 +697,7 @@ def test_a_call_that_is_skipped_is_told_to_have_ended(tmp_path: Path) -> None:
     crash = Crash(tmp_path, call("act_on", what=1), "Yes.")
     crash.before()
     with crash.crashed() as journal:
-        journal.decide("R", repeat=False)
+        journal.decide("R", "skip")
 
         async def now() -> list[Any]:
             stream = crash.agent(journal).stream("go", run_id="R")

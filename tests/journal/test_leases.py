@@ -52,7 +52,7 @@ def test_another_process_has_it_until_it_dies(tmp_path: Path, how: tuple[str, ..
             agent(journal).reply_sync("go", run_id="R")
         assert held.value.run_id == "R"
         with pytest.raises(RunHeld):
-            journal.decide("R", repeat=True)
+            journal.decide("R", "repeat")
         assert journal.run("R").state == "running"
         assert [doubt.action for doubt in journal.in_doubt("R")] == ["hold"]
         assert agent(journal).reply_sync("go", run_id="other").text == "Yes."
@@ -63,7 +63,7 @@ def test_another_process_has_it_until_it_dies(tmp_path: Path, how: tuple[str, ..
         assert journal.run("R").state == "stopped"
         assert journal.entries("R") == before
         assert agent(journal).reply_sync("go", run_id="R").stop_reason == "in_doubt"
-        journal.decide("R", repeat=True)
+        journal.decide("R", "repeat")
         assert agent(journal).reply_sync("go", run_id="R").text == "Yes."
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import run
 
 PROGRAM = """
 import json, os, sys
@@ -61,8 +61,7 @@ def test_it_is_told_a_runs_messages_once(
     tmp_path: Path, deaths: tuple[int, ...], kind: str
 ) -> None:
     for last in (*deaths, 0):
-        command = (sys.executable, "-c", PROGRAM, str(tmp_path), str(last), kind)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run(tmp_path, last, kind, code=PROGRAM)
         assert done.returncode == (-9 if last else 0), done.stderr
     assert done.stdout == "end\n"
     lines = [json.loads(line) for line in (tmp_path / "memory").read_text().splitlines()]

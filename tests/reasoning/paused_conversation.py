@@ -15,7 +15,7 @@ from typing import Any
 from civitas.models.protocol import ModelReply, Usage
 from civitas.reasoning.conversation.chosen_by import ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation
-from civitas.reasoning.conversation.hand_over import HandOver
+from civitas.reasoning.conversation.order import HandOver
 from civitas.reasoning.conversation.termination import MaxTokens, MaxTurns, Said
 from civitas.reasoning.events import TurnEnded
 from civitas.reasoning.loop.react import ReActAgent

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from civitas import (
     ScriptedModel,
     StateError,
 )
+from commands import run
 
 PROGRAM = '''
 import asyncio, json, sys
@@ -100,9 +99,7 @@ def test_it_goes_on_in_another_process(tmp_path: Path, type: str, loop: int, sev
         f"dual.load_state_dict(json.load(open({str(path)!r})))\n"
         "print(json.dumps(end(asyncio.run(dual.resume()))))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = run(code=program)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(json.dumps(whole))
 
@@ -213,14 +210,14 @@ def test_there_must_be_something_to_go_on_with() -> None:
     (
         (lambda s: s.update(kind="ReActAgent"), "no state of a DualActAgent"),
         (lambda s: s.update(version=9), "of version 9"),
-        (lambda s: s.update(reactive=[]), "another number of R"),
-        (lambda s: s["progress"].update(turn="nobody"), "turn"),
-        (lambda s: s["progress"].update(r_runs="2"), "r_runs"),
-        (lambda s: s["progress"]["decisions"][0].update(action="STOP"), "STOP"),
-        (lambda s: s["progress"]["conclusions"][0].update(confidence=7), "confidence"),
-        (lambda s: s.update(progress=7), "damaged"),
-        (lambda s: s.update(threads=[7]), "threads is no object"),
-        (lambda s: s["human"].update(memory=7), "memory"),
+        (lambda s: s["members"].update({"R other": {}}), "not of"),
+        (lambda s: s["own"].update(turn="nobody"), "turn"),
+        (lambda s: s["own"].update(r_runs="2"), "r_runs"),
+        (lambda s: s["own"]["decisions"][0].update(action="STOP"), "STOP"),
+        (lambda s: s["own"]["conclusions"][0].update(confidence=7), "confidence"),
+        (lambda s: s.update(own=7), "damaged"),
+        (lambda s: s.update(threads=[7]), "threads and members must be objects"),
+        (lambda s: s["members"]["H"].update(memory=7), "memory"),
     ),
 )
 def test_a_damaged_state_is_named(change: Any, told: str) -> None:

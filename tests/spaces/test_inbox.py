@@ -20,6 +20,7 @@ from civitas.spaces.amqp.inbox import (
     Entry,
     Inbox,
 )
+from commands import run
 
 
 @pytest.fixture
@@ -262,9 +263,7 @@ def die(): os.kill(os.getpid(), signal.SIGKILL)
 
 def killed(path: Path, program: str) -> None:
     """Run a program on the inbox, which kills itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", LIVE + program, str(path)], capture_output=True, text=True
-    )
+    done = run(path, code=LIVE + program)
     assert done.stderr == ""
     assert done.returncode == -signal.SIGKILL
 

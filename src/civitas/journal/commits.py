@@ -44,7 +44,6 @@ class OpenRun:
         place: where it ends
         past: what was recorded before it was opened, by part
         state: how it stands, to be written with the next commit; None while it is worked on
-        stored_state: what the file has; not known at first, so the first commit writes it
         broken: why something could not be written; then nothing more is
         noted: how many entries were noted since it was opened
         written: how many of these are in the file
@@ -58,7 +57,6 @@ class OpenRun:
     place: Place
     past: dict[str, list[Entry]]
     state: str | None = None
-    stored_state: str | None = ""
     broken: BaseException | None = None
     noted: int = 0
     written: int = 0
@@ -210,16 +208,10 @@ class Commits:
                     place = run.place
                     if batch.entries:
                         self.file.write_kept(db, batch.kept)
-                        place = self.file.write(db, run.number, place, batch.entries)
+                        place = self.file.write(db, run.number, place, batch.entries, batch.state)
                     places.append(place)
-                    if batch.entries and batch.state != run.stored_state:
-                        db.execute(
-                            "UPDATE runs SET state = ? WHERE number = ?", (batch.state, run.number)
-                        )
-            for (run, batch), place in zip(taken, places, strict=True):
+            for (run, _), place in zip(taken, places, strict=True):
                 run.place = place
-                if batch.entries:
-                    run.stored_state = batch.state
         except BlockingIOError:
             raise  # it is still to be written
         except BaseException as error:

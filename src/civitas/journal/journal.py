@@ -16,8 +16,7 @@ from civitas.journal.doubt import Decision, Doubt, decisions_for, in_doubt, to_d
 from civitas.journal.entry import Entry, Outline, copied
 from civitas.journal.file import JournalFile, as_text
 from civitas.journal.opening import Runs, check_id
-from civitas.journal.replay import reply_of
-from civitas.journal.run import Part, ReadPart
+from civitas.journal.run import Part, ReadPart, reply_of
 from civitas.jsonvalue import readable
 
 _TASK_CHARS = 500
@@ -198,13 +197,7 @@ class Journal:
 
     # -- deciding ----------------------------------------------------------------------------------
 
-    def decide(
-        self,
-        run_id: str,
-        decisions: Mapping[int, Decision] | Decision | None = None,
-        *,
-        repeat: bool | None = None,
-    ) -> list[Doubt]:
+    def decide(self, run_id: str, decisions: Mapping[int, Decision] | Decision) -> list[Doubt]:
         """Say what becomes of the calls in doubt; it holds when the run goes on.
 
         Until then each may be decided otherwise.
@@ -214,26 +207,16 @@ class Journal:
             decisions: for the number of each call, as `in_doubt` has it, `"repeat"` to execute it
                 again, `"skip"` not to, which the model is told, or `Done(value)`, its result; or
                 one decision for all
-            repeat: for all: True is `"repeat"`, False `"skip"`
 
         Returns:
             The calls that were decided about; none, if none was in doubt.
 
         Raises:
-            DefinitionError: there is no decision, or no call of such a number
+            DefinitionError: one is no decision, or there is no call of such a number
             NoSuchRun: there is no run of that id
             RunHeld: somebody works on the run
             JournalError: the file cannot be written, or is damaged
         """
-        if (decisions is None) == (repeat is None):
-            raise DefinitionError(
-                "decide takes the decisions by number, such as {1: 'repeat', 2: 'skip'}, or one "
-                "for all"
-            )
-        if decisions is None:
-            if not isinstance(repeat, bool):
-                raise DefinitionError(f"decide: repeat= must be True or False, got {repeat!r:.80}")
-            decisions = "repeat" if repeat else "skip"
         run = self._runs.open(run_id)
         try:
             entries = sorted(
@@ -267,7 +250,8 @@ class Journal:
         with self._file.reading() as db:  # which keeps nobody waiting, however long the run is
             number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
-            (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
+            about = db.execute("SELECT key, state FROM runs WHERE number = ?", (number,))
+            key, state = about.fetchone()
         copies = [
             (entry.path, entry.kind, self._file.encoded(data)[0])
             for entry, data in zip(entries, copied(entries, key), strict=True)
@@ -280,12 +264,13 @@ class Journal:
             elif new_id in taken:
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.execute(
-                "INSERT INTO runs (id, kind, agent, task, began, state, forked_from, key) "
-                "SELECT ?, kind, agent, task, began, state, id, ? FROM runs WHERE number = ?",
+                "INSERT INTO runs (id, kind, agent, task, began, forked_from, key) "
+                "SELECT ?, kind, agent, task, began, id, ? FROM runs WHERE number = ?",
                 (new_id, secrets.token_hex(8), number),
             ).lastrowid
             assert made is not None
-            self._file.write(db, made, (0, b""), copies, [entry.at for entry in entries])
+            times = [entry.at for entry in entries]
+            self._file.write(db, made, (0, b""), copies, state, times)
         return new_id
 
     # -- what is spent -----------------------------------------------------------------------------

@@ -1,10 +1,12 @@
-"""The parts of a run: of its agent, and of those that work on its behalf."""
+"""The parts of a run: of its agent, and of those that work on its behalf; what each came to."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, TypeAlias
 
+from civitas.errors import StateError
 from civitas.journal.commits import OpenRun
 from civitas.journal.entry import ROOT, Entry
 
@@ -98,3 +100,40 @@ def below(path: str, name: str) -> str:
     turn, slash, id = name.partition("/")
     name = f"{turn}{slash}{id.replace('%', '%25').replace('/', '%2F')}"
     return f"{path}/{name}" if path else name
+
+
+# By whom the runs of each class of agents are told: the module has `replayed(part)`. These modules
+# build on the journal and come after it, so they are only named.
+_TOLD_BY: Final = {
+    "ReActAgent": "civitas.reasoning.loop.recording",
+    "DualActAgent": "civitas.reasoning.dualact.progress",
+    "Conversation": "civitas.reasoning.conversation.record",
+    "Researcher": "civitas.research.recording",
+}
+
+
+RecordedPart: TypeAlias = Part | ReadPart
+"""A part of a run, as far as it is read."""
+
+
+def reply_of(part: RecordedPart) -> Any:
+    """What a part of a run came to, put together from what was recorded.
+
+    Raises:
+        StateError: it has not ended
+    """
+    if not part.past or part.past[-1].kind != "over":
+        raise StateError(
+            f"run {part.run_id!r} has not ended: call its agent with this run_id to go on with it"
+        )
+    begun = next((entry.data for entry in part.past if entry.kind == "begun"), {})
+    module = _TOLD_BY.get(str(begun.get("kind")))
+    if module is not None:
+        return importlib.import_module(module).replayed(part)
+    found: dict[str, Any] = {"begun": begun, "state": {}, "over": part.past[-1].data}
+    for entry in part.past:
+        if entry.kind == "state":
+            found["state"] |= entry.data["state"]
+            for name, items in entry.data["appended"].items():
+                found["state"][name] = [*found["state"].get(name, []), *items]
+    return found

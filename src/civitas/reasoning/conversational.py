@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.reasoning.stream import ReplyStream
-
-logger = logging.getLogger("civitas.reasoning")
 
 _NESTED = 32
 """How deep replies of agents may lie in one another, each called by an action of the one before."""

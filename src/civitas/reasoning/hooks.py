@@ -89,6 +89,21 @@ class Hooks:
                     raise HookError(str(agent.id), type, name, str(error)) from None
         return kwargs
 
+    async def change(
+        self,
+        type: str,
+        agent: Any,
+        about: dict[str, Any],
+        name: str,
+        value: Any,
+        check: Callable[[Any], object],
+        budget: Budget | None = None,
+    ) -> Any:
+        """Call those of a type, and give what they made of one argument."""
+        kwargs = {**about, name: value}
+        made = await self.run(type, agent, kwargs, lambda made: check(made[name]), budget)
+        return made[name]
+
 
 def _seconds(type: str, budget: Budget | None) -> float | None:
     """How long a hook may take; None if as long as it does."""
@@ -102,10 +117,8 @@ def expect(value: object, kind: type) -> None:
         raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
 
 
-def expect_messages(messages: object, given: object) -> None:
+def expect_messages(messages: object) -> None:
     """See that a hook gave messages for a model."""
-    if messages is given:
-        return
     if not isinstance(messages, list) or not messages:
         raise TypeError(f"it gave no list of messages but {messages!r:.80}")
     for message in messages:
@@ -113,8 +126,8 @@ def expect_messages(messages: object, given: object) -> None:
             raise TypeError(f"a message is a dict, and among those it gave is {message!r:.80}")
 
 
-def expect_answer(answer: object, given: object) -> None:
-    """See that a hook gave an answer of a model."""
+def expect_answer(given: object, answer: object) -> None:
+    """See that a hook gave an answer of a model, or of the class that the model itself gave."""
     if type(answer) is not type(given):
         expect(answer, ModelReply)
 
@@ -229,12 +242,10 @@ async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
 async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
     """Have an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
     hooks: Hooks = agent._hooks
-    about = {"message": item, "run_id": None, "thread": thread.id}
+    about = {"run_id": None, "thread": thread.id}
     with observing(None):  # what a hook has others observe is no part of that
-        made = await hooks.run(
-            "pre_observe", agent, about, lambda made: agent._as_observed(made["message"])
-        )
-        item = agent._as_observed(made["message"])
+        check = agent._as_observed
+        item = check(await hooks.change("pre_observe", agent, about, "message", item, check))
     await agent._remember(item, thread)
     with observing(None):
         await hooks.run("post_observe", agent, {**about, "message": item})

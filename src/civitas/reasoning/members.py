@@ -9,16 +9,19 @@ from contextlib import AsyncExitStack
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import DefinitionError, ModelError
-from civitas.jsonvalue import deep_json
+from civitas.action import is_async
+from civitas.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
+from civitas.jsonvalue import NotJSON, copy_json, deep_json
 from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
-from civitas.reasoning.record import NullRecord, Record, Step, dumped
-from civitas.reasoning.recorded import RecordedAgent
+from civitas.reasoning.record import NullRecord, Record, Step, dumped, loaded
+from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import joined
 from civitas.reasoning.resume import ENDED
-from civitas.reasoning.state import REPLY
+from civitas.reasoning.state import REPLY, opened, state
+from civitas.reasoning.thread import Threads
+from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -56,6 +59,77 @@ class Group(RecordedAgent):
 
     def _check_asked(self, asked: Asked) -> None:
         self._check_thread(asked.thread)
+
+    # -- saved and loaded --------------------------------------------------------------------------
+
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        """The members whose states are saved with its own, by name."""
+        raise NotImplementedError(f"{type(self).__name__} does not name its members")
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far it has come and what its members remember, as JSON: enough to go on elsewhere.
+
+        Members without `state_dict` are not saved; make them again with the same settings. It is
+        valid after any turn of a dual act, in `post_` hooks too; of a conversation it is taken
+        between two turns.
+
+        Raises:
+            RuntimeError: a participant of a conversation is speaking
+            StateError: something remembered is not JSON
+        """
+        self._check_still(loads=False)
+        members: dict[str, Any] = {}
+        for name, member in self._saved_members.items():
+            if hasattr(member, "state_dict"):
+                try:
+                    members[name] = copy_json(member.state_dict())
+                except NotJSON as error:
+                    raise StateError(
+                        f"{self._called} {self.id!r}: the state of {name!r} is not JSON: {error}"
+                    ) from None
+        own = self._kept.default.own
+        threads = {each.id: self._saved(each.own) for each in self._kept if each.own is not None}
+        mine = None if own is None else self._saved(own)
+        return state(self._kind, own=mine, threads=threads, members=members)
+
+    def _check_still(self, *, loads: bool) -> None:
+        """Refuse to be saved, or to load a state, in the middle of something."""
+
+    def _saved(self, own: Any) -> dict[str, Any]:
+        """The state of one thread as it is saved."""
+        return dumped(own)
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Be where the one was whose state this is; `resume` goes on.
+
+        Raises:
+            StateError: it is no such state, or one of other members; nothing was taken
+            Exception: what a member raises that does not take its own; those before it have
+            RuntimeError: a reply of a conversation is under way
+        """
+        self._check_still(loads=True)
+        found = opened(saved, self._kind)
+        whose = f"{self._called} {self.id!r} cannot go on from this state"
+        threads, theirs = found.get("threads"), found.get("members")
+        if not isinstance(threads, dict) or not isinstance(theirs, dict):
+            raise StateError(f"{whose}: threads and members must be objects")
+        kept = Threads(self._together)
+        for id, given in [(None, found.get("own")), *threads.items()]:
+            kept.get(id).own = None if given is None else self._loaded(given, whose)
+        members = self._saved_members
+        if theirs.keys() - members.keys():
+            raise StateError(f"{whose}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
+        for name in theirs:
+            if not hasattr(members[name], "load_state_dict"):
+                raise StateError(f"{whose}: member {name!r} has no load_state_dict")
+        for name, its in theirs.items():
+            members[name].load_state_dict(its)
+        self._threads = kept
+
+    def _loaded(self, given: Any, whose: str) -> Any:
+        """The state of one thread, as it was saved."""
+        return loaded(self._state_type, given, whose)
 
 
 def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
@@ -171,6 +245,34 @@ async def own(given: Any) -> Any:
         if task is None or task.cancelling():
             raise
         raise ModelError("it was cancelled from elsewhere") from error
+
+
+async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
+    """What a function of the user's gives, plain or `async`; a plain one is called in a thread.
+
+    There it cannot be stopped, but it need not be waited for.
+    """
+    if in_thread and not is_async(function):
+        given = await WORKERS.run(asyncio.get_running_loop(), function, *args)
+    else:
+        given = function(*args)
+    return await given if inspect.isawaitable(given) else given
+
+
+async def in_time(asked: Any, budget: Budget | None, what: str) -> Any:
+    """What comes of asking something of the user's, if it does before the deadline.
+
+    Raises:
+        DeadlineExceeded: the time was over before `what`
+    """
+    limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
+    try:
+        async with limit:
+            return await own(asked)
+    except TimeoutError as error:
+        if not limit.expired():  # one of its own
+            raise
+        raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
 
 
 class _Unanswered(Exception):

@@ -16,7 +16,7 @@ from civitas.text import shorten
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal.run import RecordedPart
 
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""

@@ -7,18 +7,19 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
-from civitas.errors import CivitasError, JournalError, StateError
-from civitas.reasoning.read_record import fingerprint
+from civitas.errors import CivitasError, JournalError
+from civitas.jsonvalue import Unreadable
 from civitas.reasoning.reply import Reply, Stop
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.reasoning.read_record import ReadRecord
     from civitas.reasoning.record import Record
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import AnswerSchema
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -67,23 +68,17 @@ ENDED = frozenset(
 """The reasons for which a run is over. After any other, it goes on when it is called again."""
 
 
-def begin(
-    record: Record[Any], asked: Asked, kind: str, agent: str, schema: Any, program: dict[str, Any]
-) -> None:
-    """Note what a reply begins with, or see that it goes on with what it began with."""
-    now = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program
-    if record.begun is not None and (asked.record is not None or asked.resumed):
-        now.pop("task")  # whoever made it has recorded that, or nobody says it again
-    given = None if asked.given == asked.content else asked.given  # before a hook changed it
-    about = {"task": asked.content, "given": given, "thread": asked.thread, "schema": schema}
-    record.begin(kind, agent, now, **about)
-    assert record.begun is not None
-    asked.content = record.begun["task"]
-
-
 def ended(record: ReadRecord[Any]) -> bool:
     """Whether a run is over for good."""
     return record.over is not None and record.over["reason"] in ENDED
+
+
+def value_at_end(over: dict[str, Any], schema: AnswerSchema | None) -> Any:
+    """The value that a run ended with, as the type that is asked for."""
+    if schema is not None and over["reason"] == "done":
+        with suppress(Unreadable):  # a terminal action gave it, or something else was asked for
+            return schema.read(over["text"])
+    return over["value"]
 
 
 async def guarded(
@@ -128,10 +123,3 @@ def overlap(known: list[Any], messages: list[Any]) -> int:
         if shared and known[-shared:] == messages[count - shared : count]:
             return count
     return 0
-
-
-def not_ended(run_id: str) -> StateError:
-    """The error for replaying a run that has not ended."""
-    return StateError(
-        f"run {run_id!r} has not ended: call its agent with this run_id to go on with it"
-    )

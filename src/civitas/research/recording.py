@@ -11,7 +11,6 @@ from civitas.jsonvalue import as_json
 from civitas.models.protocol import Usage
 from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.resume import not_ended
 from civitas.reasoning.state import dumped, loaded
 from civitas.research.findings import Objective, Progress, Resource
 from civitas.research.pool import ResourcePool
@@ -19,7 +18,7 @@ from civitas.research.report import Report, made
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal.run import RecordedPart
     from civitas.research.workbench import Workbench
 
 KIND = "Researcher"
@@ -98,8 +97,7 @@ def report_json(report: Report) -> dict[str, Any]:
 def replayed(part: RecordedPart) -> Reply:
     """The reply that a run ended with."""
     record = ReadRecord(part, Progress)
-    if record.over is None:
-        raise not_ended(part.run_id)
+    assert record.over is not None
     return reply_of(_ended_with(record), part.run_id)
 
 

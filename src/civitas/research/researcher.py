@@ -17,7 +17,7 @@ from civitas.jsonvalue import json_text
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.recorded import RecordedAgent
+from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.reply import GIVEN, Reply, Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import guarded
@@ -31,6 +31,7 @@ from civitas.research.steps import Evaluate, Narrate, Plan, Research, Update
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
     from civitas.models.protocol import Model
@@ -68,7 +69,8 @@ class Researcher(RecordedAgent, Iterating):
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
         target: the expertise, from 0 to 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
-        **options: what every `Agent` takes, and `shared`
+        shared: whether all who ask share one conversation
+        **options: what every `Agent` takes
 
     Attributes:
         steps: the blocks of the five steps, by name
@@ -100,9 +102,22 @@ class Researcher(RecordedAgent, Iterating):
         evaluate: Any = None,
         target: float = 0.9,
         max_tasks: int = 8,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(id, **options)
+        super().__init__(
+            id,
+            shared=shared,
+            receive_own_broadcasts=receive_own_broadcasts,
+            concurrency=concurrency,
+            approver=approver,
+            deps=deps,
+            **options,
+        )
         self.model = model
         self.tools = tools_of(tools, id)
         self.iterations = positive(iterations, f"agent {id!r}: iterations=")

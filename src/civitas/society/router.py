@@ -156,10 +156,9 @@ class SocietyMailbox(Mailbox):
         """A message was permitted, and is handled in the same turn."""
         delivery.state = QUEUED
 
-    def statistics(self) -> dict[str, Any]:
-        """How many messages wait, and what is being handled."""
-        handling = [each.envelope.name for each in list(self.active)]
-        return {"waiting": len(self.mail), "handling": handling, "asking": len(self.asking)}
+    def waiting(self) -> int:
+        """How many messages wait, those that await approval included."""
+        return len(self.mail) + len(self.asking)
 
     async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""

@@ -22,7 +22,6 @@ from attacks.studio.conftest import (
     served,
 )
 from civitas.studio import Studio
-from civitas.studio.server import application
 
 pytestmark = pytest.mark.xdist_group("studio_attacks")
 OPEN = {
@@ -60,6 +59,8 @@ def every_route(studio: Studio) -> list[tuple[str, str]]:
                 found.add((method, re.sub(r"{[^}]*}", "x", route.path)))
 
     async def guarded() -> Any:
+        from civitas.studio.server import application  # 3 s, and not in each worker
+
         return application(studio, TOKEN, "127.0.0.1", is_password=False)
 
     walk(asyncio.run(guarded()).app.routes)

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy import stats
 
 from civitas import ScriptedModel
 from civitas.errors import ConfigError
@@ -68,6 +67,8 @@ def run(made: Experiment, **options: Any) -> Results:
 def test_an_interval_is_students(tmp_path: Path) -> None:
     values = [3.0, 5.0, 4.0, 9.0]
     found = Interval.of(values)
+    from scipy import stats
+
     low, high = stats.t.interval(0.95, 3, loc=5.25, scale=stats.sem(values))
     assert (found.mean, found.n) == (5.25, 4)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)

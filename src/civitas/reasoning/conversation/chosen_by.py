@@ -131,7 +131,7 @@ class ChosenBy(Order):
                     raise Unreadable("calls an action")
                 chosen = schema.parse(text)["next"]
             except Unreadable as error:
-                fault = str(error)
+                fault = str(error).rstrip(".")
                 said = cut(readable(text), _MAX_ANSWER) or "(no answer)"
                 prompt = [
                     *prompt,

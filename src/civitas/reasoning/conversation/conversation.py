@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import NotPermitted, StateError
-from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import KIND, Participants, Setup, recall
@@ -25,8 +24,7 @@ from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import Asked, checked_content
 from civitas.reasoning.resume import ENDED, ended
-from civitas.reasoning.state import opened, state
-from civitas.reasoning.thread import Interruption, Thread, Threads, steer
+from civitas.reasoning.thread import Interruption, Thread, steer
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -282,68 +280,30 @@ class Conversation(Group):
 
     # -- saved and loaded --------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """All that it needs to go on elsewhere, as JSON data, participants included.
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        return self.agents
 
-        Participants without `state_dict` are not saved; make them again with the same settings.
-
-        Raises:
-            RuntimeError: a participant is speaking; a state is of the time between two turns
-            StateError: a participant's state is not JSON
-        """
+    def _check_still(self, *, loads: bool) -> None:
         exchange = self._exchange
-        if exchange is not None:
-            if not exchange.between:
-                raise RuntimeError(
-                    f"conversation {self.id!r} is in a turn: take its state between two turns, "
-                    "such as at a TurnEnded of its stream"
-                )
-            exchange.hear()
-        participants: dict[str, Any] = {}
-        for id, agent in self.agents.items():
-            if hasattr(agent, "state_dict"):
-                try:
-                    participants[id] = copy_json(agent.state_dict())
-                except NotJSON as error:
-                    raise StateError(
-                        f"conversation {self.id!r}: the state of {id!r} is not JSON: {error}"
-                    ) from None
-        mine = _saved(self.state)
-        threads = {thread.id: _saved(thread.own) for thread in self._kept if thread.own is not None}
-        return state(self._kind, conversation=mine, threads=threads, participants=participants)
-
-    def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Take what `state_dict` gave in place of what was said so far.
-
-        Raises:
-            StateError: it is no such state, or one of other participants; nothing was taken
-            Exception: what a participant raises that does not take its own; those before it have
-            RuntimeError: a reply is under way
-        """
-        if self._exchange is not None:
+        if exchange is None:
+            return
+        if loads:
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        data = opened(saved, self._kind)
-        whose = f"conversation {self.id!r} cannot go on from this state"
-        threads, theirs = data.get("threads", {}), data.get("participants")
-        if not isinstance(threads, dict):
-            raise StateError(f"{whose}: threads must be an object")
-        kept = Threads(together=True)
-        for id, each in [(None, data.get("conversation")), *threads.items()]:
-            now = loaded(ConversationState, each, whose)
-            now.check(self.agents, whose)
-            kept.get(id).own = now
-        if not isinstance(theirs, dict) or not theirs.keys() <= self.agents.keys():
-            raise StateError(f"{whose}: participants names others than the participants")
-        for id in theirs:
-            if not hasattr(self.agents[id], "load_state_dict"):
-                raise StateError(f"{whose}: participant {id!r} has no load_state_dict")
-        for id, its in theirs.items():
-            self.agents[id].load_state_dict(its)
-        self._threads = kept
+        if not exchange.between:
+            raise RuntimeError(
+                f"conversation {self.id!r} is in a turn: take its state between two turns, "
+                "such as at a TurnEnded of its stream"
+            )
+        exchange.hear()
 
+    def _saved(self, own: ConversationState) -> dict[str, Any]:
+        # What was called in this reply, and its values, stay here.
+        return {**dumped(own), "steps": [], "values": {}}
 
-def _saved(state: ConversationState) -> dict[str, Any]:
-    """A state as `state_dict` has it: what was called in this reply, and its values, stay here."""
-    return {**dumped(state), "steps": [], "values": {}}
+    def _loaded(self, given: Any, whose: str) -> ConversationState:
+        now = loaded(ConversationState, given, whose)
+        now.check(self.agents, whose)
+        return now

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, ModelError
+from civitas.errors import BudgetExceeded, JournalError, ModelError
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
@@ -22,7 +22,7 @@ from civitas.reasoning.conversation.state import (
 )
 from civitas.reasoning.events import TurnEnded
 from civitas.reasoning.group import in_thread
-from civitas.reasoning.members import end_of, own
+from civitas.reasoning.members import end_of, in_time
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
 from civitas.reasoning.reply import Reply, Stop, StopReason
@@ -129,21 +129,8 @@ class Exchange:
 
     async def _choose(self, step: RecordStep) -> Choice:
         choosing = self._setup.next.choose(self._state)
-        return await self._in_time(choosing, "who speaks next")  # type: ignore[no-any-return]
-
-    async def _in_time(self, asked: Awaitable[Any], what: str) -> Any:
-        """What comes of asking something of the user's, if it does before the deadline."""
-        budget = self._state.budget
-        limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
-        try:
-            async with limit:
-                return await own(asked)
-        except TimeoutError as error:
-            if not limit.expired():  # one of its own
-                raise
-            raise DeadlineExceeded(
-                f"the seconds of {budget} were over before it was told {what}"
-            ) from error
+        what = "it was told who speaks next"
+        return await in_time(choosing, self._state.budget, what)  # type: ignore[no-any-return]
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
         """Have participants speak, at once if there are several, and keep what they said."""
@@ -216,7 +203,8 @@ class Exchange:
         if setup.until is not None:
             try:
                 checking = setup.until.check(state, "u")
-                reason = await self._in_time(checking, "whether it is over")
+                what = "it was told whether it is over"
+                reason = await in_time(checking, state.budget, what)
             except Exception as fault:
                 raise self._not_told("whether it is over", fault) from fault
             if reason is not None:
@@ -305,7 +293,8 @@ class Exchange:
     def interrupt(self, content: Content) -> None:
         """Tell those who speak; everyone else hears it after this turn."""
         marked = Utterance(1, None, content).heard(self._state.agents)
-        heard = []
+        heard: list[str] = []
+        self._later((content, heard), self._asked.state)  # which refuses what is too much
         for id in self._speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
@@ -315,7 +304,6 @@ class Exchange:
                         heard.append(id)
                 except Exception as error:
                     log_failure(logger, f"agent {id!r} could not be interrupted", error)
-        self._later((content, tuple(heard)), self._asked.state)
 
     def hear(self) -> None:
         """Take what came meanwhile into what is to be heard."""

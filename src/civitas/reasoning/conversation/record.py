@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import BudgetExceeded
-from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.participants import Setup, recall
 from civitas.reasoning.conversation.state import MAX_STEPS, ConversationState
@@ -15,14 +13,12 @@ from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import Record, loaded
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.resume import ended, not_ended
+from civitas.reasoning.resume import ended, value_at_end
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal.run import RecordedPart
     from civitas.reasoning.reply_request import Asked
-
-logger = logging.getLogger("civitas.reasoning")
 
 
 def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
@@ -81,19 +77,11 @@ def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | No
     """The reply that a run ended with, its value as the type that is asked for."""
     assert record.over is not None
     state, end = at_end(record), record.over
-    value = end["value"]
-    if schema is not None and end["reason"] == "done":
-        try:
-            value = schema.read(end["text"])
-        except Unreadable:
-            pass  # a terminal action gave it
+    said = (end["text"], value_at_end(end, schema), state.messages, state.steps[-MAX_STEPS:])
     why = (end["reason"], end["detail"], None, record.run_id)
-    return Reply(end["text"], value, state.messages, state.steps[-MAX_STEPS:], state.usage, *why)
+    return Reply(*said, state.usage, *why)
 
 
 def replayed(part: RecordedPart) -> Reply:
     """The reply that a run ended with."""
-    record = ReadRecord(part, ConversationState)
-    if record.over is None:
-        raise not_ended(part.run_id)
-    return as_it_ended(record)
+    return as_it_ended(ReadRecord(part, ConversationState))

@@ -17,12 +17,11 @@ from civitas.reasoning.events import ConclusionReached, DecisionMade
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.members import Group
 from civitas.reasoning.read_record import of_group
-from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
+from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import Asked, thread_id
 from civitas.reasoning.resume import ended
-from civitas.reasoning.state import opened, state
-from civitas.reasoning.thread import Thread, Threads
+from civitas.reasoning.thread import Thread
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -175,54 +174,18 @@ class DualActAgent(Group):
 
     # -- its state ---------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """How far it has come and what H and R remember, as JSON.
-
-        Valid after any turn of H or R, in their `post_` hooks too.
-
-        Raises:
-            StateError: something remembered is not JSON
-        """
-        config, own = self.config, self._kept.default.own
-        threads = {thread.id: thread.own and dumped(thread.own) for thread in self._kept}
-        # With one memory, it is saved once.
-        savers = [None, config.reactives[0]] if config.shared_memory else self._member_agents
-        human, *reactive = [
-            agent.state_dict() if hasattr(agent, "state_dict") else None for agent in savers
-        ]
-        reactive += [None] * (len(config.reactives) - len(reactive))
-        return state(
-            self._kind,
-            progress=own and dumped(own),
-            threads={id: progress for id, progress in threads.items() if progress},
-            human=human,
-            reactive=reactive,
-        )
+    @property
+    def _saved_members(self) -> dict[str, Any]:
+        first, *others = self.config.reactives
+        if self.config.shared_memory:  # it is saved once
+            return {f"R {first.id}": first}
+        return {"H": self.config.human, **{f"R {each.id}": each for each in (first, *others)}}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Be where the dual act was whose state this is; `resume` goes on.
-
-        Raises:
-            StateError: it is no such state
-        """
-        found = opened(saved, self._kind)
-        reactive = found.get("reactive")
-        if not isinstance(reactive, list) or len(reactive) != len(self.config.reactives):
-            raise StateError(f"dual act {self.id!r}: the state is of another number of R")
-        threads = found.get("threads", {})
-        if not isinstance(threads, dict):
-            raise StateError(f"dual act {self.id!r}: the state of its threads is no object")
-        kept = Threads()
-        for id, given in [(None, found.get("progress")), *threads.items()]:
-            own = None if given is None else loaded(Progress, given, f"dual act {self.id!r}")
-            kept.get(id).own = own
-        saved_by = [found.get("human"), *reactive]
-        for agent, of_agent in zip(self._member_agents, saved_by, strict=True):
-            if of_agent is not None:
-                agent.load_state_dict(of_agent)
+        """As every group's; what has one memory has one again."""
+        super().load_state_dict(saved)
         if self.config.shared_memory:
             self._share_memory()
-        self._threads = kept
 
     async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> DualActReply:
         """Go on where a state was loaded, or where a reply was cancelled or stopped at a limit.

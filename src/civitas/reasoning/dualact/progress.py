@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
-from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
+from civitas.reasoning.dualact.conclusions import (
+    Conclusion,
+    DecisionAction,
+    HumanDecision,
+    merged,
+)
 from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import APPENDED, LIVE, loaded
-from civitas.reasoning.reply import Reply, Step, StopReason
-from civitas.reasoning.resume import ended, not_ended
+from civitas.reasoning.reply import Reply, Step, Stop, StopReason
+from civitas.reasoning.resume import ended
 
 if TYPE_CHECKING:
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal.run import RecordedPart
     from civitas.reasoning.reply_request import AnswerSchema
 
 
@@ -36,6 +42,17 @@ class DualActReply(Reply):
     conclusions: tuple[Conclusion, ...] = ()
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(slots=True)
+class RunOfR:
+    """What one R came to: `stop` is why all ends with it, `value` its answer by the schema."""
+
+    conclusion: Conclusion = field(default_factory=Conclusion)
+    stop: Stop | None = None
+    value: Any = None
+    steps: list[Step] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(slots=True)
@@ -97,6 +114,17 @@ class Progress:
             self.instruction = list(given) if isinstance(given, list) else [given] * agents
             self.redirected = decision.action is DecisionAction.REDIRECT
 
+    def concluded(self, runs: Mapping[str, RunOfR]) -> None:
+        """Note what each R came to, by its id, and that it is H's turn."""
+        values = {id: run.value for id, run in runs.items() if run.value is not None} or None
+        self.r_runs += 1
+        self.conclusions.append(merged({id: run.conclusion for id, run in runs.items()}))
+        self.values.append(values if values is None or len(runs) > 1 else values.popitem()[1])
+        self.turn, self.instruction = "human", []
+        for run in runs.values():
+            self.steps.extend(run.steps)
+            self.reactive_usage = self.reactive_usage + run.usage
+
     def over(self, stop: StopReason, detail: str = "") -> None:
         """Note that it is over, and why."""
         self.turn, self.stop, self.detail = "over", stop, detail
@@ -149,10 +177,8 @@ class Progress:
 def replayed(part: RecordedPart) -> DualActReply:
     """The reply that a run ended with."""
     record = ReadRecord(part, Progress)
-    if record.over is None:
-        raise not_ended(part.run_id)
     progress = record.state or Progress()
-    if not ended(record):
+    if record.over is not None and not ended(record):
         progress = loaded(Progress, record.over["progress"], f"run {part.run_id!r}")
     progress.run_id = part.run_id
     return progress.reply()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from civitas.errors import BudgetExceeded, DeadlineExceeded, JournalError, RunMismatch
+from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, JournalError, RunMismatch
 from civitas.jsonvalue import Unreadable
-from civitas.models.protocol import Usage
 from civitas.reasoning.dualact.conclusions import (
     DECISION_SCHEMA,
     Conclusion,
@@ -18,19 +18,18 @@ from civitas.reasoning.dualact.conclusions import (
     HumanDecision,
     conclusion_of,
     evidence_of,
-    merged,
     read_decision,
 )
-from civitas.reasoning.dualact.progress import DualActReply
+from civitas.reasoning.dualact.config import DualActConfig
+from civitas.reasoning.dualact.progress import DualActReply, Progress, RunOfR
 from civitas.reasoning.dualact.review import Situation, review_rule
-from civitas.reasoning.dualact.turn import Work
-from civitas.reasoning.events import ConclusionReached, DecisionMade
-from civitas.reasoning.group import is_spent_for_all
+from civitas.reasoning.events import ConclusionReached, DecisionMade, Done, Event
+from civitas.reasoning.group import in_thread, is_spent_for_all, takes
 from civitas.reasoning.hooks import expect
-from civitas.reasoning.members import end_of
-from civitas.reasoning.record import Step
+from civitas.reasoning.members import Group, ask_member, called, end_of, in_time
+from civitas.reasoning.record import Record, Step
 from civitas.reasoning.reply import ANSWERED, Reply, Stop, StopReason
-from civitas.reasoning.reply import Step as Called
+from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import guarded
 from civitas.text import log_failure
 
@@ -42,19 +41,44 @@ _NOT_TO_JUDGE = (JournalError, RunMismatch)
 """What is no failure of H or R: the run cannot go on, or not by this program."""
 
 
-@dataclass(slots=True)
-class _Run:
-    """What one R came to: `stop` is why all ends with it, `value` its answer by the schema."""
+class Rounds:
+    """The turns of H and R on one task.
 
-    conclusion: Conclusion = field(default_factory=Conclusion)
-    stop: Stop | None = None
-    value: Any = None
-    steps: list[Called] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
+    `decide_by` and `extract_by` are the user's functions, or None.
+    """
 
+    def __init__(
+        self,
+        agent: Group,
+        config: DualActConfig,
+        progress: Progress,
+        asked: Asked,
+        record: Record[Progress],
+        decide_by: Callable[..., Any] | None,
+        extract_by: Callable[..., Any] | None,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._agent = agent
+        self._human = config.human
+        self._reactives = config.reactives
+        self._config = config
+        self._progress = progress
+        self._asked = asked
+        self._record = record
+        self._decide_by = decide_by
+        self._extract_by = extract_by
+        self._briefing = config.briefing()
+        self._budget = agent.budget if asked.budget is None else asked.budget
+        self._speaking: list[Any] = []
+        self._told: list[str] = list(asked.state.hear())
 
-class Rounds(Work):
-    """The turns of H and R on one task."""
+    def interrupt(self, text: str) -> None:
+        """Tell whoever is at work; if nobody listens just now, whoever is asked next."""
+        listening = [each for each in self._speaking if hasattr(each, "interrupt")]
+        for each in listening:
+            each.interrupt(text, **in_thread(each.interrupt, self._asked.thread))
+        if not listening:
+            self._told.append(text)
 
     async def reply(self) -> DualActReply:
         """Turn after turn, until it is over."""
@@ -193,15 +217,8 @@ class Rounds(Work):
             runs = await self._run_all(instructions)
         finally:
             self._speaking = []
-        conclusion = merged({id: run.conclusion for id, run in runs.items()})
-        values = {id: run.value for id, run in runs.items() if run.value is not None} or None
-        progress.r_runs = number
-        progress.conclusions.append(conclusion)
-        progress.values.append(values if values is None or len(runs) > 1 else values.popitem()[1])
-        progress.turn, progress.instruction = "human", []
-        for run in runs.values():
-            progress.steps.extend(run.steps)
-            progress.reactive_usage = progress.reactive_usage + run.usage
+        progress.concluded(runs)
+        conclusion = progress.conclusions[-1]
         changed = await self._hooked(
             "post_acting",
             about,
@@ -218,7 +235,7 @@ class Rounds(Work):
             if run.stop is not None:
                 raise run.stop
 
-    async def _run_all(self, instructions: list[str]) -> dict[str, _Run]:
+    async def _run_all(self, instructions: list[str]) -> dict[str, RunOfR]:
         """What each R comes to, by its id. If one raises, the others are cancelled."""
         works = list(zip(self._reactives, instructions, strict=True))
         if len(works) == 1:
@@ -230,12 +247,12 @@ class Rounds(Work):
             raise errors.exceptions[0] from errors
         return {id: task.result() for id, task in tasks.items()}
 
-    async def _run(self, agent: Any, instruction: str) -> _Run:
+    async def _run(self, agent: Any, instruction: str) -> RunOfR:
         schema = self._asked.schema
         text = instruction
         if schema is None:
             text = self._briefing.with_format(instruction, self._progress.task, agent)
-        run = _Run()
+        run = RunOfR()
         for again in ("", ".again"):
             part = f"R{self._progress.r_runs + 1}{again}/{agent.id}"
             try:
@@ -244,7 +261,9 @@ class Rounds(Work):
                 raise
             except Exception as error:
                 late = isinstance(error, DeadlineExceeded)
-                if isinstance(error, BudgetExceeded) and self._is_spent(agent, late=late):
+                if isinstance(error, BudgetExceeded) and is_spent_for_all(
+                    self._budget, agent, late=late
+                ):
                     run.stop = self._broken("R", agent, error)
                     return run
                 about = f"R ({agent.id!r}) of dual act {self._agent.id!r} failed"
@@ -285,24 +304,90 @@ class Rounds(Work):
     def _ends_all(self, agent: Any, reason: StopReason) -> bool:
         """Whether there is nothing for H to judge, R having stopped for this reason."""
         if reason in ("budget", "deadline"):
-            return self._is_spent(agent, late=reason == "deadline")
+            return is_spent_for_all(self._budget, agent, late=reason == "deadline")
         return reason in ("cancelled", "in_doubt")
-
-    def _is_spent(self, agent: Any, *, late: bool) -> bool:
-        """Whether an R that met a limit met one of H's too; its own is a failure as others are."""
-        shared = self._budget
-        if shared is None:
-            from civitas.budget import Budget  # not loaded for a pair without any
-
-            own, of_human = getattr(agent, "budget", None), getattr(self._human, "budget", None)
-            if isinstance(own, Budget) and isinstance(of_human, Budget):
-                shared = own.common(of_human)
-        return is_spent_for_all(shared, agent, late=late)
 
     def _expect_instruction(self, instruction: Any) -> None:
         for each in instruction if isinstance(instruction, list) else [instruction]:
             expect(each, str)
         self._expect_as_many(instruction, "it")
+
+    # -- both turns --------------------------------------------------------------------------------
+
+    async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
+        """The reply of H or R, as it was recorded or as it is given now."""
+        asked, emit = self._asked, self._asked.emit
+
+        def shown(event: Event) -> None:
+            if emit is not None and not isinstance(event, Done):
+                emit(event)
+
+        wanted = schema if takes(agent.reply, "schema") else None
+        to = None if emit is None else shown
+        return await ask_member(agent, text, part, asked, self._record, to, wanted)
+
+    def _tell(self, kind: Any, number: int, made: HumanDecision | Conclusion) -> None:
+        asked = self._asked
+        if asked.emit is not None:
+            asked.emit(kind(str(self._agent.id), number, made, **asked.of_run))
+
+    def _heard(self) -> list[str]:
+        """What was said to the dual act since it last heard something."""
+        told, self._told = self._told, []
+        return told
+
+    async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the user's, in time."""
+        name = getattr(fn, "__name__", repr(fn))
+        try:
+            return await in_time(called(fn, *args), self._budget, f"{name} had ended")
+        except DeadlineExceeded as error:
+            raise Stop.at_limit(error) from error
+        except Exception as error:
+            log_failure(logger, f"{name} of dual act {self._agent.id!r} failed", error)
+            detail = f"{name} failed: {type(error).__name__}: {error}"
+            raise Stop("error", detail, error) from error
+
+    async def _hooked(
+        self,
+        type: str,
+        about: dict[str, Any],
+        name: str,
+        value: T,
+        check: Callable[[Any], object],
+        of: type[T] | None = None,
+    ) -> T:
+        """What hooks make of a value, once: as it was recorded, or as they make of it now."""
+        hooks = self._agent._hooks
+        if hooks is None or not hooks.has(type):
+            return value
+        change, told = hooks.change, {**about, **self._asked.of_run}
+
+        async def call(step: Step) -> Any:
+            return await change(type, self._agent, told, name, value, check, self._budget)
+
+        try:
+            return await self._record.step(f"{type}.{about['loop']}", call, of=of)
+        except DeadlineExceeded as error:
+            raise Stop.at_limit(error) from error
+        except HookError as error:
+            raise Stop.on_hook(self._agent.id, error) from error
+
+    def _broken(self, who: str, agent: Any, error: Exception) -> Stop:
+        """Why all ends with a member that failed."""
+        detail = f"{who} ({agent.id!r}): {type(error).__name__}: {error}"
+        if isinstance(error, BudgetExceeded):
+            return Stop.at_limit(error, detail)
+        log_failure(logger, f"dual act {self._agent.id!r}: {who} ({agent.id!r}) failed", error)
+        return Stop("error", detail, error)
+
+    def _expect_as_many(self, instruction: str | list[str], what: str) -> None:
+        """Refuse instructions that are not one for each R; it raises a ValueError."""
+        agents = len(self._reactives)
+        if isinstance(instruction, list) and len(instruction) != agents:
+            raise ValueError(
+                f"{what} has {len(instruction)} instructions, and there are {agents} R"
+            )
 
 
 def _stopped(who: str, agent: Any, reply: Reply) -> Stop:

@@ -20,9 +20,9 @@ from weakref import WeakKeyDictionary
 from civitas.action import Action
 from civitas.errors import InvalidArguments
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
-from civitas.reasoning.loop.prompts import EMPTY
 from civitas.text import json_type, shorten
 
+EMPTY = "Your answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -16,9 +15,8 @@ from civitas.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.charging import budgeted, charged
 from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
 from civitas.reasoning.loop.answer import Shown, as_action
-from civitas.reasoning.loop.given import Given
+from civitas.reasoning.loop.given import Given, system_text
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.loop.prompts import system_text
 from civitas.reasoning.loop.recording import LoopState
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
@@ -87,34 +85,22 @@ class Asking:
             told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise Stop("error", told, error) from error
 
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What hooks are told of an answer, beside the answer."""
+        return {"iteration": self.state.iteration, **self.asked.of_run}
+
     async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
         """What the `post_reasoning` hooks make of an answer."""
-        made = await self._hooked(hooks, "post_reasoning", "answer", given, expect_answer)
-        return made["answer"]
-
-    def _hooked(
-        self,
-        hooks: Hooks,
-        type: str,
-        name: str,
-        value: Any,
-        check: Callable[[object, object], None],
-    ) -> Awaitable[dict[str, Any]]:
-        """What the hooks of a type make of the messages for the model, or of its answer."""
-        about = {
-            "iteration": self.state.iteration,
-            **self.asked.of_run,
-            name: value,
-        }
-        of = (type, self.agent, about)
-        return hooks.run(*of, lambda made: check(made[name], value), self.budget)
+        of, check = ("post_reasoning", self.agent, self._about), partial(expect_answer, given)
+        return await hooks.change(*of, "answer", given, check, self.budget)
 
     async def _ask(self, step: Step) -> Any:
         hooks, hooked = self.agent._hooks, None
         if hooks is not None and hooks.has("pre_reasoning"):
             await self.record.commit()  # what is recorded is remembered, and shown
-            of = ("pre_reasoning", "messages", self.prompt(), expect_messages)
-            hooked = (await self._hooked(hooks, *of))["messages"]
+            of, check = ("pre_reasoning", self.agent, self._about), expect_messages
+            hooked = await hooks.change(*of, "messages", self.prompt(), check, self.budget)
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ from civitas.errors import (
 )
 from civitas.jsonvalue import as_json, copy_json, json_text
 from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.hooks import expect, expect_args
+from civitas.reasoning.hooks import Hooks, expect, expect_args
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
@@ -189,7 +189,7 @@ class Call:
         if hooks is not None and not self._refused and hooks.has("post_acting"):
             try:
                 result = await record.step(
-                    f"post_acting.{self.key}", partial(self._after, result), beside=beside
+                    f"post_acting.{self.key}", partial(self._after, hooks, result), beside=beside
                 )
             except HookError as error:
                 self._of.broken.append(error)
@@ -234,7 +234,7 @@ class Call:
         agent, wanted, asked = self._agent, self._wanted, self._asked
         hooks = agent._hooks
         if hooks is not None and hooks.has("pre_acting"):
-            refused = await self._before()
+            refused = await self._before(hooks)
             if refused is not None:
                 self._refused = True
                 return refused
@@ -245,28 +245,18 @@ class Call:
             asked.emit(CallStarted(*about, **asked.of_run))
         return await execute(agent, wanted, asked, step)
 
-    def _hooked(
-        self, type: str, what: str, check: Callable[[Any], object], **more: Any
-    ) -> Awaitable[dict[str, Any]]:
-        """What the hooks of a type make of the arguments, or of the result."""
-        agent, wanted, asked = self._agent, self._wanted, self._asked
-        assert agent._hooks is not None
-        told = {
-            "action": wanted.name,
-            "args": copy_json(wanted.args),
-            "iteration": self._of.iteration,
-            "call_id": wanted.id,
-            **asked.of_run,
-            **more,
-        }
-        return agent._hooks.run(type, agent, told, lambda made: check(made[what]))
+    def _told(self) -> dict[str, Any]:
+        """What hooks are told of it."""
+        wanted, asked = self._wanted, self._asked
+        told = {"action": wanted.name, "iteration": self._of.iteration, "call_id": wanted.id}
+        return {**told, **asked.of_run}
 
-    async def _before(self) -> dict[str, Any] | None:
+    async def _before(self, hooks: Hooks) -> dict[str, Any] | None:
         """Call the `pre_acting` hooks; gives the result of a call that one refused."""
         await self._record.commit()  # what is recorded is shown
+        args, of = copy_json(self._wanted.args), ("pre_acting", self._agent, self._told())
         try:
-            made = await self._hooked("pre_acting", "args", expect_args)
-            _change(self._wanted, made["args"])
+            _change(self._wanted, await hooks.change(*of, "args", args, expect_args))
         except HookError as error:
             if error.__cause__ is None:
                 self._of.broken.append(error)  # no arguments: nothing for the model to mend
@@ -280,11 +270,11 @@ class Call:
             return failed(error)
         return None
 
-    async def _after(self, result: dict[str, Any], step: Step) -> dict[str, Any]:
+    async def _after(self, hooks: Hooks, result: dict[str, Any], step: Step) -> Any:
         """What the `post_acting` hooks make of a result."""
+        told = {**self._told(), "args": copy_json(self._wanted.args)}
         check = partial(expect, kind=dict)
-        made = await self._hooked("post_acting", "result", check, result=result)
-        return made["result"]  # type: ignore[no-any-return]
+        return await hooks.change("post_acting", self._agent, told, "result", result, check)
 
 
 def _change(call: Wanted, args: dict[str, Any]) -> None:

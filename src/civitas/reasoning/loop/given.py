@@ -1,4 +1,4 @@
-"""What a model was given for each answer, as it is recorded: what is new against the one before."""
+"""What a model is given, and how that is recorded: what is new against the answer before."""
 
 from __future__ import annotations
 
@@ -6,11 +6,37 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from civitas.jsonvalue import as_json, json_text, read_json
+from civitas.goal import Goal, format_goals
+from civitas.jsonvalue import as_json, json_text, read_json, readable
+from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.reasoning.loop.answer import Shown
+
+MAX_RESULT_CHARS = 20_000
+"""How much of a result a model is shown."""
+
+NOT_RUN = "not executed, because another call of the same answer was wrong"
+
+
+def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
+    """The system part of a prompt; empty if there is none."""
+    return "\n\n".join(part for part in (system_prompt, format_goals(goals)) if part)
+
+
+def result_content(result: dict[str, Any], limit: int) -> str:
+    """A result as a model is shown it: the value as JSON (a text as it is), or the error alone.
+
+    A traceback is for people; it is in the step.
+    """
+    error = result.get("error")
+    if error is not None:
+        return json.dumps({"error": cut(readable(str(error)), limit)}, ensure_ascii=False)
+    if "result" in result:
+        return cut(json_text(result["result"]), limit)
+    rest = {key: value for key, value in result.items() if key != "traceback"}
+    return cut(json_text(rest), limit)
 
 
 class Given:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import CivitasError, DeadlineExceeded
-from civitas.jsonvalue import Unreadable
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge_spent, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
@@ -16,17 +14,15 @@ from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.resume import Marks, not_ended, overlap
+from civitas.reasoning.resume import Marks, overlap, value_at_end
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Entry
-    from civitas.journal.replay import RecordedPart
+    from civitas.journal.run import RecordedPart
     from civitas.memory.memory import Memory
     from civitas.reasoning.loop.parts import LoopAgent
     from civitas.reasoning.reply_request import Asked
-
-logger = logging.getLogger("civitas.reasoning")
 
 KIND = "ReActAgent"
 _MARKS = Marks()
@@ -57,15 +53,9 @@ def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = Non
     """The reply that a run ended with, its value as the type that is asked for."""
     state, over = record.state or LoopState(), record.over
     assert over is not None
-    value, reason = over["value"], over["reason"]
-    if schema is not None and reason == "done":
-        try:
-            value = schema.read(over["text"])
-        except Unreadable:
-            pass  # a copy of a run in which something else was asked for
-    usage = Usage(*over["usage"])
-    end = (usage, reason, over["detail"], None, record.run_id)
-    return Reply(over["text"], value, state.messages, state.steps, *end)
+    said = (over["text"], value_at_end(over, schema), state.messages, state.steps)
+    why = (over["reason"], over["detail"], None, record.run_id)
+    return Reply(*said, Usage(*over["usage"]), *why)
 
 
 def program_of(agent: LoopAgent) -> dict[str, Any]:
@@ -170,10 +160,7 @@ def _known(of: Any, record: Record[Any]) -> int:
 
 def replayed(part: RecordedPart) -> Reply:
     """The reply that a run ended with."""
-    record = ReadRecord(part, LoopState)
-    if record.over is None:
-        raise not_ended(part.run_id)
-    return as_it_ended(record)
+    return as_it_ended(ReadRecord(part, LoopState))
 
 
 def past_events(agent: str, asked: Asked, entries: Sequence[Entry]) -> list[Event]:

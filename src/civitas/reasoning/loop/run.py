@@ -13,8 +13,8 @@ from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
 from civitas.reasoning.loop.asking import Asking
 from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of, execute
+from civitas.reasoning.loop.given import MAX_RESULT_CHARS, NOT_RUN, result_content
 from civitas.reasoning.loop.parts import LoopAgent
-from civitas.reasoning.loop.prompts import MAX_RESULT_CHARS, NOT_RUN, result_content
 from civitas.reasoning.loop.recording import (
     LoopState,
     as_it_ended,

@@ -33,11 +33,11 @@ class Nearest:
         spots: NDArray[Any],
     ) -> None:
         self._kinds, self._hang, self._access, self._spots = kinds, hang, access, spots
-        self._tables: dict[Any, tuple[Any, Any]] = {}
+        self._tables: dict[tuple[Roads, str | None], tuple[Any, Any]] = {}
 
     def table(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
         """The `limit` + 1 nearest places of a kind of each node, and the metres, rank by rank."""
-        made = self._tables.get(key := (id(graph), kind))
+        made = self._tables.get(key := (graph, kind))
         if made is None or len(made[0]) <= limit:
             made = self._tables[key] = self._made(graph, kind, limit)
         return made[0][: limit + 1], made[1][: limit + 1]  # more than are needed may be there

@@ -68,7 +68,15 @@ def checked_people(
     source: str = "table",
 ) -> list[dict[str, Any]]:
     """Return the citizens that rows of columns are; see `read_people`."""
-    _check_columns(list(columns), source)
+    given = list(columns)
+    for column in given:
+        if column not in COLUMNS:
+            known = ", ".join(COLUMNS)
+            raise ConfigError(f"{source}: unknown column {excerpt(column)}; there are {known}")
+        if given.count(column) > 1:
+            raise ConfigError(f"{source}: column {column!r} is there twice")
+    if "id" not in given:
+        raise ConfigError(f"{source} has no column 'id'")
     found: list[dict[str, Any]] = []
     at: dict[int | str, int] = {}
     for number, row in enumerate(rows, 1):
@@ -83,18 +91,6 @@ def checked_people(
     if not found:
         raise ConfigError(f"{source} has no rows")
     return found
-
-
-def _check_columns(columns: list[str], source: str) -> None:
-    for column in columns:
-        if column not in COLUMNS:
-            raise ConfigError(
-                f"{source}: unknown column {excerpt(column)}; there are {', '.join(COLUMNS)}"
-            )
-        if columns.count(column) > 1:
-            raise ConfigError(f"{source}: column {column!r} is there twice")
-    if "id" not in columns:
-        raise ConfigError(f"{source} has no column 'id'")
 
 
 def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
@@ -117,7 +113,7 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
             raise ConfigError(
                 f"{at} must be a text of at most 255 characters, got {excerpt(value)}"
             )
-        elif column in ("home", "work", "school") and city is not None and value not in city.ids():
+        elif column in ("home", "work", "school") and city is not None and value not in city:
             raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
         part = "needs" if column in NEEDS else "profile" if column in _IN_PROFILE else ""
         parts.get(part, person)[column] = value
