@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # it would call its makers
 
 import gradio
+import uvicorn
 from fastapi import APIRouter, FastAPI, Request, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -27,9 +28,10 @@ from civitas.studio.page import STATIC, blocks, look
 if TYPE_CHECKING:
     from civitas.studio.hub import Hub
 
-# Cookies that other programs of this machine have set come along, as with every other request. What
-# the library reads of the environment, it may have read before.
-http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, 1 << 20)
+_HEADERS_BYTES: Final = 1 << 20
+"""More than a browser keeps of cookies for a host, which every program at another port may set."""
+# What the library reads of the environment, it may have read before.
+http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, _HEADERS_BYTES)
 
 _READS_S: Final = 30.0
 """A page that takes no event for so long is gone: it comes back by itself."""
@@ -65,6 +67,24 @@ def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard
         app, blocks(hub.tabs, hub.opens), path="/", footer_links=[], **off, **look()
     )
     return Guard(app, secret, host, is_password=is_password)
+
+
+def serving(app: Guard) -> uvicorn.Server:
+    """What has an application answer, by sockets that listen already."""
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="websockets-sansio",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws_max_size=1 << 16,
+        ws_per_message_deflate=False,
+        h11_max_incomplete_event_size=_HEADERS_BYTES,
+        timeout_graceful_shutdown=2,
+    )
+    return uvicorn.Server(config)
 
 
 def _failed(request: Request, error: Exception) -> JSONResponse:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 PORT: Final = 8080
 _STARTS_S: Final = 30.0
-_HEADERS_BYTES: Final = 1 << 20
-"""More than a browser keeps of cookies for a host, which every program at another port may set."""
 
 
 class Studio(Hub):
@@ -120,14 +118,16 @@ class Studio(Hub):
         secret = _secret("password", password, 8) if is_password else _secret("token", token, 16)
 
         try:
-            from civitas.studio.server import application
+            from civitas.studio.server import application, serving
         except ImportError as error:
             raise MissingExtra("the studio", "studio") from error
         sockets = _listening(host, port)
         try:
             self._open_journal(journal)
             self.runs.look_on()
-            self._serve(lambda: application(self, secret, host, is_password=is_password), sockets)
+            self._serve(
+                lambda: serving(application(self, secret, host, is_password=is_password)), sockets
+            )
         except BaseException:
             for each in sockets:
                 each.close()
@@ -180,26 +180,11 @@ class Studio(Hub):
         self.close()
 
     def _serve(self, made: Callable[[], Any], sockets: list[socket.socket]) -> None:
-        import uvicorn
-
         began: Future[Any] = Future()
 
         async def serve() -> None:
             # Gradio gives a thread that runs no loop a new one at every turn: it is made here.
-            config = uvicorn.Config(
-                made(),
-                http="h11",
-                ws="websockets-sansio",
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                ws_max_size=1 << 16,
-                ws_per_message_deflate=False,
-                h11_max_incomplete_event_size=_HEADERS_BYTES,
-                timeout_graceful_shutdown=2,
-            )
-            server = uvicorn.Server(config)
+            server = made()
             startup = server.startup
 
             async def started(*args: Any, **options: Any) -> None:
