@@ -298,7 +298,6 @@ EXTRA_MODULES = frozenset(
                 "consumer",
                 "dead_letters",
                 "observers",
-                "presence",
                 "publisher",
                 "receiver",
                 "recorder",

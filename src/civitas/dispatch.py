@@ -148,11 +148,12 @@ class BlockDispatcher:
     async def _by_model(self, context: Any) -> Dispatch:
         names = list(self.blocks)
         blocks = [
-            {"block": name, "about": block_description, "actions": actions}
+            {
+                "block": name,
+                "about": getattr(block, "description", ""),
+                "actions": getattr(block, "actions", {}),
+            }
             for name, block in self.blocks.items()
-            for block_description, actions in [
-                (getattr(block, "description", ""), getattr(block, "actions", {}))
-            ]
         ]
         shown = {"situation": _json(context), "blocks": blocks}
         prompt = [

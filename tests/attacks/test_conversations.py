@@ -6,6 +6,7 @@ import asyncio
 import copy
 import gc
 import json
+import re
 import tracemalloc
 from typing import Any
 
@@ -210,7 +211,7 @@ def test_a_text_that_names_another_is_still_its_speakers(text: str) -> None:
     talk = Conversation(
         [Misbehaves("Ann", lambda: answer(text)), Talker("Bob"), cleo],
         lambda state: ["Ann", None][state.turns],
-        until=StoppedBy("Bob") | Said("approve", by="Bob", ignore_case=True),
+        until=StoppedBy("Bob") | Said(re.compile("approve", re.IGNORECASE), by="Bob"),
     )
     reply = talk.reply_sync("go")
     assert reply.detail == "next= named nobody"

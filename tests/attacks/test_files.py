@@ -122,7 +122,7 @@ NO_PLAIN_FILE = (
     ("device", OutsideFolder, "a symbolic link on the way is absolute"),
     ("loop", FileError, "goes through too many symbolic links"),
     ("there", FileError, "goes through too many symbolic links"),
-    ("pipe", NotAFile, '"pipe" is a named pipe'),
+    ("pipe", NotAFile, '"pipe" is a pipe, socket or device, not a file'),
 )
 
 
@@ -164,7 +164,7 @@ def test_a_socket_is_no_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(root)  # the address of a socket is short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
-        refused(root, read, "socket", NotAFile, '"socket" is a socket, not a file')
+        refused(root, read, "socket", NotAFile, '"socket" is a pipe, socket or device')
 
 
 @pytest.mark.parametrize("do", (read, search))
@@ -383,7 +383,7 @@ def test_a_pipe_that_takes_a_files_place_between_look_and_opening(
     folder = Folder(root)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", opens)
-        with pytest.raises(NotAFile, match='"good" is a named pipe'):
+        with pytest.raises(NotAFile, match='"good" is a pipe, socket or device'):
             folder.read("good")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -23,8 +22,6 @@ _PIECE = 2**16
 _LAST_WORDS_S = 1.0
 # A shell that lowers its limit, in blocks of 512 bytes, and becomes the program.
 _LIMITED = 'ulimit -f "$1" 2>/dev/null; shift; exec "$@"'
-# Begins when it is told to; if the program has ended before, it never does.
-_WAITING = 'read -r line && exec "$@" </dev/null'
 # Kills a process group when the program that holds its standard input has ended.
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
@@ -110,7 +107,6 @@ class _Process:
         self._lock = threading.Lock()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._inside: int | None = None  # a handle of the sandbox's first process
 
     def run(self) -> int:
         """Start it, unless it was killed before, and wait for its end; give its exit code."""
@@ -118,17 +114,13 @@ class _Process:
             with self._lock:
                 if self._killed:
                     return -signal.SIGKILL
-                process, told = self._start()
-                self._process = process
+                process = self._process = self._start()
         finally:
             os.close(self._output)
         watch = None
         try:
-            if told is None:
+            if self._sandbox is None:
                 watch = self._watched(process.pid)
-                self._begin(process)
-            else:
-                self._enter(told)
             if hasattr(os, "waitid"):
                 # While nobody has asked for its exit code, its number is given to no other process.
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -152,38 +144,21 @@ class _Process:
             if self._process is not None:
                 self._kill(self._process)
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], int | None]:
-        """The process, and in bubblewrap what tells which process is the sandbox's first."""
+    def _start(self) -> subprocess.Popen[bytes]:
         environment = {k: os.environ[k] for k in _KEPT if k in os.environ} | {"TERM": "dumb"}
         command = self._command
-        told: int | None = None
-        tells: tuple[int, ...] = ()
-        if self._sandbox is None:
-            command = ["/bin/sh", "-c", _WAITING, "sh", *command]
-        else:
-            told, telling = os.pipe()
-            tells = (telling,)
-            command = self._sandbox.wrap(self._folder, command, telling)
-        try:
-            process = subprocess.Popen(
-                command,
-                bufsize=0,
-                stdin=subprocess.PIPE if self._sandbox is None else subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=subprocess.STDOUT,
-                cwd=self._folder,
-                env=environment,
-                pass_fds=tells,
-                start_new_session=True,
-            )
-        except BaseException:
-            if told is not None:
-                os.close(told)
-            raise
-        finally:
-            for handle in tells:
-                os.close(handle)
-        return process, told
+        if self._sandbox is not None:
+            command = self._sandbox.wrap(self._folder, command)
+        return subprocess.Popen(
+            command,
+            bufsize=0,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            cwd=self._folder,
+            env=environment,
+            start_new_session=True,
+        )
 
     @staticmethod
     def _watched(group: int) -> subprocess.Popen[bytes]:
@@ -196,46 +171,17 @@ class _Process:
             start_new_session=True,
         )
 
-    @staticmethod
-    def _begin(process: subprocess.Popen[bytes]) -> None:
-        """Let it begin, now that it is watched."""
-        if process.stdin is not None:
-            with process.stdin, suppress(OSError):  # it may have been killed
-                process.stdin.write(b"\n")
-
-    def _enter(self, told: int) -> None:
-        """Learn which process is the sandbox's first: with it, all of the sandbox ends."""
-        with open(told, "rb") as file:
-            line = file.read()
-        if not line:
-            return  # bubblewrap could not begin, and says why
-        with self._lock:
-            try:
-                self._inside = os.pidfd_open(json.loads(line)["child-pid"])
-            except OSError:
-                return  # it has ended
-            if self._killed and self._process is not None:
-                self._kill(self._process)
-
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill what is left of the command, and free its number."""
         with self._lock:
             self._kill(process)
             self._process = None
             process.wait()
-            if self._inside is not None:
-                os.close(self._inside)
-                self._inside = None
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        try:
-            if self._inside is not None:
-                # bubblewrap itself ends when the sandbox has, with every process in it.
-                signal.pidfd_send_signal(self._inside, signal.SIGKILL)
-            else:
-                os.killpg(process.pid, signal.SIGKILL)
-        except OSError:
-            pass  # it has ended
+        # With bubblewrap itself the sandbox ends, and every process in it (`--die-with-parent`).
+        with suppress(OSError):  # it has ended
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _signal_name(number: int) -> str:

@@ -33,13 +33,6 @@ _TRIES = 100
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 # Without O_NONBLOCK, opening a pipe that took the file's place would wait for its other end.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-_KINDS = (
-    (stat.S_ISDIR, "is a folder"),
-    (stat.S_ISFIFO, "is a named pipe"),
-    (stat.S_ISSOCK, "is a socket"),
-    (stat.S_ISCHR, "is a device"),
-    (stat.S_ISBLK, "is a device"),
-)
 
 
 class _Changed(Exception):
@@ -325,8 +318,8 @@ def _require(name: str, status: os.stat_result, wanted: Callable[[int], bool]) -
         return
     if stat.S_ISREG(status.st_mode):
         raise NotAFile(f"{quoted(name)} is a file, not a folder")
-    kind = next((text for test, text in _KINDS if test(status.st_mode)), "is something else")
-    raise NotAFile(f"{quoted(name)} {kind}, not a file")
+    kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe, socket or device"
+    raise NotAFile(f"{quoted(name)} is a {kind}, not a file")
 
 
 def _names(folder: int) -> Iterator[str]:

@@ -32,11 +32,8 @@ class Sandbox:
     program: str
     network: bool = False
 
-    def wrap(self, folder: str, command: list[str], info: int | None = None) -> list[str]:
-        """The command line that runs a command there, with a folder that it may write to.
-
-        To the handle `info` bubblewrap writes which process is the sandbox's first.
-        """
+    def wrap(self, folder: str, command: list[str]) -> list[str]:
+        """The command line that runs a command there, with a folder that it may write to."""
         everything = folder == "/"
         run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
         if self.network:
@@ -60,7 +57,6 @@ class Sandbox:
             "--new-session",
             *("--chdir", folder),
             *("--setenv", "TMPDIR", "/tmp"),
-            *(() if info is None else ("--info-fd", str(info))),
             "--",
             *command,
         ]

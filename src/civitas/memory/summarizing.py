@@ -85,9 +85,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._lock = threading.RLock()
         self._idle = threading.Event()
         self._idle.set()
-        self._under_way: set[int] = set()
-        self._lost = 0
-        self._epoch = 0  # how often it was loaded: what was asked for before is another's
+        self._read: list[dict[str, Any]] = []  # what the model is reading
 
     add_once = Memory.add_once
     thread = Memory.thread
@@ -113,20 +111,19 @@ class SummarizingMemory(TokenBoundedMemory):
         # A copy: the thread that summarises must not find it changed, nor twice in the list.
         memory = _copied(dict(memory))
         with self._lock:
-            self._lost = 0
+            before = [*self.items, memory]
             super().add_memory(memory)
-            if self._lost:
-                logger.warning(
-                    "a memory dropped %d messages without a summary: more came than %s summarises",
-                    self._lost,
-                    self._name,
-                )
+            if len(self.items) < len(before):
+                # What the model is reading is not lost yet.
+                there = {id(item) for item in (*self.items, *self._read)}
+                if lost := sum(id(item) not in there for item in before):
+                    self._warn(lost, f"more came than {self._name} summarises")
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
                 self._idle.clear()
                 try:
                     WORKERS.submit(self._work)
                 except Exception as error:
-                    self._give_up(self._batch(), error)
+                    self._end(self._batch(), error)
                     self._idle.set()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -175,8 +172,7 @@ class SummarizingMemory(TokenBoundedMemory):
             self.items[:] = [_copied(item) for item in items]
             # The list may be as long as the one before.
             self._sizes = []
-            self._under_way = set()
-            self._epoch += 1
+            self._read = []
             self._look_again()
 
     async def settled(self) -> None:
@@ -188,35 +184,43 @@ class SummarizingMemory(TokenBoundedMemory):
 
     def _work(self) -> None:
         try:
-            while self._summarised():
-                pass
+            while batch := self._next():
+                outcome: str | BaseException
+                try:
+                    outcome = asyncio.run(self._ask(self._summary, batch))
+                except BaseException as error:
+                    outcome = error
+                with self._lock:
+                    if self._read is batch:  # no state was loaded meanwhile
+                        self._end(batch, outcome)
         except BaseException:
-            with self._lock:
-                self._under_way = set()
-                self._idle.set()  # nobody waits for ever for what will not come
+            self._idle.set()  # nobody waits for ever for what will not come
             raise
 
-    def _summarised(self) -> bool:
-        """Summarise some; False if there is nothing to summarise."""
+    def _next(self) -> list[dict[str, Any]]:
+        """What is to be summarised now; when there is nothing more, it is idle."""
         with self._lock:
-            batch = self._batch() if self._tokens > self._begin_at else []
+            batch = self._read = self._batch() if self._tokens > self._begin_at else []
             if not batch:
                 self._idle.set()
-                return False
-            self._under_way = {id(item) for item in batch}
-            old, epoch = self._summary, self._epoch
-        try:
-            summary = asyncio.run(self._ask(old, batch))
-        except BaseException as error:
-            with self._lock:
-                if epoch == self._epoch:
-                    self._give_up(batch, error)
-            return True
-        with self._lock:
-            if epoch == self._epoch:
-                self._summary = summary
-                self._take_out(batch)
-        return True
+            return batch
+
+    def _end(self, batch: list[dict[str, Any]], outcome: str | BaseException) -> None:
+        """Put a summary in the place of the messages, or nothing where the model failed."""
+        if isinstance(outcome, str):
+            self._summary = outcome
+        else:
+            why = f"{type(outcome).__name__}: {outcome}"
+            self._warn(len(batch), f"{self._name} failed ({why})")
+        self._look_again()
+        gone = {id(item) for item in batch}
+        self._read = []
+        for place in range(len(self.items) - 1, -1, -1):
+            if id(self.items[place]) in gone:
+                self._remove(place, place + 1)
+
+    def _warn(self, dropped: int, why: str) -> None:
+        logger.warning("a memory dropped %d messages without a summary: %s", dropped, why)
 
     def _batch(self) -> list[dict[str, Any]]:
         """What is to be summarised next: the oldest messages beyond those that are kept."""
@@ -261,30 +265,7 @@ class SummarizingMemory(TokenBoundedMemory):
             text = text[: len(text) * 9 // 10]
         return f"{text} […]"
 
-    def _give_up(self, batch: list[dict[str, Any]], error: BaseException) -> None:
-        self._take_out(batch)
-        logger.warning(
-            "a memory dropped %d messages without a summary: %s failed (%s: %s)",
-            len(batch),
-            self._name,
-            type(error).__name__,
-            error,
-        )
-
-    def _take_out(self, batch: list[dict[str, Any]]) -> None:
-        self._look_again()
-        gone = {id(item) for item in batch}
-        self._under_way = set()
-        for place in range(len(self.items) - 1, -1, -1):
-            if id(self.items[place]) in gone:
-                super()._remove(place, place + 1)
-
     # -- in either ---------------------------------------------------------------------------------
-
-    def _remove(self, start: int, end: int) -> None:
-        # Called where the list is full. What the model is reading is not lost yet.
-        self._lost += sum(id(item) not in self._under_way for item in self.items[start:end])
-        super()._remove(start, end)
 
     def _summary_message(self) -> list[dict[str, Any]]:
         # Not as a system message: it may repeat what a stranger's page or result said.

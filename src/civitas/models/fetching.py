@@ -254,17 +254,13 @@ def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
 def _hub_client() -> Any:
     # Its client reads the setting when it is loaded. Without it, it also asks the hub which agent
     # programs it might be running under, whatever host the file is on.
-    chosen = os.environ.get("HF_HUB_DISABLE_TELEMETRY")
-    os.environ["HF_HUB_DISABLE_TELEMETRY"] = chosen or "1"
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         import huggingface_hub
         import huggingface_hub.constants
         import huggingface_hub.utils
     except ImportError as error:
         raise MissingExtra("fetching from the Hugging Face hub", "local") from error
-    finally:
-        if chosen is None:
-            del os.environ["HF_HUB_DISABLE_TELEMETRY"]
     return huggingface_hub
 
 

@@ -15,7 +15,7 @@ from civitas.jsonvalue import NotJSON, copy_json, deep_json
 from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
 from civitas.reasoning.record import NullRecord, Record, Step, dumped, loaded
-from civitas.reasoning.recorded import RecordedAgent
+from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import joined
 from civitas.reasoning.resume import ENDED

@@ -1,9 +1,8 @@
-"""Agents that keep a thread for each who talks with them, and a journal."""
+"""Agents that keep a thread for each who talks with them."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.agent import CURRENT, Agent
 from civitas.errors import DefinitionError, MailboxFull
@@ -12,29 +11,8 @@ from civitas.reasoning.reply_request import thread_id
 from civitas.reasoning.replying import own_reply, thread_of_caller
 from civitas.reasoning.thread import Thread, Threads, thread_of_sender
 
-if TYPE_CHECKING:
-    from civitas.journal import Journal
-
 _MAX_UNHEARD = 100
 """How many interruptions wait for the next reply of a thread."""
-
-
-class Journaled:
-    """An agent's part that has a journal, if it is given one."""
-
-    id: str | int
-    _journal: Journal | None = None
-
-    @property
-    def journal(self) -> Journal | None:
-        """Where its replies are recorded, or None."""
-        return self._journal
-
-    @journal.setter
-    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
-        from civitas.journal.journal import as_journal
-
-        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
 
 class Threaded(Agent):

@@ -17,7 +17,7 @@ from civitas.jsonvalue import json_text
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, note_known
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.recorded import RecordedAgent
+from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.reply import GIVEN, Reply, Stop
 from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import guarded

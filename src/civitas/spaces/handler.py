@@ -256,7 +256,7 @@ def returned(delivery: Delivery, value: Any) -> Any:
 
 
 def answers(
-    delivery: Delivery, value: Any, error: RequestError | None
+    delivery: Delivery, value: Any, error: BaseException | None
 ) -> tuple[Envelope, str | None] | None:
     """The message that tells a sender how its message ended, if any; and the id of that message."""
     envelope = delivery.envelope
@@ -265,7 +265,7 @@ def answers(
     sender = envelope.to if delivery.mailbox is None else delivery.mailbox.id
     if error is not None:
         name, args = "error", {"error": str(error), "original_message_id": id}
-    elif value is None:
+    elif value is None and delivery.kind != REQUEST:
         return None
     elif (
         envelope.name == "say" and isinstance(value, str) and delivery.kind not in (ANSWER, REQUEST)

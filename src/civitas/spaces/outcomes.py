@@ -228,8 +228,8 @@ class Outcomes:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        answer = answers(delivery, value, error if isinstance(error, RequestError) else None)
-        if answer is not None:
+        answer = answers(delivery, value, error)
+        if answer is not None and not (value is None and error is None):
             self._show(answer[0])
 
     def _show_once(self, delivery: Delivery) -> None:

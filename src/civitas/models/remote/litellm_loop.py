@@ -31,13 +31,9 @@ def imported() -> Any:
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
         # Otherwise it reads the `.env` of whatever folder it runs in into the environment.
-        chosen = os.environ.get("LITELLM_MODE")
-        os.environ["LITELLM_MODE"] = chosen or "PRODUCTION"
-        try:
-            import litellm
-        finally:
-            if chosen is None:
-                del os.environ["LITELLM_MODE"]
+        os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
+        import litellm
+
         litellm.suppress_debug_info = True  # which it prints with every error
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logger = logging.getLogger(name)

@@ -293,7 +293,8 @@ class Exchange:
     def interrupt(self, content: Content) -> None:
         """Tell those who speak; everyone else hears it after this turn."""
         marked = Utterance(1, None, content).heard(self._state.agents)
-        heard = []
+        heard: list[str] = []
+        self._later((content, heard), self._asked.state)  # which refuses what is too much
         for id in self._speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
@@ -303,7 +304,6 @@ class Exchange:
                         heard.append(id)
                 except Exception as error:
                     log_failure(logger, f"agent {id!r} could not be interrupted", error)
-        self._later((content, tuple(heard)), self._asked.state)
 
     def hear(self) -> None:
         """Take what came meanwhile into what is to be heard."""

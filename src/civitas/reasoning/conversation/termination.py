@@ -124,31 +124,20 @@ class Said(Condition):
             which is searched for in whatever the participants' models say: one that may take
             exponential time there will
         by: only this participant
-        ignore_case: take upper and lower case of a text for the same
 
     Raises:
         DefinitionError: an argument is none of what it may be
     """
 
-    def __init__(
-        self,
-        what: str | re.Pattern[str],
-        *,
-        by: str | int | None = None,
-        ignore_case: bool = False,
-    ) -> None:
+    def __init__(self, what: str | re.Pattern[str], *, by: str | int | None = None) -> None:
         if isinstance(what, re.Pattern):
             if not isinstance(what.pattern, str):
                 raise DefinitionError("Said takes a pattern of text, not of bytes")
-            if ignore_case:
-                raise DefinitionError("Said: give the pattern re.IGNORECASE instead")
         elif not isinstance(what, str) or not what.strip():
             raise DefinitionError(f"Said takes a text or a compiled pattern, got {what!r:.80}")
         self.what = what
         self.by = None if by is None else address(by)
         self.ids = frozenset() if self.by is None else frozenset((self.by,))
-        self.ignore_case = ignore_case
-        self._folded = what.casefold() if isinstance(what, str) else ""
 
     def met(self, state: ConversationState) -> str | None:
         """Who has said it in the last turn."""
@@ -156,11 +145,8 @@ class Said(Condition):
             if utterance.error is not None or self.by not in (None, utterance.speaker):
                 continue
             text = utterance.text
-            if isinstance(self.what, str):
-                found = self._folded in text.casefold() if self.ignore_case else self.what in text
-            else:
-                found = self.what.search(text) is not None
-            if found:
+            what = self.what
+            if what in text if isinstance(what, str) else what.search(text):
                 return f"{self}: {utterance.speaker!r} said it"
         return None
 

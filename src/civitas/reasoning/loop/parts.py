@@ -16,7 +16,7 @@ from civitas.memory.memory import Memory
 from civitas.reasoning.group import check_model, check_part
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.loop.given import MAX_RESULT_CHARS
-from civitas.reasoning.recorded import RecordedAgent
+from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.thread import Thread
 from civitas.workflow import block_actions
 

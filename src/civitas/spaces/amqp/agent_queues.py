@@ -232,6 +232,8 @@ class LocalAgents:
 
     async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; False if it was removed meanwhile."""
+        if self._router.ending:
+            raise self._router.gone()
         await self._broker.open()
         while (leaving := self._leaving.get(mailbox.id)) is not None:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted

@@ -16,7 +16,7 @@ from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.handler import Offer
+from civitas.spaces.handler import Offer, answers
 from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
@@ -165,17 +165,13 @@ class Recorder:
 
     def reply(self, delivery: InFlight, value: Any, error: BaseException | None) -> None:
         """A request has ended: its answer is its outcome."""
-        envelope = delivery.envelope
-        sender = envelope.to if delivery.mailbox is None else delivery.mailbox.id
-        if error is None:
-            name, args = "response", {"data": value, "original_message_id": envelope.id}
-        else:
-            name, args = "error", {"error": str(error), "original_message_id": envelope.id}
+        answer = answers(delivery, value, error)
+        assert answer is not None  # a request has one, whatever its value
         delivery.answer = Outbound(
             _answer_key(delivery),
             wire.REPLY,
             delivery.reply_to,
-            wire.written(Envelope(sender, envelope.sender, name, args)),
+            wire.written(answer[0]),
             correlation_id=delivery.ident[0],
             headers=None if error is None else wire.error_headers(error),
         )

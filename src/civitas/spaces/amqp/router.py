@@ -27,7 +27,6 @@ from civitas.spaces.amqp.connection import LinkLost, Refused
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.observers import Observers
 from civitas.spaces.amqp.options import AMQPOptions, Names
-from civitas.spaces.amqp.presence import Presence
 from civitas.spaces.amqp.publisher import (
     CONFIRMED,
     FULL,
@@ -38,7 +37,7 @@ from civitas.spaces.amqp.publisher import (
 )
 from civitas.spaces.amqp.receiver import Receiver
 from civitas.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
-from civitas.spaces.amqp.requests import OpenRequests
+from civitas.spaces.amqp.requests import OpenRequests, Presence
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, Delivery
 from civitas.spaces.handler import answers

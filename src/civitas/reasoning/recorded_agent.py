@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from civitas.jsonvalue import json_text
@@ -9,15 +10,14 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.read_record import fingerprint
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.threaded import Journaled
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.journal import Part
+    from civitas.journal import Journal, Part
     from civitas.reasoning.reply_request import Asked
 
 
-class RecordedAgent(Journaled, ConversationalAgent):
+class RecordedAgent(ConversationalAgent):
     """An agent whose replies are recorded, with a journal or as part of another's run."""
 
     _records = True
@@ -25,6 +25,18 @@ class RecordedAgent(Journaled, ConversationalAgent):
     """What its runs are called in a journal."""
     _state_type: type
     """The dataclass that its state is in a record."""
+    _journal: Journal | None = None
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where its replies are recorded, or None."""
+        return self._journal
+
+    @journal.setter
+    def journal(self, journal: Journal | str | os.PathLike[str] | None) -> None:
+        from civitas.journal.journal import as_journal
+
+        self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
     async def _respond(self, asked: Asked) -> Reply:
         self._check_asked(asked)
@@ -41,12 +53,19 @@ class RecordedAgent(Journaled, ConversationalAgent):
                 part.close()
 
     def _begun(self, part: Part, asked: Asked) -> Record[Any]:
-        """The record of a run, begun or resumed."""
+        """The record of a run that begins, or that goes on if it is as it began."""
         record: Record[Any] = Record(part, self._state_type)
         schema = None if asked.answer is None else asked.answer.json
         if schema is None and asked.resumed and record.begun is not None:
             schema = record.begun["schema"]  # `resume` need not name it again
-        begin(record, asked, self._kind, str(self.id), schema, self._program())
+        program = fingerprint(task=asked.given, thread=asked.thread, schema=schema)
+        if record.begun is not None and (asked.record is not None or asked.resumed):
+            program.pop("task")  # whoever made it has recorded that, or nobody says it again
+        given = None if asked.given == asked.content else asked.given  # before a hook changed it
+        about = {"task": asked.content, "given": given, "thread": asked.thread, "schema": schema}
+        record.begin(self._kind, str(self.id), program | self._program(), **about)
+        assert record.begun is not None
+        asked.content = record.begun["task"]
         return record
 
     def _check_asked(self, asked: Asked) -> None:
@@ -63,17 +82,3 @@ class RecordedAgent(Journaled, ConversationalAgent):
     async def _recall(self, part: Part, budget: Budget | None) -> None:
         """Know what it did in a part of a run that is over, within the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")
-
-
-def begin(
-    record: Record[Any], asked: Asked, kind: str, agent: str, schema: Any, program: dict[str, Any]
-) -> None:
-    """Note what a reply begins with, or see that it goes on with what it began with."""
-    now = fingerprint(task=asked.given, thread=asked.thread, schema=schema) | program
-    if record.begun is not None and (asked.record is not None or asked.resumed):
-        now.pop("task")  # whoever made it has recorded that, or nobody says it again
-    given = None if asked.given == asked.content else asked.given  # before a hook changed it
-    about = {"task": asked.content, "given": given, "thread": asked.thread, "schema": schema}
-    record.begin(kind, agent, now, **about)
-    assert record.begun is not None
-    asked.content = record.begun["task"]
