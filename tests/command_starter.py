@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import gc
@@ -31,6 +32,9 @@ MODULES = (
     "prompt_toolkit.shortcuts",
     "rich.console",
 )
+
+CODES: list[int] = []
+"""The exit code of a command that has ended."""
 
 
 def get_ready() -> None:
@@ -119,6 +123,20 @@ def become(order: dict[str, Any]) -> None:
     sys.path[0] = os.getcwd()
 
 
+def leave() -> None:
+    """End a command when its threads have ended and what is to be called then was called.
+
+    To free each object takes 0.06 s: the memory that holds it is the starter's, and is copied.
+    """
+    if CODES:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return  # the interpreter says so
+        os._exit(CODES[0])
+
+
 def opened(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
     """A standard stream as an interpreter opens it."""
     raw: Any = io.FileIO(number, "w" if number else "r", closefd=False)
@@ -134,11 +152,17 @@ def opened(number: int, before: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 if __name__ == "__main__":
+    atexit.register(leave)  # the first to be registered is the last to be called
     get_ready()
     order = serve(socket.socket(fileno=int(sys.argv[1])))
     become(order)
     if order["code"] is None:
-        runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+        try:
+            runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
+        except SystemExit as ended:
+            if order["module"] == "civitas" and isinstance(ended.code, int):
+                CODES.append(ended.code)
+            raise
     else:
         sys.argv[0], sys.path[0] = "-c", ""
         main = sys.modules["__main__"] = types.ModuleType("__main__")

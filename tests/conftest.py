@@ -29,8 +29,12 @@ settings.register_profile("civitas", derandomize=True, deadline=None)
 settings.load_profile("civitas")
 
 
-DEAR = {"fragile": "faults", "secure": "tls", "browser": "studio", "studio": "studio"}
+DEAR = {"fragile": "faults", "secure": "tls"}
 """Fixtures that take seconds to start, and the group whose tests one worker runs, to start one."""
+
+TOGETHER = ("studio", "test_litellm", "test_results", "test_tree")
+"""Folders and files whose tests share what takes seconds: a browser and Gradio, LiteLLM, SciPy and
+Matplotlib, the source as a tree. One worker runs each."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
@@ -38,7 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have those come first that may take long, so that no worker is left with one at the end."""
     items.sort(key=longest, reverse=True)
     for item in items:
-        of = [DEAR[name] for name in getattr(item, "fixturenames", ()) if name in DEAR]
+        file = Path(item.nodeid.partition("::")[0])
+        of = [each for each in TOGETHER if each in (*file.parts, file.stem)]
+        of += [DEAR[name] for name in getattr(item, "fixturenames", ()) if name in DEAR]
         # The long ones are many enough to be worth one for each worker.
         if of and not any(map(item.get_closest_marker, ("xdist_group", "long"))):
             item.add_marker(pytest.mark.xdist_group(of[0]))

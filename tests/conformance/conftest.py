@@ -26,6 +26,9 @@ WAIT_S = 10
 ABOUT_DEFINITIONS = ("test_actions", "test_help", "test_messages")
 """Cases in which the way of a message matters little; over a broker, `make test-all` has them."""
 
+MANY_MESSAGES = "test_by_default_ten_thousand_messages_may_wait"
+"""Takes seconds over a broker, where `make test` has the same with a smaller mailbox."""
+
 LIKE_THE_SPACES_OWN = (
     *("StopIteration", "SystemExit", "CancelledError"),
     *("RequestTimeout", "RequestCancelled", "SpaceClosed"),
@@ -48,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         raised = callspec.params.get("kind") if item.path.stem == "test_requests" else None
         may_wait = isinstance(raised, str) and raised not in LIKE_THE_SPACES_OWN
-        if may_wait or item.path.stem in ABOUT_DEFINITIONS:
+        if may_wait or item.path.stem in ABOUT_DEFINITIONS or item.originalname == MANY_MESSAGES:
             item.add_marker(pytest.mark.long)
 
 

@@ -14,7 +14,6 @@ from attacks.studio.conftest import KNOWN, Port, answered
 from civitas import Agent, NativeSpace, action
 from civitas.approval import ApprovalRequest, Question
 
-pytestmark = pytest.mark.xdist_group("studio_attacks")
 LINE = "/studio/space/line"
 DEEP = "[" * 100_000
 HUGE = "9" * 10_000

@@ -18,8 +18,6 @@ from attacks.studio.conftest import KNOWN, TOKEN, Port, served
 from civitas.studio import Studio
 from civitas.studio.feed import Feed
 
-pytestmark = pytest.mark.xdist_group("studio_attacks")
-
 
 def listen(
     port: Port, query: str = "", *headers: tuple[str, str], **options: Any

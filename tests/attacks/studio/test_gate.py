@@ -23,7 +23,6 @@ from attacks.studio.conftest import (
 )
 from civitas.studio import Studio
 
-pytestmark = pytest.mark.xdist_group("studio_attacks")
 OPEN = {
     ("GET", "/"),
     ("HEAD", "/"),

@@ -12,7 +12,6 @@ from civitas import Researcher
 from civitas.research import Passage
 from research.small_web import tools
 
-pytestmark = pytest.mark.xdist_group("studio_attacks")
 RUN = 'x"; filename=a.exe; /../..\\ß%0d%0a'
 SCRIPT = "<script>alert(1)</script><img src=http://evil.test/a onerror=alert(1)>"
 
