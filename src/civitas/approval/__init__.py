@@ -1,4 +1,4 @@
-"""Who permits an action, and who answers a question."""
+"""Approvers: they permit actions and answer questions."""
 
 from civitas.approval.approval import (
     ApprovalRequest,

@@ -1,7 +1,7 @@
-"""Approval: who says yes to an action that asks first, and who answers its questions.
+"""Approval: approvers permit actions that ask first, and answer their questions.
 
-There is one approval system. A space, an agent or a run is given an `Approver`; an action of policy
-`ACCESS_REQUESTED` runs only after it said `True`, for exactly the arguments that it was shown.
+There is one approval system. A space, an agent or a run has an `Approver`; an action of policy
+`ACCESS_REQUESTED` runs only after the approver returned `True`, for exactly the arguments shown.
 An approver with a person behind it also has `answer(question)`, for actions that ask in words.
 """
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("civitas.approval")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A refusal with a reason, given in place of False; who asked, such as a model, is told it.
+    """A refusal with a reason, used instead of False; the caller, such as a model, gets the reason.
 
     Attributes:
         reason: why, in words
@@ -50,28 +50,28 @@ class Refused:
 
 
 Decision: TypeAlias = bool | Refused
-"""What an approver decides: True permits; anything else refuses."""
+"""An approver's decision: True permits; anything else refuses."""
 
 
 def not_permitted(where: str, decision: object) -> NotPermitted:
-    """The error of a call that somebody did not permit."""
+    """Return the error for a call that was not permitted."""
     why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
     return NotPermitted(f'"{where}" not permitted{why}')
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What is to be approved.
+    """A request to approve a call of an action.
 
     Attributes:
-        agent: the id of the agent whose action is asked for
+        agent: the id of the agent whose action is called
         action: the action's name
         args: its exact arguments
-        sender: the id of the agent that asks for it
+        sender: the id of the calling agent
         message: the whole proposed message
         run_id: the id of the run that the call belongs to, or None
-        thread: the conversation that it belongs to: in a space its sender's; None for the agent's
-            own
+        thread: the conversation that the call belongs to: in a space its sender's; None for the
+            agent's own
     """
 
     agent: str
@@ -86,7 +86,7 @@ class ApprovalRequest:
     def of(
         cls, message: Mapping[str, Any], run_id: str | None = None, thread: str | None = None
     ) -> ApprovalRequest:
-        """The request that a proposed message makes, of a run and a thread."""
+        """Return the request for a proposed message of a run and a thread."""
         action = message["action"]
         return cls(
             str(message["to"]),
@@ -100,16 +100,16 @@ class ApprovalRequest:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of agent, action and arguments: what an approval is bound to."""
+        """The SHA-256 of agent, action and arguments, to which an approval is bound."""
         exact = json.dumps([self.agent, self.action, self.args], sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(exact.encode()).hexdigest()
 
     def __str__(self) -> str:
         action = {"name": self.action, "args": self.args}
         try:
-            # Quoted where it must be: no id can pass for another one with an action behind it.
+            # Quoted if needed, so that no id looks like another id followed by an action.
             return format_slash({"to": self.agent, "action": action})
-        except (InvalidMessage, SlashError):  # made by hand, or longer than a line
+        except (InvalidMessage, SlashError):  # not a valid message, or longer than a line
             args = " ".join(
                 f"{escaped_json(name)}:{escaped_json(value)}" for name, value in self.args.items()
             )
@@ -118,12 +118,12 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an action wants to know from a person.
+    """A question of an action to a person.
 
     Attributes:
         agent: the id of the agent whose action asks
         text: the question
-        run: the id of the run that it belongs to, or None
+        run: the id of the run that the question belongs to, or None
     """
 
     agent: str
@@ -139,12 +139,12 @@ class Approver(Protocol):
     """Answers approval requests; may be sync or async. Sync ones are called in a worker thread."""
 
     def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
-        """True permits; anything else refuses, `Refused("…")` with a reason."""
+        """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
         ...
 
 
 def check_approver(approver: object, whose: str) -> None:
-    """Refuse what is no approver: it would only be known by everything being refused."""
+    """Raise unless the value is an approver: otherwise every request would be refused later."""
     if isinstance(approver, type) or not callable(getattr(approver, "approve", None)):
         given = f"the class {approver.__name__}" if isinstance(approver, type) else repr(approver)
         raise DefinitionError(
@@ -177,7 +177,7 @@ async def answer(approver: Approver | None, question: Question) -> str:
     """Ask the person behind an approver, whose `answer` may be sync or async.
 
     Raises:
-        NobodyToAsk: there is no approver, none who answers questions, or the person is gone
+        NobodyToAsk: there is no approver, it answers no questions, or the person has left
         TypeError: the answer is no text
     """
     method: Any = getattr(approver, "answer", None)
@@ -206,7 +206,7 @@ class RefuseAll:
     """Refuses everything."""
 
     def approve(self, request: ApprovalRequest) -> bool:
-        """False."""
+        """Return False."""
         return False
 
 
@@ -214,12 +214,12 @@ class CallbackApprover:
     """Asks a function, sync or async.
 
     Args:
-        function: whether a request is permitted; only `True` permits, and `Refused("…")` says why
-            not
-        answer: answers the questions of actions; without it there is nobody to ask
+        function: decides about a request; only `True` permits, and `Refused("…")` refuses with a
+            reason
+        answer: answers the questions of actions; without it, questions raise `NobodyToAsk`
 
     Raises:
-        DefinitionError: one of them is no function
+        DefinitionError: `function` or `answer` is no function
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class CallbackApprover:
         self.answer = answer
 
     async def approve(self, request: ApprovalRequest) -> Decision:
-        """What the function says."""
+        """Return the function's decision."""
         if inspect.iscoroutinefunction(self.function):
             answer: Any = await self.function(request)
         else:
@@ -247,16 +247,16 @@ class CallbackApprover:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Permits, or with `permit=False` refuses, what matches.
+    """Permits matching requests, or refuses them with `permit=False`.
 
-    Each pattern is a shell pattern (`*`, `?`, `[…]`), matched against the whole text and by case.
-    An argument that is no string is matched as its JSON.
+    Each pattern is a shell pattern (`*`, `?`, `[…]`) that must match the whole text, including
+    case. An argument that is no string is matched as its JSON.
 
     Attributes:
         agent: pattern of the agent's id
         action: pattern of the action's name
-        args: patterns by argument name; all must be there and match
-        permit: what the rule says of a match; `Refused("…")` refuses with a reason
+        args: patterns by argument name; all these arguments must exist and match
+        permit: the decision for a match; `Refused("…")` refuses with a reason
     """
 
     agent: str = "*"
@@ -271,7 +271,7 @@ class Rule:
                 raise ConfigError(f"Rule: the pattern of {name} must be a text, got {pattern!r}")
 
     def matches(self, request: ApprovalRequest) -> bool:
-        """Whether the rule speaks of this request."""
+        """Return whether the rule matches this request."""
         texts = [(request.agent, self.agent), (request.action, self.action)]
         for name, pattern in (self.args or {}).items():
             if name not in request.args:
@@ -283,7 +283,7 @@ class Rule:
 
 
 class RuleApprover:
-    """Answers by rules, the first that matches; no match goes to `otherwise`, or is refused."""
+    """Decides by the first matching rule; without one, `otherwise` decides or it is refused."""
 
     def __init__(self, rules: Iterable[Rule], otherwise: Approver | None = None) -> None:
         self.rules = tuple(rules)
@@ -293,31 +293,31 @@ class RuleApprover:
         self.otherwise = otherwise
 
     async def approve(self, request: ApprovalRequest) -> Decision:
-        """What the first matching rule says."""
+        """Return the first matching rule's decision."""
         for rule in self.rules:
             if rule.matches(request):
                 return rule.permit
         return await approve(self.otherwise, request)
 
     async def answer(self, question: Question) -> str:
-        """What `otherwise` answers: rules have no answers."""
+        """Return the answer of `otherwise`, since rules have no answers."""
         return await answer(self.otherwise, question)
 
 
 class TerminalApprover:
     """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
 
-    So do `a` and `always`, and then exactly this call, the same agent, action and arguments in the
-    same thread, is not asked for again while the approver lives. Questions of actions are answered
-    by a line.
+    `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the
+    same thread) is not asked about again while the approver lives. A line answers a question of an
+    action.
 
-    A question at the process's own terminal begins on a line of its own, and what the program
-    prints to `sys.stdout` meanwhile, such as an answer that streams, follows after the person's
+    A question at the process's own terminal begins on a new line, and what the program prints to
+    `sys.stdout` meanwhile, such as a streamed answer, is printed after the person's
     answer.
 
     Args:
-        stdin: where answers come from; the process's if left out
-        stdout: where questions go; the process's if left out
+        stdin: the input for answers; default: the process's
+        stdout: the output for questions; default: the process's
     """
 
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
@@ -327,7 +327,7 @@ class TerminalApprover:
         self._always: set[tuple[str | None, str]] = set()
 
     def approve(self, request: ApprovalRequest) -> bool:
-        """Whether the person said yes. A closed terminal refuses."""
+        """Return whether the person said yes. A closed terminal refuses."""
         with self._one_at_a_time:
             exact = (request.thread, request.fingerprint)
             if exact in self._always:
@@ -342,7 +342,7 @@ class TerminalApprover:
             return said in ("y", "yes")
 
     def answer(self, question: Question) -> str:
-        """The line that the person writes.
+        """Return the line that the person writes.
 
         Raises:
             NobodyToAsk: the terminal is closed
@@ -355,7 +355,7 @@ class TerminalApprover:
 
     def _ask(self, text: str, unanswered: str = "") -> str:
         """Write a question, and read the person's line; empty if the terminal is closed."""
-        stdin: TextIO | None = self._stdin or sys.stdin  # none if the process's was closed
+        stdin: TextIO | None = self._stdin or sys.stdin  # None if the process's is closed
         with _alone(self._stdout) as stdout:
             print(text, end="", file=stdout, flush=True)
             try:
@@ -369,12 +369,12 @@ class TerminalApprover:
 
 @contextlib.contextmanager
 def _alone(given: TextIO | None) -> Iterator[TextIO]:
-    """Where a question goes; the process's terminal is its own until it is answered."""
+    """Yield the output for a question; other output to `sys.stdout` waits for its end."""
     stdout = given or sys.stdout
     if given is not None or not stdout.isatty():
         yield stdout
         return
-    print(file=stdout)  # the program may have written a part of a line
+    print(file=stdout)  # the program may have written a partial line
     held = io.StringIO()
     try:
         with contextlib.redirect_stdout(held):

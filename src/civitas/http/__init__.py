@@ -1,4 +1,4 @@
-"""The one HTTP client; the switch that forbids calls to other machines, and proxies."""
+"""The HTTP client, the switch that forbids calls to other machines, and proxies."""
 
 from civitas.http.client import (
     LONGEST_WAIT_S,

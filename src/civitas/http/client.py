@@ -1,4 +1,4 @@
-"""HTTP: the one client of the house, over aiohttp, which is imported when the first is used."""
+"""The HTTP client of civitas, over aiohttp, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 LONGEST_WAIT_S = 120.0
-"""A server that asks for a longer wait is not waited for."""
+"""The longest wait, in seconds, that a server may ask for; a longer one is not waited for."""
 
 _CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
@@ -33,24 +33,24 @@ _SECRET = frozenset(("authorization", "cookie", "proxy-authorization"))
 
 
 class HTTPError(CivitasError):
-    """No answer came, or not all of it; the caller makes an error of its own of it."""
+    """No answer came, or not all of it; the caller converts this to its own error."""
 
 
 class TooLate(HTTPError):
-    """The time of an attempt was over."""
+    """The time limit of an attempt passed."""
 
 
 class TooLarge(HTTPError):
-    """A body has more bytes than were allowed."""
+    """A body has more bytes than allowed."""
 
 
 def may_pass(status: int) -> bool:
-    """Whether the same request may be answered otherwise in a while."""
+    """Return whether a status is transient, so that a retry may succeed."""
     return status in (408, 409, 429) or status >= 500
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long a server asks to wait; None if it does not say."""
+    """Return how many seconds a server asks to wait; None if it does not say."""
     for field, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
         given = headers.get(field) or ""
         try:
@@ -66,7 +66,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 class Response:
-    """An answer: its head, and its body, whole as `content` or by `read` as it comes.
+    """An answer: its head, and its body, whole in `content`, or streamed by `read`.
 
     Attributes:
         url: where it came from, after redirects
@@ -84,13 +84,13 @@ class Response:
         self._first = b""
         self._left_bytes = client.max_bytes
         self._left_s = client.timeout_s
-        self._slots: asyncio.Semaphore | None = None  # of a streamed body, until it is closed
+        self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
 
     async def read(self) -> bytes:
-        """The next bytes of a streamed body; none at the end. Only waiting for it takes its time.
+        """Return the next bytes of a streamed body; none at the end. Only waiting counts as time.
 
         Raises:
-            HTTPError: the rest does not come, or not in time (`TooLate`), or is `TooLarge`
+            HTTPError: the answer broke off, or is late (`TooLate`) or `TooLarge`
         """
         import aiohttp
 
@@ -110,14 +110,14 @@ class Response:
             self._left_s -= loop.time() - begun
 
     async def drain(self) -> None:
-        """Read what follows the answer's end, if it comes at once: it keeps the connection."""
+        """Read the bytes after the answer's end, if they come at once, to keep the connection."""
         self._left_s = min(self._left_s, _DRAIN_S)
         with suppress(HTTPError):
             while await self.read():
                 pass
 
     def close(self) -> None:
-        """Close the connection, unless all that was sent on it has been read."""
+        """Close the connection, unless all data on it has been read."""
         self._answer.close()
         slots, self._slots = self._slots, None
         if slots is not None:
@@ -147,7 +147,7 @@ class _Request(NamedTuple):
     body: bytes | None
 
     def redirected(self, status: int, to: str) -> _Request:
-        """The request that a redirect asks for: without keys, if it is to another server."""
+        """Return the request that a redirect asks for; without keys, if it is to another server."""
         url = urljoin(self.url, to)
         headers = self.headers
         if urlsplit(url)[:2] != urlsplit(self.url)[:2]:
@@ -158,30 +158,30 @@ class _Request(NamedTuple):
         return _Request(method, url, headers, body)
 
 
-# What a client has in one event loop: the session, places for requests, what closes the session.
+# A client's state in one event loop: the session, slots for requests, the session's closer.
 _Here: TypeAlias = "tuple[aiohttp.ClientSession, asyncio.Semaphore, AsyncGenerator[None, None]]"
 
-# The host that connections are opened to, and what came of each: a refusal, or None.
+# The host of new connections, and the result of each: a refusal, or None.
 _connecting: ContextVar[tuple[str, list[CivitasError | None]]] = ContextVar("_connecting")
 
 
 class Client:
-    """Sends requests, and bounds how many there are at once, and the time and size of answers.
+    """Sends requests, with limits on concurrent requests, and on the time and size of answers.
 
-    An attempt that fails in a way that may pass (no connection, no answer in time, 408, 409, 429,
-    5xx) is made again: after the time that the server asks for in `Retry-After`, unless that is
-    more than two minutes, or half a second and then twice as long each time. A kept connection that
-    the server has closed is no attempt: another one is opened.
+    A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried: after the
+    time that the server asks for in `Retry-After`, unless that is more than two minutes, or after
+    half a second and then twice as long each time. A kept connection that the server has closed
+    does not count as an attempt: another one is opened.
 
     It may be used from several event loops and threads; each loop has its own connections, closed
     when the loop ends, by `aclose`, or when the client is collected. It keeps no cookies. Proxies
-    of the environment are for other machines only.
+    of the environment are used for other machines only.
 
-    `timeout_s` is for one attempt, from its connection to the end of the answer; a request that
-    waits for one of the `connections` is not in time yet. `check_address` is called with the host,
-    its port and an address before each connection, and refuses by raising a `CivitasError`, which
-    ends the request unless the host has another address; no proxy is used then, since it would look
-    up names by itself. `where` is what errors call the server, in place of the URL.
+    `timeout_s` limits one attempt, from its connection to the end of the answer; waiting for one of
+    the `connections` does not count. `check_address` is called with the host, its port and an
+    address before each connection, and refuses by raising a `CivitasError`, which ends the request
+    unless the host has another address. With `check_address` no proxy is used, since it would look
+    up names itself. `where` is the server's name in errors, instead of the URL.
     """
 
     def __init__(
@@ -207,8 +207,8 @@ class Client:
         self._lock = threading.Lock()
         # Connections belong to the loop that opened them.
         self._held: dict[asyncio.AbstractEventLoop, _Here] = {}
-        # A session collected with the client would complain that it is open: dropped just after,
-        # its keeper is closed by its loop.
+        # A session collected with the client would warn that it is open. Dropped just after the
+        # client, the loop closes its keeper.
         weakref.finalize(self, self._held.clear).atexit = False
 
     async def request(
@@ -221,15 +221,15 @@ class Client:
         redirects: int = 0,
         stream: bool = False,
     ) -> Response:
-        """Send a request. Cancelled, it closes the connection.
+        """Send a request. Cancelling it closes the connection.
 
-        So many `redirects` are followed; to another server without keys and cookies, and after 303,
-        or 301 or 302 of a POST, without the body. With `stream` the body of a 2xx is left to the
-        caller, from its first bytes on, before which attempts are made again; it must be closed.
+        At most `redirects` redirects are followed; to another server without keys and cookies, and
+        after 303, or 301 or 302 of a POST, without the body. With `stream` the caller reads the
+        body of a 2xx answer and must close it; retries end with its first bytes.
 
         Raises:
-            RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it, or the place that it is redirected to
-            HTTPError: there is no answer, or not in time (`TooLate`), or it is `TooLarge`
+            RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it, or the target of a redirect
+            HTTPError: there is no answer, or it is late (`TooLate`) or `TooLarge`
         """
         request = _Request(method, url, headers or {}, body)
         for attempt in range(self.max_retries + 1):
@@ -250,7 +250,7 @@ class Client:
                 wait_s = retry_after_s(response.headers)
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:
                     break
-            # Not all at the same moment, where many failed together.
+            # Random, so that many that failed together do not retry at the same moment.
             own_s = min(0.5 * 2**attempt, _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
             await asyncio.sleep(own_s if wait_s is None else wait_s)
         return response
@@ -288,7 +288,7 @@ class Client:
                 left_open = True
             return response
         except CivitasError:
-            raise  # also one that is an OSError: what an address was refused with
+            raise  # first, since a refusal of an address may also be an OSError
         except (aiohttp.ClientError, OSError, ValueError) as error:
             where = self._where or request.url.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
@@ -323,12 +323,12 @@ class Client:
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if refused := next(filter(None, opened), None):
                     raise refused from None
-                # On a kept connection, its end may have crossed the request: that is no attempt.
+                # The server may have closed a kept connection meanwhile: that is no attempt.
                 if opened or isinstance(error, aiohttp.ClientConnectorError):
                     raise
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> _Here:
-        """A session of the running loop, which closes it when it ends."""
+        """Return a new session of the running loop, which closes the session when the loop ends."""
         import aiohttp
 
         session = aiohttp.ClientSession(
@@ -343,34 +343,34 @@ class Client:
             for other in [other for other in self._held if other.is_closed()]:
                 del self._held[other]
             here = self._held[loop] = session, asyncio.Semaphore(self._connections), keeper
-        # It runs to its `yield` without waiting, so no other task of this loop comes in between.
+        # It runs to its `yield` without waiting, so no other task of this loop runs in between.
         await anext(keeper)
         return here
 
 
 def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> socket.socket:
-    """A socket for a connection to an address, if that is allowed."""
+    """Return a socket for a connection to an address, if that is allowed."""
     host, opened = _connecting.get()
     if check is not None:
         try:
             check(host, address[4][1], address[4][0])
         except CivitasError as error:
             opened.append(error)
-            raise OSError(str(error)) from None  # as such, the next address is tried
+            raise OSError(str(error)) from None  # an OSError makes aiohttp try the next address
     opened.append(None)
     return socket.socket(*address[:3])
 
 
 def error_reason(error: BaseException) -> str:
-    """What failed, in one line."""
-    # aiohttp's own text says the address once more, and the number instead of its meaning.
+    """Return what failed, in one line."""
+    # aiohttp's own text repeats the address, and has the error number instead of its meaning.
     number = getattr(error, "errno", None) or 0
     text = os.strerror(number) if number > 1 else str(error) or type(error).__name__
     return one_line(text, 300)
 
 
 async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
-    """Hold a session: an async generator is what a loop closes at its end by itself."""
+    """Hold a session: a loop closes its async generators when it ends."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Calls to other machines: the switch that forbids them, and the proxies that they go through.
+"""Calls to other machines: the switch that forbids them, and their proxies.
 
 `CIVITAS_OFFLINE=1` forbids them all. Loopback stays allowed: a literal loopback address, or the
 name `localhost`. Other names are not looked up, since what they resolve to may change.
@@ -17,12 +17,12 @@ from civitas.errors import RemoteForbidden
 
 
 def is_offline() -> bool:
-    """Whether `CIVITAS_OFFLINE` forbids calls to other machines."""
+    """Return whether `CIVITAS_OFFLINE` forbids calls to other machines."""
     return os.environ.get("CIVITAS_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")
 
 
 def is_loopback(url: str | None) -> bool:
-    """Whether a URL is of this machine."""
+    """Return whether a URL is on this machine."""
     host = urlsplit(url or "").hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -31,9 +31,9 @@ def is_loopback(url: str | None) -> bool:
 
 
 def check_allowed(url: str, what: str) -> None:
-    """Raise RemoteForbidden if a call to a URL may not be made; `what` makes it.
+    """Raise RemoteForbidden if `what` may not call a URL.
 
-    What calls out by other means than the one client asks here before each call.
+    Code that calls out by other means than `Client` must check here before each call.
     """
     if is_offline() and not is_loopback(url):
         host = urlsplit(url).hostname
@@ -43,7 +43,7 @@ def check_allowed(url: str, what: str) -> None:
 
 
 def through_proxy(url: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """How aiohttp is to go through the proxy that the environment names for a URL, if any."""
+    """Return aiohttp's arguments for the environment's proxy for a URL; empty without one."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -55,6 +55,6 @@ def through_proxy(url: str, headers: Mapping[str, str]) -> dict[str, Any]:
     given = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
     login = {"Proxy-Authorization": f"Basic {b64encode(given.encode()).decode()}"}
     at = proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
-    if parts.scheme == "https":  # through a tunnel, whose head is the proxy's
+    if parts.scheme == "https":  # through a tunnel, whose headers go to the proxy
         return {"proxy": at, "proxy_headers": login}
     return {"proxy": at, "headers": {**headers, **login}}

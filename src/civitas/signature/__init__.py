@@ -1,4 +1,4 @@
-"""What a function says to its callers: description, JSON schema, and the check of arguments."""
+"""What callers need of a function: description, JSON schema, and the check of arguments."""
 
 from civitas.signature.signature import Signature, check_parameters, check_returns
 

@@ -1,7 +1,7 @@
 """The JSON form of an annotation: its JSON schema, and a validator of pydantic_core for it.
 
-Scalars, and lists, objects and unions of them, need no more than pydantic_core, which is imported
-when the first value is checked. What else has a JSON form is the subject of `structured`.
+Scalars, and lists, objects and unions of them, need only pydantic_core, which is imported when the
+first value is checked. The module `structured` handles all other types with a JSON form.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from civitas.errors import DefinitionError
 from civitas.jsonvalue import copy_json
 from civitas.text import error_text, excerpt, json_type, render_path, shorten
 
-_MOST_TOLD = 8  # wrong values in one error
-_MOST_ERRORS = 100_000  # that are looked at: a tenth of a second
+_MOST_TOLD = 8  # the most wrong values named in one error
+_MOST_ERRORS = 100_000  # the most errors that are examined, in a tenth of a second
 
 
 class Form(NamedTuple):
-    """How values look in JSON; either `schema` or pydantic's `adapter` is there."""
+    """The JSON form of values; it has either `schema` or pydantic's `adapter`."""
 
-    core: Any  # the schema of a validator of pydantic_core
+    core: Any  # the core schema for a validator of pydantic_core
     schema: dict[str, Any] | None
     adapter: Any = None
 
@@ -52,30 +52,30 @@ def resolved_annotations(source: Any, where: str) -> dict[str, Any]:
 
 
 def spelled(annotation: Any) -> str:
-    """Return an annotation as its author wrote it, or nearly so."""
+    """Return an annotation nearly as its author wrote it."""
     if isinstance(annotation, type) and not get_args(annotation):
         return annotation.__qualname__
     return shorten(annotation if isinstance(annotation, str) else repr(annotation), 200)
 
 
 def injected_class(annotation: Any) -> type | None:
-    """Return the class that an annotation asks to be filled in with, or None for an argument."""
+    """Return the class of an injected parameter's annotation, or None for an argument."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     members = [annotation]
     if get_origin(annotation) in (Union, types.UnionType):
         members = [split_annotated(member)[0] for member in get_args(annotation)]
     for member in members:
-        bare = get_origin(member) or member  # `Context[Deps]` is filled in as `Context` is
+        bare = get_origin(member) or member  # `Context[Deps]` is injected like `Context`
         if isinstance(bare, type) and getattr(bare, "__civitas_injected__", False) is True:
             return bare
     return None
 
 
 def split_annotated(annotation: Any) -> tuple[Any, str | None]:
-    """Return an annotation and the description that `Annotated[…]` gives it.
+    """Return an annotation and its description from `Annotated[…]`.
 
-    Without constraints, what is annotated comes back bare.
+    Without constraints, `Annotated[…]` is removed.
     """
     if get_origin(annotation) is not Annotated:
         return annotation, None
@@ -93,7 +93,7 @@ def split_annotated(annotation: Any) -> tuple[Any, str | None]:
 
 
 def or_none(annotation: Any) -> Any:
-    """Return `annotation | None`; what is annotated with `Annotated[…]` stays annotated."""
+    """Return `annotation | None`; `Annotated[…]` is kept."""
     if annotation is Any or annotation is object:
         return annotation
     if get_origin(annotation) is Annotated:
@@ -106,7 +106,7 @@ def or_none(annotation: Any) -> Any:
 
 
 def form_of(annotation: Any) -> Form:
-    """Return the form of an annotation; raises whatever its classes or pydantic raise."""
+    """Return the form of an annotation; raise what its classes or pydantic raise."""
     form = _simple_form(annotation)
     if form is None:
         from civitas.signature.structured import structured_form
@@ -121,8 +121,8 @@ def schemas_of(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the JSON schemas of forms by name, and the definitions of recursive types in them.
 
-    Values are described as they are read or, if `returned`, written. `cut` ends a recursive type
-    in words.
+    Schemas describe values as they are read or, if `returned`, written. `cut` replaces a recursion
+    by words.
     """
     structured = {name: form.adapter for name, form in forms.items() if form.schema is None}
     found: dict[str, Any] = {}
@@ -171,9 +171,9 @@ def _scalar(core: str, kind: str) -> Form:
     )
 
 
-# One fault is told of: a message of megabytes is not to make an error for each thing in it.
+# Only the first fault is reported: megabytes of data must not produce an error per item.
 _FIRST = {"strict": True, "fail_fast": True}
-# JSON has one kind of number, and some writers print every one as a float.
+# JSON has one kind of number, and some writers print every number as a float.
 _INT = {
     "type": "union",
     "mode": "left_to_right",
@@ -204,7 +204,7 @@ _SCALARS[typing.Dict] = _SCALARS[dict]  # noqa: UP006
 
 
 class Mismatch(Exception):
-    """Values that are not of their form: `problems` has the path of each, and what is wrong."""
+    """Values do not match their forms: `problems` has each one's path and what is wrong."""
 
     def __init__(self, *problems: tuple[str, str]) -> None:
         super().__init__("; ".join(" ".join(problem) for problem in problems))
@@ -247,7 +247,7 @@ def _errors(error: Any) -> list[Any]:
 
 
 def _problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:
-    """Say where one of the values is wrong, the deepest place first, and how."""
+    """Return the path of a wrong value, the deepest one, and what is wrong."""
     places = [_steps(error["loc"], values, error["type"] == "missing") for error in errors]
     deepest = max(places, key=len)
     # Errors at one place come from the members of a union.
@@ -265,7 +265,7 @@ def _problem(errors: list[Any], values: dict[str, Any]) -> tuple[str, str]:
 
 
 def _steps(loc: tuple[Any, ...], value: Any, missing: bool = False) -> list[str | int]:
-    """The part of pydantic's location that is a way into the value: it names union members too."""
+    """Return the part of pydantic's location that is a path in the value, without union members."""
     steps: list[str | int] = []
     for step in loc:
         if (isinstance(value, dict) and step in value) or (
@@ -290,10 +290,10 @@ _CHOICES = ("enum", "literal_error")
 
 
 def _wanted(error: Any) -> str | None:
-    """What the value must be instead, if a word or the choices say it."""
+    """Return what the value must be instead, if one word or the choices describe it."""
     if error["type"] not in _CHOICES:
         return _EXPECTED.get(error["type"])
-    # pydantic quotes 'a', all other texts here "a".
+    # pydantic quotes 'a'; all other texts here quote "a".
     return shorten(re.sub(r"'([^'\"]*)'", r'"\1"', error["ctx"]["expected"]), 1000)
 
 
@@ -306,6 +306,6 @@ def _told(error: Any) -> str:
     if kind in ("value_error", "assertion_error", "raised") or not should:
         text = re.sub(r"^(Value error|Assertion failed), ", "", text)
         return f"is not valid ({text})"
-    # "a valid date, too short": what comes after the comma explains, and goes in brackets.
+    # "a valid date, too short": the text after the comma explains, and is put in brackets.
     demand = re.sub(r"^(be a valid [^,]+), (.+)$", r"\1 (\2)", should[1], flags=re.S)
     return f"must {demand}, not {excerpt(error['input'])}"

@@ -1,7 +1,7 @@
-"""What a docstring says of a function: a description, its arguments, what it returns.
+"""The parts of a function's docstring: a description, its arguments, what it returns.
 
 docstring_parser reads the styles (Google's, reST, NumPy's, Epydoc's); it is imported when a
-docstring is first read, since most programs never ask for one.
+docstring is first read, since most programs never need one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from civitas.text import printable
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is said of an argument or of the returned value: its type, as written, and the text."""
+    """The documentation of an argument or of the returned value: its type, as written, and text."""
 
     type_name: str | None = None
     description: str = ""
@@ -24,7 +24,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A docstring's parts; `description` is the short and the long one together."""
+    """A docstring's parts; `description` is the short and the long description together."""
 
     description: str = ""
     args: dict[str, Entry] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Docstring:
 
 
 def read_docstring(text: str | None) -> Docstring:
-    """Read a docstring of any style; one that no style fits is a description as a whole."""
+    """Read a docstring of any style; if no style fits, the whole text is the description."""
     text = printable((text or "").strip())
     if not text:
         return Docstring()
@@ -56,9 +56,9 @@ def read_docstring(text: str | None) -> Docstring:
 
 
 def read_type(text: str | None) -> Any:
-    """Return the annotation that a docstring's type stands for; Any for what is not understood.
+    """Return the annotation of a type written in a docstring; Any if it is not understood.
 
-    The text, such as `list[str]`, is read, never evaluated.
+    The text, such as `list[str]`, is parsed, never evaluated.
     """
     if not text or len(text) > 200:
         return Any
@@ -71,7 +71,7 @@ def read_type(text: str | None) -> Any:
 
 
 def _returns(type_name: str | None, description: str | None) -> Entry:
-    # Google's style says `type: text`, and a sentence with a colon in it looks the same.
+    # Google's style has `type: text`, and a sentence with a colon looks the same.
     if type_name and " " in type_name and read_type(type_name) is Any:
         return Entry(None, _unwrapped(f"{type_name}: {description or ''}"))
     return Entry(type_name, _unwrapped(description))
@@ -128,5 +128,5 @@ def _annotation(node: ast.expr) -> Any:
 
 
 def _union(*members: Any) -> Any:
-    # Of a union with something unknown in it, nothing is known.
+    # A union with an unknown member is unknown.
     return Any if Any in members else Union[members]  # noqa: UP007

@@ -1,7 +1,7 @@
-"""JSON schemas that were written by hand: whether they can be used, and checking values by them.
+"""JSON schemas written by hand: check that they can be used, and check values by them.
 
-jsonschema takes about as long to import as everything else here together, so it is imported when
-the first such schema is met. Nothing is ever fetched: a reference leads to a place in the schema
+Importing jsonschema takes about as long as everything else here together, so it is imported for
+the first such schema. Nothing is ever fetched: a reference must lead to a place in the schema
 itself.
 """
 
@@ -20,11 +20,11 @@ class WrongSchema(ValueError):
 
 
 def validator(schema: dict[str, Any]) -> Any:
-    """Return what checks values by a schema that `check_schema` has found to be usable."""
+    """Return a validator for a schema that `check_schema` has accepted."""
     from jsonschema import Draft202012Validator
     from referencing import Registry
 
-    # Without a registry given, jsonschema asks the network for what a reference names.
+    # Without a registry, jsonschema fetches references from the network.
     return Draft202012Validator(schema, registry=Registry())
 
 
@@ -50,7 +50,7 @@ def _check_form(schema: Any) -> None:
 
 
 def _check_references(schema: dict[str, Any]) -> None:
-    """Follow each reference, and those where it leads, until all are known."""
+    """Follow each reference, and those in its target, until all are checked."""
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
@@ -72,7 +72,7 @@ def _check_references(schema: dict[str, Any]) -> None:
                 ahead.append((target.contents, target.resolver))
     except WrongSchema:
         raise
-    except ValueError as error:  # of an $id that is no address
+    except ValueError as error:  # an $id is no address
         raise WrongSchema(f"an $id in it cannot be read: {error}") from None
 
 
@@ -90,5 +90,5 @@ def _looked_up(reference: str, resolver: Any) -> Any:
         raise WrongSchema(
             f"its reference {excerpt(reference)} leads to no schema but {excerpt(target.contents)}"
         )
-    _check_form(target.contents)  # it may lie where no schema is looked for
+    _check_form(target.contents)  # it may be where the first check found no schema
     return target

@@ -1,7 +1,7 @@
-"""What a function's signature and docstring say to its callers: help, JSON schema, checks.
+"""Help, JSON schema and argument checks from a function's signature and docstring.
 
-Types come from the annotations; where a parameter has none, from the docstring. Descriptions come
-from the docstring, unless `Annotated[…]` gives one.
+Types come from the annotations; for a parameter without one, from the docstring. Descriptions come
+from the docstring, unless `Annotated[…]` has one.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from civitas.signature.annotation import (
 from civitas.signature.docstring import Docstring, Entry, read_docstring, read_type
 from civitas.text import error_text, excerpt, printable
 
-_MOST_TOLD = 8  # names in one error
+_MOST_TOLD = 8  # the most names in one error
 
 _NOTHING: Any = inspect.Parameter.empty
 _Defs = dict[str, Any]
 
 
 def check_returns(function: Callable[..., Any], where: str) -> None:
-    """Raise DefinitionError if a function yields: its caller would be given the generator."""
+    """Raise DefinitionError if a function yields: its caller would get the generator."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise DefinitionError(f"{where}: an action returns one value; it cannot yield")
 
@@ -47,9 +47,9 @@ def check_returns(function: Callable[..., Any], where: str) -> None:
 def check_parameters(
     function: Callable[..., Any], bound_to_self: bool, where: str
 ) -> list[inspect.Parameter]:
-    """Return a function's parameters, or raise DefinitionError if a caller cannot name them all.
+    """Return a function's parameters, or raise DefinitionError if one cannot be given by name.
 
-    No annotation is looked at: at the time of definition it may name what is not yet defined.
+    Annotations are not read, since at definition time they may name what is not yet defined.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -92,9 +92,9 @@ class _Parameter(NamedTuple):
 
 
 class Signature:
-    """What callers must know of a function, which it does not hold, and the check of arguments.
+    """What callers must know about a function, without a reference to it, and argument checks.
 
-    `injected` are the parameters that the callee's side fills in, by name, with their classes:
+    `injected` has the parameters that the callee's side fills in, by name, with their classes:
     those whose annotated class has `__civitas_injected__ = True`.
     """
 
@@ -121,8 +121,8 @@ class Signature:
                 injected[name] = kind
                 continue
             if parameter.default is None or name == "original_message_id":
-                # The default says that null is fine, whether or not the annotation does. A
-                # `response` and an `error` get null where the message had no id.
+                # The default None allows null, whatever the annotation. A `response` and an
+                # `error` get null if the message had no id.
                 annotation = or_none(annotation)
             try:
                 form = form_of(annotation)
@@ -132,7 +132,7 @@ class Signature:
         self.injected = types.MappingProxyType(injected)
         self._parameters = known
         self._required = tuple(name for name in known if known[name].default is _NOTHING)
-        # A type of which pydantic can check values may still have no schema: better known now.
+        # A type whose values pydantic can check may still have no schema: raise now.
         self._schemas = self._schemas_of(cut=False)
         self._validator: Any = None
         self._validate: Callable[[dict[str, Any]], dict[str, Any]] = self._first_validate
@@ -141,7 +141,7 @@ class Signature:
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
-        """Return the signature of a callable, made once; raises DefinitionError if it has none.
+        """Return the signature of a callable, made once; raise DefinitionError if it has none.
 
         `bound_to_self` leaves out the first parameter, for a method taken from its class.
         """
@@ -149,13 +149,13 @@ class Signature:
         if cached is not None and cached[0]() is function:
             return cached[1]
         if isinstance(function, types.MethodType) and not bound_to_self:
-            # A bound method is a new object each time it is looked up; its function is not.
+            # Each lookup of a bound method makes a new object; its function stays the same.
             return cls.of(function.__func__, bound_to_self=True)
         signature = cls(function, bound_to_self=bound_to_self)
         _remember(function, signature, _METHODS if bound_to_self else _FUNCTIONS)
         return signature
 
-    # -- what callers may know ---------------------------------------------------------------------
+    # -- for callers -------------------------------------------------------------------------------
 
     @property
     def description(self) -> str:
@@ -183,7 +183,7 @@ class Signature:
         """What `help` shows: description, args and, if known, returns; each time a new copy."""
         if self._help is None:
             schemas = self._schemas
-            if schemas[1]:  # there is a recursive type, which help ends in words
+            if schemas[1]:  # there is a recursive type, whose recursion help replaces by words
                 schemas = self._schemas_of(cut=True)
             help = {"description": self.description, "args": self._described(*schemas)[0]}
             returns = self._returned()
@@ -222,7 +222,7 @@ class Signature:
             text = parameter.description or docs.args.get(name, Entry()).description
             described[name] = _annotated_schema(schemas[name], text)
             if parameter.default is not _NOTHING:
-                # Such as a sentinel object has no JSON form; callers cannot give it anyway.
+                # A default such as a sentinel has no JSON form; callers cannot pass it anyway.
                 with contextlib.suppress(NotJSON):
                     described[name]["default"] = to_json(parameter.default)
         return described, definitions
@@ -233,19 +233,19 @@ class Signature:
         annotation = read_type(entry.type_name) if hint is _NOTHING else hint
         annotation, description = split_annotated(annotation)
         schema: dict[str, Any] = {}
-        # What has no JSON form may be returned to Python.
+        # A value without a JSON form may be returned to Python callers.
         with contextlib.suppress(Exception):
             form = form_of(annotation)
             schema = schemas_of({"return": form}, returned=True, cut=True)[0]["return"]
         return _annotated_schema(schema, description or entry.description)
 
-    # -- what callers give -------------------------------------------------------------------------
+    # -- checks of arguments -----------------------------------------------------------------------
 
     def check(self, args: dict[str, Any], where: str) -> dict[str, Any]:
-        """Return arguments, JSON values by name, as the annotated types, or raise InvalidArguments.
+        """Return arguments, JSON values by name, as annotated types, or raise InvalidArguments.
 
-        Parameters that are not given are left out: the function has their defaults. `where` is how
-        an error names the function, such as `Calculator.add`.
+        Missing parameters are left out: the function has their defaults. `where` is the name of
+        the function in an error, such as `Calculator.add`.
         """
         try:
             return self._validate(args)
@@ -253,14 +253,14 @@ class Signature:
             return self._read(args, where)
 
     def _first_validate(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Make the validator, which the first call does without noticing."""
+        """Make the validator on the first call, then validate."""
         forms = {name: parameter.form for name, parameter in self._parameters.items()}
         self._validator = validator_of(forms, self._required)
         self._validate = self._validator.validate_python
         return self._validate(args)
 
     def _read(self, args: dict[str, Any], where: str) -> dict[str, Any]:
-        """Take whole numbers for integers, or say what is wrong."""
+        """Read arguments, with whole floats as integers, or raise InvalidArguments."""
         named = [
             _named("missing", [name for name in self._required if name not in args]),
             _named("unexpected", [name for name in args if name not in self._parameters]),
@@ -283,8 +283,8 @@ class Signature:
         )
 
 
-# By identity: hashing a callable may run its class's code, and a weak-keyed dict takes several
-# times as long. The reference makes sure that the id still is that function's.
+# Keyed by id: hashing a callable may run its class's code, and a weak-keyed dict takes several
+# times as long. The weak reference ensures that the id is still that function's.
 _Cache = dict[int, tuple[weakref.ref[Any], Signature]]
 _FUNCTIONS: _Cache = {}
 _METHODS: _Cache = {}
@@ -294,7 +294,7 @@ def _remember(function: Callable[..., Any], signature: Signature, cache: _Cache)
     key = id(function)
     try:
         reference = weakref.ref(function, lambda _: cache.pop(key, None))
-    except TypeError:  # its class has no room for weak references
+    except TypeError:  # its class does not support weak references
         return
     cache[key] = (reference, signature)
 
@@ -312,7 +312,7 @@ def _source(function: Callable[..., Any]) -> Any:
 
 
 def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[str, Any]:
-    """Return a schema with a description, its own if there is no other, right after the type."""
+    """Return a schema with a description, by default its own, right after the type."""
     described = {"type": schema["type"]} if "type" in schema else {}
     text = description or schema.get("description")
     if text:

@@ -1,6 +1,6 @@
-"""The JSON form of structured types: dataclasses, models, enums, dates and all that pydantic knows.
+"""The JSON form of structured types: dataclasses, models, enums, dates and all of pydantic's types.
 
-Importing this imports pydantic, so it is imported when the first such annotation is met.
+This module imports pydantic, so it is imported for the first such annotation.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pydantic_core import (
 from civitas.text import error_text, printable
 
 _REF = "#/$defs/"
-# Dataclasses and TypedDicts without a configuration of their own take this one over.
+# Dataclasses and TypedDicts without their own configuration use this one.
 _CONFIG = ConfigDict(extra="forbid")
-_new_type: Any = NewType  # by another name: what type checkers know of it is not meant here
+_new_type: Any = NewType  # another name, since type checkers treat NewType specially
 
 
 def structured_form(annotation: Any) -> tuple[Any, TypeAdapter[Any]]:
     """Return the core schema and the adapter of an annotation, or raise what pydantic raises."""
     if sys.version_info < (3, 12):
         annotation = _converted(annotation, {})
-    # A TypeAdapter of a class takes no configuration for it; one of a NewType does.
+    # A TypeAdapter of a class accepts no configuration; one of a NewType does.
     adapter: TypeAdapter[Any] = TypeAdapter(_new_type("Value", annotation), config=_CONFIG)
     if not getattr(adapter, "pydantic_complete", True):
         adapter.rebuild(raise_errors=True)
@@ -44,19 +44,19 @@ def structured_form(annotation: Any) -> tuple[Any, TypeAdapter[Any]]:
 
 
 def _read(validator: SchemaValidator, value: Any) -> Any:
-    # Read as JSON text, a strict validator takes a text for a date, and an array for a tuple.
+    # From JSON text, a strict validator accepts a string as a date, and an array as a tuple.
     try:
         return validator.validate_json(to_json(_with_integers(value)), strict=True)
     except ValidationError:
         raise
-    except Exception as error:  # a validator of the user's may raise anything
+    except Exception as error:  # a user's validator may raise anything
         raise PydanticCustomError(
             "raised", "{text}", {"text": error_text(error), "error": error}
         ) from error
 
 
 def _with_integers(value: Any) -> Any:
-    """Return JSON data with integers for floats such as 2.0, as some writers print every number."""
+    """Return JSON data with floats such as 2.0 as integers: some writers print only floats."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
@@ -65,7 +65,7 @@ def _with_integers(value: Any) -> Any:
 
 
 def _read_now(schema: Any) -> Any:
-    """Return a core schema whose iterables are lists: an Iterable's items are checked now."""
+    """Return a core schema with lists for iterables, so that all items are checked at once."""
     if isinstance(schema, list):
         return [_read_now(item) for item in schema]
     if not isinstance(schema, dict):
@@ -83,7 +83,7 @@ def schemas(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the JSON schemas of adapters, as `annotation.schemas_of` does."""
     mode: Literal["validation", "serialization"] = "serialization" if returned else "validation"
-    # What is returned is dumped by field names; what is given may use the aliases.
+    # Returned values are dumped by field names; given values may use the aliases.
     found, together = TypeAdapter.json_schemas(
         [(name, mode, adapter) for name, adapter in adapters.items()],
         by_alias=not returned,
@@ -96,7 +96,7 @@ def schemas(
 
 
 class _QuietSchema(GenerateJsonSchema):
-    # A default without a JSON form is left out of the schema; that is nothing to warn of.
+    # A default without a JSON form is left out of the schema, without a warning.
     ignored_warning_kinds = {"non-serializable-default", "skipped-choice"}  # noqa: RUF012
 
     def dataclass_schema(self, schema: Any) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class _QuietSchema(GenerateJsonSchema):
 
 
 def _closed(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
-    """Say that unknown keys are refused, which not every version of pydantic says by itself."""
+    """State that unknown keys are refused, which some versions of pydantic leave out."""
     if core.get("config", {}).get("extra_fields_behavior") == "forbid":
         schema["additionalProperties"] = False
     return schema
@@ -116,9 +116,9 @@ def _closed(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
 def _tidy(
     schema: dict[str, Any], definitions: dict[str, Any], kept: dict[str, Any], *, cut: bool
 ) -> dict[str, Any]:
-    """Return a schema with its references written out and no generated titles.
+    """Return a schema with references replaced by their targets and without generated titles.
 
-    Recursive types stay references, with their definitions in `kept`, or are `cut` in words.
+    Recursive types stay references, with their definitions in `kept`, or become words with `cut`.
     """
     recursive = {name for name in definitions if _reaches(name, definitions)}
 
@@ -132,7 +132,7 @@ def _tidy(
         result: dict[str, Any] = {}
         for keyword, item in node.items():
             if keyword in ("$ref", "title", "discriminator"):
-                continue  # the discriminator is OpenAPI's, and holds references too
+                continue  # the discriminator is OpenAPI's, and contains references
             if keyword in ("properties", "patternProperties"):
                 result[keyword] = {name: walk(value, inside) for name, value in item.items()}
             elif keyword in ("default", "const", "enum", "examples"):
@@ -151,7 +151,7 @@ def _tidy(
             kind = definitions[name].get("type", "object")
             return {"type": kind, "description": f"recursive: again a {name}"} | result
         if name not in kept:
-            kept[name] = None  # before walking into it, which leads here again
+            kept[name] = None  # set before the recursion, which comes here again
             kept[name] = walk(definitions[name], inside)
         return {"$ref": reference} | result
 
@@ -160,7 +160,7 @@ def _tidy(
 
 
 def _reaches(name: str, definitions: dict[str, Any]) -> bool:
-    """Tell whether a definition refers to itself, be it by way of others."""
+    """Return whether a definition refers to itself, directly or indirectly."""
     seen: set[str] = set()
     ahead = _references(definitions[name])
     while ahead:
@@ -187,9 +187,9 @@ def _references(node: Any) -> set[str]:
 
 
 def _converted(annotation: Any, done: dict[Any, Any]) -> Any:
-    """Return an annotation with every `typing.TypedDict` in it as one of typing_extensions.
+    """Return an annotation with each `typing.TypedDict` replaced by one of typing_extensions.
 
-    pydantic takes the standard one only from Python 3.12 on, where it keeps its bases.
+    pydantic accepts the standard one only from Python 3.12 on, where it keeps its bases.
     """
     if typing_extensions.is_typeddict(annotation):
         return _converted_typeddict(annotation, done)
@@ -210,7 +210,7 @@ def _converted_typeddict(original: Any, done: dict[Any, Any]) -> Any:
     if original in done:
         return done[original]
     hints = typing_extensions.get_type_hints(original, include_extras=True)
-    # The keys first, their types after: a type may refer to the dict that it is in.
+    # First the keys, then their types: a type may refer to its own dict.
     keys = {name: _presence(name, hint, original)[Any] for name, hint in hints.items()}
     copy = _make_typeddict(original.__name__, keys)
     done[original] = copy
@@ -224,12 +224,12 @@ def _converted_typeddict(original: Any, done: dict[Any, Any]) -> Any:
     return done[original]
 
 
-# By another name, since type checkers want the keys written out where a TypedDict is made.
+# Another name, since type checkers require literal keys where a TypedDict is made.
 _make_typeddict: Any = typing_extensions.TypedDict
 
 
 def _presence(name: str, hint: Any, original: Any) -> Any:
-    # A class whose annotations are strings does not know which of its keys may be missing.
+    # A class with string annotations does not know which of its keys may be missing.
     while (origin := get_origin(hint)) in (Annotated, typing_extensions.ReadOnly):
         hint = get_args(hint)[0]
     if origin in (typing_extensions.Required, typing_extensions.NotRequired):

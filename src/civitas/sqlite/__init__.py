@@ -1,4 +1,4 @@
-"""SQLite files of ours: opened, brought up to date, read and written, their faults put in words."""
+"""civitas's SQLite files: opening, migrating, reading, writing, and texts for their errors."""
 
 from civitas.sqlite.file import SQLiteConnection, SQLiteFile
 from civitas.sqlite.pool import SQLitePool

@@ -1,7 +1,7 @@
-"""The path of an SQLite file of ours: looked at, connected to, brought up to date; faults in words.
+"""An SQLite file of civitas: checks, connections, migrations, and texts for its errors.
 
-A file belongs to the process that opened it: a forked child opens it again, or gets an error. To
-fork while other threads are inside SQLite is not supported: a child inherits its locks as they are.
+A file belongs to the process that opened it: a forked child opens it again, or gets an error.
+Forking while other threads are inside SQLite is not supported: a child inherits its locks' state.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ E = TypeVar("E", bound=CivitasError)
 Identity: TypeAlias = tuple[int, int] | None
 
 _HEADER: Final = 100
-"""Bytes of a file's header; SQLite itself takes a file of one byte for an empty one."""
+"""Bytes of a file's header; SQLite itself treats a file of one byte as empty."""
 _SHARED: Final = (("", 0x40000002, 510), ("-shm", 128, 1))
-"""What SQLite locks for reading while a WAL file is open: the file, from which byte, how many."""
+"""SQLite's read locks while a WAL file is open: the file, the first byte, and how many bytes."""
 
 _FAULTS: Final = {
     sqlite3.SQLITE_READONLY: "it may not be written ({error}): change its permissions",
@@ -43,26 +43,26 @@ _INHERITED: dict[Path, list[int]] = {}
 
 
 class SQLiteConnection(sqlite3.Connection):
-    """A connection that knows its file, and whether it waits for locks."""
+    """A connection that stores its file, and whether it waits for locks."""
 
     path = Path()
     identity: Identity = None
     patient = True
 
     def wait(self, seconds: float) -> None:
-        """Wait so long for a lock from now on; 0 for not at all."""
+        """Set how many seconds to wait for a lock from now on; 0 for no wait."""
         if self.patient is not (seconds > 0):
             self.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
             self.patient = seconds > 0
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         super().close()
         _OPEN.discard(self)
 
 
 class SQLiteFile(Generic[E]):
-    """The path of an SQLite file of one kind, and what all kinds have in common."""
+    """The path of an SQLite file of one kind, and the code that all kinds share."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class SQLiteFile(Generic[E]):
     # -- opening -----------------------------------------------------------------------------------
 
     def is_of_this_process(self) -> bool:
-        """Whether it was made in this process, not in one that this was forked from."""
+        """Return whether it was made in this process, not before a fork."""
         return os.getpid() == self._process
 
     def check_process(self) -> None:
@@ -104,7 +104,7 @@ class SQLiteFile(Generic[E]):
             )
 
     def identity(self) -> Identity:
-        """Which file it is, whatever its name; None if there is none."""
+        """Return the file's device and inode, whatever its name; None without a file."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -112,12 +112,12 @@ class SQLiteFile(Generic[E]):
         return found.st_dev, found.st_ino
 
     def is_open(self) -> bool:
-        """Whether this process has a connection to it."""
+        """Return whether this process has a connection to it."""
         identity = self.identity()
         return identity is not None and any(each.identity == identity for each in list(_OPEN))
 
     def look(self, may_read: bool = False) -> str:
-        """Check that it can be such a file before anything is made; give why it is only read."""
+        """Check the path before anything is created; return why it is read-only, or "" if not."""
         path, folder = self.path, self.path.parent
         if not folder.is_dir():
             raise self.error(f"there is no folder {str(folder)!r}: make it first")
@@ -144,7 +144,7 @@ class SQLiteFile(Generic[E]):
             header = file.read(_HEADER)
             if 0 < len(header) < _HEADER:
                 raise self._of_another_kind()
-            # A -wal file may hold the rest. Asked before the size: once it is gone, all is here.
+            # A -wal file may hold the rest. Checked before the size: once it is gone, all is here.
             if Path(f"{self.path}-wal").exists() or not header.startswith(b"SQLite format 3\0"):
                 return
             page = int.from_bytes(header[16:18], "big")
@@ -153,7 +153,7 @@ class SQLiteFile(Generic[E]):
                 raise self.damaged(f"of {size} bytes there are {os.path.getsize(self.path)}")
 
     def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
-        """A connection, with these pragmas, in which each statement is a transaction by itself."""
+        """Return a connection, with these pragmas, in autocommit mode."""
         with _OPENING:
             self._lock_as_inherited()
             connection: SQLiteConnection = sqlite3.connect(
@@ -167,8 +167,8 @@ class SQLiteFile(Generic[E]):
             connection.path, connection.identity = self.path, self.identity()
             _OPEN.add(connection)
         try:
-            # Copying the log into the file waits for the disk: not after every 4 MB. A file made to
-            # do harm calls no functions from its schema.
+            # Copying the log into the file waits for the disk, so not after every 4 MB. A malicious
+            # file must not call functions from its schema.
             for setting in (*settings, "wal_autocheckpoint = 4000", "trusted_schema = OFF"):
                 connection.execute(f"PRAGMA {setting}")
         except BaseException:
@@ -177,10 +177,10 @@ class SQLiteFile(Generic[E]):
         return connection
 
     def _lock_as_inherited(self) -> None:
-        """In a forked child, take the locks that SQLite, whose memory it inherits, thinks it has.
+        """In a forked child, take the locks that the inherited SQLite state says it has.
 
-        Without them the parent takes itself for the last to close the file, and removes the log
-        that the child goes on writing to.
+        Without them the parent believes that it is the last to close the file, and removes the log
+        that the child still writes to.
         """
         for path, locked in _INHERITED.items():
             with suppress(OSError):
@@ -194,14 +194,14 @@ class SQLiteFile(Generic[E]):
     # -- versions ----------------------------------------------------------------------------------
 
     def version(self, connection: sqlite3.Connection) -> int:
-        """How many of the migrations it has had, if it is a file of ours that we know."""
+        """Return how many migrations it has had; raise if it is no known file of civitas."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != self._application:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if application or version or tables:
                 if connection.execute("PRAGMA application_id").fetchone() == (self._application,):
-                    return self.version(connection)  # another process has made it meanwhile
+                    return self.version(connection)  # another process has created it meanwhile
                 raise self.error(
                     "it is another program's database, and was left as it is: name another file"
                 )
@@ -213,9 +213,9 @@ class SQLiteFile(Generic[E]):
         return int(version)
 
     def migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring it up to date and record that, in one transaction."""
+        """Migrate to the newest version and record that, in one transaction."""
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have done it meanwhile: then there is nothing left to do.
+        # If another process has migrated it meanwhile, nothing is left to do.
         for version in range(self.version(connection), self.newest):
             for statement in self._migrations[version]:
                 connection.execute(statement)
@@ -226,15 +226,15 @@ class SQLiteFile(Generic[E]):
     # -- faults ------------------------------------------------------------------------------------
 
     def closed(self) -> E:
-        """The error for one that is used after it was closed."""
+        """Return the error for use after closing."""
         return self.error(f"it was closed: make a new {self._maker} of it")
 
     def gone(self) -> E:
-        """The error for one that was deleted, moved or replaced while it was open."""
+        """Return the error for a file that was deleted, moved or replaced while it was open."""
         return self.error(f"it is gone: restore it, or make a new {self._maker}")
 
     def damaged(self, what: str) -> E:
-        """The error for a file that is not as it was written."""
+        """Return the error for a damaged file."""
         return self.error(
             f"it is damaged ({what}): move it and the files beside it, -wal and -shm, away, and "
             "restore a copy"
@@ -247,9 +247,9 @@ class SQLiteFile(Generic[E]):
         )
 
     def fault(self, error: sqlite3.Error, locked: str) -> E:
-        """An error of SQLite's, in words that say what to do; `locked`: what to say of a lock."""
+        """Return the error for an SQLite error, with what to do; `locked`: the text for a lock."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        # Of a table that is missing, the file's version says that it is there.
+        # A missing table means damage, since the file's version says that it exists.
         if code == sqlite3.SQLITE_CORRUPT or str(error).startswith(("no such t", "no such col")):
             return self.damaged(str(error))
         if code == sqlite3.SQLITE_NOTADB:
@@ -261,11 +261,11 @@ class SQLiteFile(Generic[E]):
 
 
 def _after_fork() -> None:
-    """In a child, never close an inherited connection: that removes the log the parent writes."""
+    """In a child, never close an inherited connection: that removes the parent's log."""
     global _OPENING
     _OPENING = threading.Lock()
     for connection in list(_OPEN):
-        # Not kept in a list, which the end of the interpreter would clear.
+        # Not kept in a list, which the interpreter would clear at its exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         _INHERITED[connection.path] = []
     _OPEN.clear()

@@ -1,4 +1,4 @@
-"""Words for full text in SQLite (FTS5): what is indexed of a text, and what a query looks for."""
+"""Words for full-text search in SQLite (FTS5): the indexed words, and those of a query."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from civitas.jsonvalue import readable
 
-# Scripts written without spaces, where a "word" of the index would be a whole sentence: each
-# character is a word there, and a word of the query several in a row.
+# Scripts written without spaces, in which a "word" of the index would be a whole sentence: each
+# character is indexed as a word, and a word of the query is several in a row.
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
@@ -17,16 +17,16 @@ _WORD = re.compile(r"\w+")
 
 
 def indexed(text: str) -> str:
-    """A text as it is given to the index: with its words apart.
+    """Return a text as it is indexed, with its words separated.
 
-    What is deleted from an index must be given again as it was: a change here needs a migration of
-    every file that has one.
+    Deleting from an index requires the same text again, so a change here needs a migration of
+    every file that has an index.
     """
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def terms(text: str) -> Iterator[str]:
-    """What to look for: words, and pairs of characters where there are no spaces between words."""
+    """Yield search terms: words, and pairs of characters in scripts without spaces."""
     for word in _WORD.findall(sendable(text)):
         pieces = _UNSPACED.sub(r" \1 ", word).split()
         alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
@@ -40,16 +40,16 @@ def terms(text: str) -> Iterator[str]:
 
 
 def distinct(words: Iterable[str], most: int) -> list[str]:
-    """The first so many different words, whatever their case."""
+    """Return at most `most` different words, ignoring case."""
     return list({word.lower(): word for word in words}.values())[:most]
 
 
 def any_of(words: Iterable[str]) -> str:
-    """The FTS5 query for texts that have at least one of the words; empty without words."""
-    # In quotes a word is a word, whatever it is: `NOT`, `near`, `text:`. It has none itself.
+    """Return the FTS5 query for texts with at least one of the words; empty without words."""
+    # A quoted word is never an operator, such as `NOT`, `near`, `text:`. It contains no quotes.
     return " OR ".join(f'"{word}"' for word in words)
 
 
 def sendable(text: str) -> str:
-    """A text that UTF-8 can carry, to its end."""
+    """Return a text without NUL characters and what UTF-8 cannot carry."""
     return readable(text).replace("\0", " ")

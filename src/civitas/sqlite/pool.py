@@ -1,4 +1,4 @@
-"""An SQLite file in WAL mode, with a few connections that threads take turns with."""
+"""An SQLite file in WAL mode, with a pool of a few connections for threads."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from civitas.sqlite.file import Identity, SQLiteConnection, SQLiteFile
 E = TypeVar("E", bound=CivitasError)
 
 _IDLE: Final = 4
-"""So many connections are kept for the next calls."""
+"""How many idle connections are kept for the next calls."""
 
 
 class SQLitePool(Generic[E]):
     """An SQLite file in WAL mode, used by any number of threads and processes.
 
-    Readers do not wait for writers or for each other: each call has a connection of its own. The
-    writers of a process wait in line; those of other processes at most `timeout` seconds.
+    Readers do not wait for writers or for each other: each call has its own connection. The
+    writers of a process queue; they wait for other processes at most `timeout` seconds.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class SQLitePool(Generic[E]):
         self._file = file
         self.name = file.name
         self._timeout = min(float(timeout), 86400.0)
-        # In WAL mode NORMAL loses nothing when the process is killed; a crash of the system may
-        # take the last writes, never the file.
+        # In WAL mode, NORMAL loses nothing if the process is killed; a crash of the system may lose
+        # the last writes, but never damages the file.
         self._settings = ("synchronous = NORMAL", *settings)
         self._closed = False
         self._idle: list[SQLiteConnection] = []
         self._pool = threading.Lock()
         self._writing = threading.Lock()
-        self._writer = 0  # the thread that has it
-        self._only_read = file.look(may_read)  # why
+        self._writer = 0  # the writing thread's id
+        self._only_read = file.look(may_read)  # the reason, or empty
         self._identity: Identity = None
         self._open(probe)
         self._end = weakref.finalize(self, _close, self._idle, os.getpid())
@@ -57,28 +57,28 @@ class SQLitePool(Generic[E]):
     # -- use ---------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raise in a forked child, and if the file is no longer where it was opened: one `stat`."""
+        """Raise in a forked child, or if the file was moved or replaced; this takes one `stat`."""
         self._file.check_process()
         if self._file.identity() != self._identity and not self._closed:
             raise self._file.gone()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the file, whatever is written meanwhile."""
+        """Yield a connection that sees one state of the file, whatever is written meanwhile."""
         self._file.check_process()
         with self._in("BEGIN", self._timeout) as connection:
             yield connection
 
     @contextmanager
     def writing(self, wait: bool = True) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction that is committed when the body ends, else rolled back."""
+        """Yield a connection in a transaction: committed at the body's end, else rolled back."""
         self.check()
         if self._only_read:
             raise self._file.error(self._only_read)
         if self._writer == threading.get_ident():
-            # The collector may end, in the midst of it, a generator that writes in its turn.
+            # During a write, the garbage collector may end a generator that also writes.
             raise self._file.error("this thread is writing it already")
-        # Threads that wait here are served in turn; in SQLite they would look every so often.
+        # Threads that wait here are woken in order; in SQLite they would poll.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.name} is being written")
         try:
@@ -91,7 +91,7 @@ class SQLitePool(Generic[E]):
 
     @contextmanager
     def _in(self, begin: str, timeout: float) -> Iterator[sqlite3.Connection]:
-        """A connection in a transaction; below 0, `timeout` says that BlockingIOError is wanted."""
+        """Yield a connection in a transaction; if `timeout` < 0, a lock raises BlockingIOError."""
         connection = self._take(patient=timeout > 0)
         begun = False
         try:
@@ -101,7 +101,7 @@ class SQLitePool(Generic[E]):
             yield connection
             connection.execute("COMMIT")
         except BaseException as error:
-            connection.close()  # what was under way is rolled back
+            connection.close()  # rolls the transaction back
             if not isinstance(error, sqlite3.Error):
                 raise
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -111,14 +111,14 @@ class SQLitePool(Generic[E]):
         self._give_back(connection)
 
     def close(self) -> None:
-        """Close it; what is under way in other threads ends first. In a forked child: nothing."""
+        """Close the pool; open calls of other threads end first. A forked child does nothing."""
         if self._file.is_of_this_process():
             with self._pool:
                 self._closed = True
                 self._end()
 
     def damaged(self, what: str) -> E:
-        """The error for a file that is not as it was written."""
+        """Return the error for a damaged file."""
         return self._file.damaged(what)
 
     def _take(self, *, patient: bool) -> SQLiteConnection:
@@ -127,10 +127,10 @@ class SQLitePool(Generic[E]):
                 raise self._file.closed()
             idle = self._idle
             if idle:
-                # Each of its kind, or it would be told anew whether to wait at every call.
+                # Prefer one with the same setting: else each call would set the lock timeout again.
                 last = len(idle) - 1
                 return idle.pop(last if idle[last].patient is patient else 0)
-        # rw: a file that has been deleted meanwhile is not quietly made anew.
+        # rw: a file that has been deleted meanwhile is not silently created again.
         connection = self._connect("rw")
         if connection.identity != self._identity:
             connection.close()
@@ -139,7 +139,7 @@ class SQLitePool(Generic[E]):
 
     def _give_back(self, connection: SQLiteConnection) -> None:
         with self._pool:
-            # One that only reads may see the file as it was when it was opened.
+            # A read-only connection may see the file as it was when opened, so it is not kept.
             if not self._closed and not self._only_read and len(self._idle) < _IDLE:
                 self._idle.append(connection)
                 return
@@ -150,7 +150,7 @@ class SQLitePool(Generic[E]):
     def _connect(self, mode: str) -> SQLiteConnection:
         if self._only_read:
             log = Path(f"{self._file.path}-wal")
-            # Without a log nobody writes, and SQLite needs no files beside this one.
+            # Without a log there is no writer, and SQLite needs no files beside this one.
             mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
         try:
             return self._file.connect(mode, self._timeout, *self._settings)
@@ -176,7 +176,7 @@ class SQLitePool(Generic[E]):
         self._give_back(connection)
 
     def _use_wal(self, connection: SQLiteConnection) -> None:
-        """Change the file to WAL mode; wait for another process that does the same."""
+        """Change the file to WAL mode; wait while another process does the same."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
