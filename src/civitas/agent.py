@@ -268,7 +268,7 @@ class Agent(Workflow):
         return handling.message()
 
     def _came_as(self, action: str) -> str | None:
-        """Return the idempotency key of the call being handled, if a broker brought it."""
+        """Return the idempotency key of the `action` call being handled, if a broker brought it."""
         handling = CURRENT.get()
         if handling is None or handling.agent is not self or handling.came_as is None:
             return None

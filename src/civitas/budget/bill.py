@@ -19,7 +19,7 @@ _OPEN: ContextVar[Bill | None] = ContextVar("civitas_bill", default=None)
 class Bill:
     """The reservations of a budget while the bill is open, and what they have cost.
 
-    Others spend from the same budget meanwhile, so comparing it before and after does not tell.
+    Others spend from the same budget meanwhile, so its amounts before and after do not tell.
     """
 
     __slots__ = ("_budget", "_held")

@@ -38,7 +38,7 @@ class TokenBoundedMemory(Memory):
 
     * a system message,
     * the last message, with the call that it belongs to, even if it alone is too large,
-    * the last user message, the agent's task, before everything else after it has been
+    * the last user message, the agent's task, while anything else after it can be
       dropped,
     * a call without its results, or results without their call.
 

@@ -185,7 +185,7 @@ def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, .
     for number, call in enumerate(listed or (), before + 1):
         id, function = call["id"], call["function"]
         if not isinstance(id, str) or not id or id in taken:
-            # A number, not a random id: the same conversation gives the same calls.
+            # A number, not a random id: the same conversation produces the same calls.
             while (id := f"call_{number}") in taken:
                 number += 1
         taken.add(id)
