@@ -192,7 +192,7 @@ def credited(kept: Any, interest: int, own: int) -> Any:
 def shares(total: int, weights: Sequence[int]) -> list[int]:
     """Divide a whole number in proportion to weights, without a remainder.
 
-    Uses largest remainders (Hamilton), of equal ones the first. If all weights are 0, all shares are 0.
+    Uses largest remainders (Hamilton), of equal ones the first. Weights of 0 only give shares of 0.
     """
     whole = sum(weights)
     if whole == 0:
