@@ -1,6 +1,6 @@
 """civitas: agents that talk, act and check each other's work, in one vocabulary.
 
-The public names are here; each is loaded when it is first used. `__init__.pyi` says the same to
+The public names are here; each is loaded when it is first used. `__init__.pyi` lists them for
 type checkers and editors.
 """
 
@@ -92,7 +92,7 @@ spaces.native: NativeSpace
 
 
 def _homes() -> dict[str, str]:
-    """The module of each public name."""
+    """Return the module of each public name."""
     homes, home = {}, ""
     for word in _NAMES.split():
         if word.endswith(":"):
@@ -121,7 +121,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """Keeps the name `action` for the decorator; importing its module would take it."""
+    """Keeps the name `action` for the decorator; importing the module would replace it."""
 
     @property
     def action(self) -> Any:
@@ -130,7 +130,7 @@ class _Package(ModuleType):
 
     @action.setter
     def action(self, module: ModuleType) -> None:
-        """Called by the import system with the module."""
+        """Ignore the module, which the import system assigns."""
 
 
 sys.modules[__name__].__class__ = _Package

@@ -2,7 +2,7 @@
 
 One `Action` serves everywhere: as an action of an agent in a space, as a tool that a model calls,
 as a line of `help`. Its schema, help and argument checks come from the function's signature and
-docstring; parameters given by hand are the contract instead, checked by `jsonschema`.
+docstring. If `parameters` is given, that JSON schema is used instead, checked by `jsonschema`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AccessPolicy: TypeAlias = Literal["permitted", "denied", "requested"]
 ACCESS_PERMITTED: Final = "permitted"
 """Any agent may use the action at any time."""
 ACCESS_DENIED: Final = "denied"
-"""Nobody may use the action."""
+"""No agent may use the action."""
 ACCESS_REQUESTED: Final = "requested"
 """Each use awaits the answer of the agent's `request_permission`."""
 
@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ActionOptions(NamedTuple):
-    """What `@action` was told. It rides on the function, so that methods stay plain methods."""
+    """The arguments of `@action`, stored on the function, so that methods stay plain methods."""
 
     name: str | None = None
     help: Any = None
@@ -45,7 +45,7 @@ class ActionOptions(NamedTuple):
     timeout: float | None = None
     detached: bool = False
     stated: bool = False
-    """Whether the access policy was stated: a block's action is then offered to others."""
+    """Whether the access policy was given: a block's action is then offered to other agents."""
 
 
 @overload
@@ -66,13 +66,13 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
     Args:
         name: the action's name; the method's name if left out
-        help: replaces the generated help object wholly
+        help: replaces the whole generated help object
         access_policy: `ACCESS_PERMITTED`, `ACCESS_DENIED` or `ACCESS_REQUESTED`
-        terminal: a successful call ends a model's run, its result being the reply
-        idempotent: doing it twice is the same as doing it once, so it may be repeated after a crash
+        terminal: a successful call ends a model's run; its result is the reply
+        idempotent: two calls have the effect of one, so a call may be repeated after a crash
         timeout: seconds that one call may take
-        detached: it may run for long, so a message broker is not kept waiting for its end: the
-            message is kept in the space's inbox and acknowledged before it runs
+        detached: a call may run for long, so the space stores its message in the inbox and
+            acknowledges it to the message broker before the call runs
 
     Raises:
         DefinitionError: an option is not one of its values, or a parameter cannot be given by name
@@ -89,8 +89,8 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
                 "a static or class method has no agent to act for"
             )
         _check_options(where, told)
-        # Whether the first parameter is `self` shows only where it is used; the kinds of the
-        # parameters show now, and so a bad definition fails on import rather than on first call.
+        # Whether the first parameter is `self` is known only on use; the kinds of the parameters
+        # are known now, so a bad definition fails on import rather than on first call.
         check_parameters(function, bound_to_self=False, where=where)
         check_returns(function, where)
         function.__civitas_action__ = told  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ def _check_name(name: object, where: str) -> None:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling the function gives a coroutine."""
+    """Return whether calling the function returns a coroutine."""
     while isinstance(function, functools.partial):
         function = function.func
     call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
@@ -134,23 +134,23 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 @names_checked
 class Action:
-    """One capability: a name, a function, and what a caller must know of them.
+    """One capability: a name, a function, and what a caller must know about them.
 
     Args:
-        name: what callers call it by
+        name: the name by which callers call it
         function: what it does; plain or `async`
         description: what it does, in words
         parameters: the JSON schema of its arguments, an object schema
-        terminal: a successful call ends a model's run, its result being the reply
+        terminal: a successful call ends a model's run; its result is the reply
         access_policy: who may call it from outside
-        idempotent: doing it twice is the same as doing it once
+        idempotent: two calls have the effect of one
         timeout: seconds that one call may take
-        help: replaces the generated help object wholly
+        help: replaces the whole generated help object
 
-    `description` and `parameters` left out are read from the function's docstring and signature.
+    If `description` or `parameters` is left out, the docstring and the signature supply it.
 
     Raises:
-        DefinitionError: an argument is not one of its values, or `parameters` is not a JSON schema
+        DefinitionError: an argument is not one of its values, or `parameters` is no JSON schema
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Action:
         parameters: dict[str, Any],
         **options: Any,
     ) -> Action:
-        """An action by a schema that civitas has made itself: checking it would only take time."""
+        """Return an action with a schema that civitas made itself, and need not check."""
         made = cls(name, function, description, {}, **options)
         made._parameters = parameters
         return made
@@ -215,13 +215,13 @@ class Action:
 
     @classmethod
     def of(cls, source: Action | Callable[..., Any]) -> Action:
-        """The action of a function or `@action` method, made once for each; an Action itself.
+        """Return the action of a function or `@action` method, made once; an Action stays as it is.
 
-        An object of another class is one, too, if it has the parts of one: `name`, `function`,
+        An object of another class also counts as an action if it has `name`, `function`,
         `description`, `parameters`, and perhaps `terminal`.
 
         Raises:
-            DefinitionError: it is none of these, or a parameter cannot be given by name
+            DefinitionError: `source` is no action, or a parameter cannot be given by name
         """
         if isinstance(source, Action):
             return source
@@ -244,7 +244,7 @@ class Action:
 
     @classmethod
     def marked(cls, name: str, function: Callable[..., Any], options: ActionOptions) -> Action:
-        """The action of a function that `@action` has marked."""
+        """Return the action of a function that `@action` has marked."""
         return cls(
             name,
             function,
@@ -293,11 +293,11 @@ class Action:
 
     @functools.cached_property
     def is_async(self) -> bool:
-        """Whether `execute` gives a coroutine."""
+        """Whether `execute` returns a coroutine."""
         return is_async(self.function)
 
     def check(self, args: dict[str, Any], where: str | None = None) -> dict[str, Any]:
-        """The keyword arguments for a call with `args`, converted to the annotated types.
+        """Return the keyword arguments for a call with `args`, converted to the annotated types.
 
         Args:
             args: JSON values by parameter name
@@ -322,7 +322,7 @@ class Action:
         raise InvalidArguments(f'"{where or self.name}"{at}: {shorten(wrong.message, 200)}')
 
     def execute(self, /, **args: Any) -> Any:
-        """Call the function; gives a coroutine if it is `async`."""
+        """Call the function; return a coroutine if it is `async`."""
         return self.function(**args)
 
     def __repr__(self) -> str:
@@ -341,13 +341,13 @@ class ActionRegistry:
         self.actions: dict[str, Action] = {}
 
     def register(self, action: Action | Callable[..., Any] | _Offering) -> None:
-        """Add an action; one of the same name is replaced.
+        """Add an action; it replaces one of the same name.
 
         Args:
             action: what `Action.of` takes, or an agent, which registers every action that it offers
 
         Raises:
-            DefinitionError: it is none of these, or an agent's action has a name that is taken
+            DefinitionError: the argument is no action, or an agent's action has a taken name
         """
         offers = getattr(action, "offers", None)
         if isinstance(offers, dict):
@@ -363,16 +363,16 @@ class ActionRegistry:
             self.actions[made.name] = made
 
     def get_action(self, name: str) -> Action | None:
-        """The action of that name, or None."""
+        """Return the action of that name, or None."""
         return self.actions.get(name)
 
     def get_actions(self) -> list[Action]:
-        """All registered actions."""
+        """Return all registered actions."""
         return list(self.actions.values())
 
 
 def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
-    """The `@action` methods of a class: action name → (attribute, options)."""
+    """Return the `@action` methods of a class: action name → (attribute, options)."""
     # An override of an inherited action keeps its options, unless it is marked again.
     marked: dict[str, ActionOptions] = {}
     for base in reversed(cls.__mro__):

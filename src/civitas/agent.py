@@ -1,6 +1,6 @@
 """Agents: identity, actions, callbacks and messaging.
 
-An agent is a class with `@action` methods. What it needs of a space is stated here: `Mailbox`.
+An agent is a class with `@action` methods. `Mailbox` states what it needs of a space.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SPECIAL = frozenset(("help", "response", "error"))
 
 
 class Pending(Protocol[T_co]):
-    """What `request` gives back: awaitable on any loop, waited for in any thread."""
+    """The result of `request`: await it on any loop, or wait for it in any thread."""
 
     def __await__(self) -> Generator[Any, None, T_co]: ...
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Wait in a thread and give the value, or raise the outcome."""
+        """Wait in a thread; return the value, or raise the error that ended the request."""
         ...
 
     def cancel(self) -> None:
@@ -45,35 +45,35 @@ class Pending(Protocol[T_co]):
         ...
 
     def done(self) -> bool:
-        """Whether the outcome is there."""
+        """Return whether the request has ended."""
         ...
 
 
 class Handling(Protocol):
-    """A message on its way through an agent."""
+    """A message that an agent handles."""
 
     @property
     def parent(self) -> Handling | None:
-        """What was being handled when the request was made that this one answers."""
+        """The message during whose handling the sender made this request, or None."""
         ...
 
     @property
     def agent(self) -> Agent | None:
-        """Whose message it is."""
+        """The receiver."""
         ...
 
     @property
     def came_as(self) -> str | None:
-        """What it is known by to other processes, if it came over a broker."""
+        """The message's idempotency key, if it came over a broker."""
         ...
 
     @property
     def answered_thread(self) -> str | None:
-        """Of an answer: which thread of the agent sent what it answers; empty for its own."""
+        """For an answer: the thread that sent the request; empty for the agent's own."""
         ...
 
     def message(self) -> dict[str, Any] | None:
-        """The message; None while it is no message that is handled."""
+        """Return the message; None in a callback of the agent's own."""
         ...
 
 
@@ -82,7 +82,7 @@ CURRENT: ContextVar[Handling | None] = ContextVar("civitas_handling", default=No
 
 
 def leads_to(outer: Handling, handling: Handling | None) -> bool:
-    """Whether a request made while `outer` was handled led, over others, to this one."""
+    """Return whether `outer` is earlier in the call chain of `handling`."""
     while handling is not None:
         handling = handling.parent
         if handling is outer:
@@ -91,7 +91,7 @@ def leads_to(outer: Handling, handling: Handling | None) -> bool:
 
 
 class Mailbox(Protocol):
-    """What a space offers the agent that is in it. Every method may be called in any thread."""
+    """What a space offers to an agent in it. Every method may be called in any thread."""
 
     id: str
     space: Any
@@ -102,13 +102,13 @@ class Mailbox(Protocol):
         ...
 
     def send(self, envelope: Envelope) -> None:
-        """Send a message and go on."""
+        """Send a message without waiting."""
         ...
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool = False
     ) -> Pending[Any]:
-        """Send a message whose value is wanted."""
+        """Send a message and return its pending value."""
         ...
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -116,7 +116,7 @@ class Mailbox(Protocol):
         ...
 
     def offer_changed(self) -> None:
-        """Look the agent's actions up anew: they are not what they were."""
+        """Look up the agent's actions again, since they have changed."""
         ...
 
 
@@ -132,13 +132,13 @@ class Agent(Workflow):
         agent_params: its parameters; those of `ParamsType` by default
         blocks: plugins: they prepare before each step of `run()`, clean up after it, and give the
             agent actions
-        receive_own_broadcasts: whether what it sends to `*` comes to itself too
-        concurrency: how many messages, and how many lanes of them, it handles at a time
-        approver: who is asked by the default `request_permission`; the space's if left out
+        receive_own_broadcasts: whether it receives what it sends to `*` itself
+        concurrency: how many messages without a lane, and how many lanes, it handles at a time
+        approver: the approver that the default `request_permission` asks; default: the space's
         deps: anything; actions find it in their `Context`
 
     Raises:
-        InvalidId: the id is none
+        InvalidId: the id is not valid
         DefinitionError: an action's signature cannot be described, or an argument is wrong
     """
 
@@ -193,7 +193,7 @@ class Agent(Workflow):
 
     @property
     def offers(self) -> dict[str, Action]:
-        """What others may call: its `@action` methods, and those of its blocks that state a policy.
+        """Return what others may call: its `@action` methods, and its blocks' that state a policy.
 
         Help, response and error, which every agent has, are left out.
         """
@@ -204,7 +204,7 @@ class Agent(Workflow):
         }
 
     def _offered(self) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
-        """The same with help, response and error: the function and the options of each."""
+        """Return what `offers` returns, plus help, response and error, as (function, options)."""
         own = offered(type(self)).items()
         made = {name: (getattr(self, attribute), options) for name, (attribute, options) in own}
         blocks = block_actions(self.blocks).items()
@@ -268,7 +268,7 @@ class Agent(Workflow):
         return handling.message()
 
     def _came_as(self, action: str) -> str | None:
-        """By what the call over a broker that is being handled is known, also if it comes again."""
+        """Return the idempotency key of the call being handled, if a broker brought it."""
         handling = CURRENT.get()
         if handling is None or handling.agent is not self or handling.came_as is None:
             return None
@@ -277,23 +277,23 @@ class Agent(Workflow):
         return handling.came_as if called == action else None
 
     def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
-        """The lane of a message to this agent, or None; called once when it comes, on the loop.
+        """Return the lane of a message to this agent, or None; called on the loop when it arrives.
 
-        The messages of one lane are handled one at a time, in order; up to `_lanes` lanes side by
-        side, which take turns, message by message, where there are more. What has no lane is
-        handled beside them, as `concurrency` says.
+        The messages of one lane are handled one at a time, in order. Up to `_lanes` lanes run side
+        by side; more lanes take turns, message by message. Messages without a lane are handled
+        beside them, as many at a time as `concurrency` says.
         """
         return None
 
     def _goes_on(self, action: str) -> bool:
-        """Whether an action that a killed process had begun goes on when it is called again."""
+        """Return whether an action that a killed process had begun resumes when called again."""
         return False
 
     def send(self, message: Message | dict[str, Any]) -> None:
-        """Send a message and go on. What it leads to comes back as messages.
+        """Send a message without waiting. Its result or error comes back as a message.
 
         Raises:
-            InvalidMessage: it does not conform to the schema
+            InvalidMessage: the message does not conform to the schema
             NotInSpace: the agent is in no space
         """
         mailbox = self._mailbox
@@ -304,19 +304,19 @@ class Agent(Workflow):
     def request(
         self, message: Message | dict[str, Any], timeout: float | None = 300, wait: bool = False
     ) -> Pending[Any]:
-        """Send a message whose value is wanted.
+        """Send a message and return its pending value.
 
         Args:
             message: to one agent; not to `*`
             timeout: seconds until the request ends as `RequestTimeout`; None for no limit
-            wait: whether it waits for an agent that is not there, until its deadline, rather than
+            wait: whether to wait, until the deadline, for an agent that is not there, rather than
                 end as `AgentNotFound`
 
         Returns:
             An object to await, or to wait for in a thread with `.result()`. Dropping it cancels.
 
         Raises:
-            InvalidMessage: it does not conform to the schema
+            InvalidMessage: the message does not conform to the schema
             NotInSpace: the agent is in no space
         """
         mailbox = self._mailbox
@@ -325,7 +325,7 @@ class Agent(Workflow):
         return mailbox.request(check_message(message, mailbox.id), timeout, wait)
 
     def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
-        """`request` in short: call an action of another agent with these arguments, by name."""
+        """Call an action of another agent with these arguments, by name: a short `request`."""
         if unnamed:
             raise TypeError(f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1")
         mailbox = self._mailbox
@@ -348,7 +348,7 @@ class Agent(Workflow):
     # Each may be `def` or `async def`; `def` ones run in a worker thread.
 
     def before_action(self, message: dict[str, Any]) -> Any:
-        """Called before each action; an exception is returned to the sender and no action done."""
+        """Called before each action; an exception prevents the action and goes to the sender."""
 
     def after_action(
         self, message: dict[str, Any], return_value: Any, error: BaseException | None
@@ -356,15 +356,15 @@ class Agent(Workflow):
         """Called after each action, even if it raised or was cancelled."""
 
     def after_add(self) -> Any:
-        """Called when it is in a space, and may send and request; an exception undoes `add`."""
+        """Called when the agent is in a space and may send; an exception undoes `add`."""
 
     def before_remove(self) -> Any:
         """Called before the agent leaves its space; it may still send and request."""
 
     async def request_permission(self, proposed_message: dict[str, Any]) -> Decision:
-        """Whether an `ACCESS_REQUESTED` action may be done; the default asks the approver.
+        """Return whether an `ACCESS_REQUESTED` action may run; the default asks the approver.
 
-        With no approver it is refused. Only `True` permits; `Refused("…")` says why not.
+        Without an approver it is refused. Only `True` permits; `Refused("…")` states a reason.
         """
         approver = self._approver()
         if approver is None:
@@ -377,14 +377,14 @@ class Agent(Workflow):
         return await approve(approver, ApprovalRequest.of(proposed_message, run_id, thread))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
-        """The run and the thread that a proposed message belongs to: its sender's, of no run."""
+        """Return a proposed message's run and thread; default: no run, and the sender's thread."""
         return None, message.get("from")
 
     def _before_add(self) -> None:
         """Refuse to be added to a space, by raising `DefinitionError`."""
 
     def _approver(self) -> Approver | None:
-        """Its own approver, or its space's."""
+        """Return its own approver, or its space's."""
         if self.approver is None and self._mailbox is not None:
             return self._mailbox.approver
         return self.approver
@@ -394,7 +394,7 @@ class Agent(Workflow):
 
 
 def overrides(agent: Agent, callback: str) -> bool:
-    """Whether an agent has its own form of a callback."""
+    """Return whether an agent overrides a callback."""
     return getattr(type(agent), callback) is not getattr(Agent, callback) or (
         callback in getattr(agent, "__dict__", ())
     )

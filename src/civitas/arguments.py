@@ -1,4 +1,4 @@
-"""Checks of arguments: names that a constructor does not have, and whole numbers."""
+"""Checks of arguments: unknown names of a constructor, and whole numbers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _ELSEWHERE = {
     "timeout": "seconds",
     "tools": "actions",
 }
-"""What other libraries call an argument, and what it is called here."""
+"""Argument names of other libraries, and the names here."""
 
 
 def names_checked(called: T) -> T:
-    """Have a class or a method say which argument is near, where it is given one that it lacks.
+    """Make a class or method name the nearest known argument when it is given an unknown one.
 
     The constructor keeps its signature, so that type checkers and editors know the names.
     """
@@ -55,7 +55,7 @@ def names_checked(called: T) -> T:
 
 
 def unknown_argument(called: Any, given: Iterable[str]) -> DefinitionError | None:
-    """The error of a class or function that was given an argument it lacks; None if it has all."""
+    """Return the error for the first unknown argument given; None if all are known."""
     known = _names(called) if isinstance(called, type) else _parameters(called)[0]
     unknown = next((name for name in given if name not in known), None)
     if unknown is None:
@@ -66,7 +66,7 @@ def unknown_argument(called: Any, given: Iterable[str]) -> DefinitionError | Non
 
 
 def _names(cls: type) -> list[str]:
-    """The names that a constructor takes, with those that it passes on to its bases."""
+    """Return the names that a constructor takes, with those that it passes on to its bases."""
     names: list[str] = []
     for base in cls.__mro__:
         if "__init__" in vars(base):
@@ -93,7 +93,7 @@ def check_count(
     most: int | None = None,
     optional: bool = False,
 ) -> None:
-    """Refuse what is not an integer from `least` to `most`."""
+    """Raise unless the value is an integer from `least` to `most`."""
     if value is None and optional:
         return
     if type(value) is not int or value < least or (most is not None and value > most):

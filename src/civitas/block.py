@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Block:
     """A plugin of an agent: what it does in each step, and the actions that it provides.
 
-    A subclass defines `forward`, which its agent calls when it decides to, and what is to happen
+    A subclass defines `forward`, which its agent calls when it chooses to, and what happens
     before and after each step of the agent.
 
     Args:
@@ -22,11 +22,11 @@ class Block:
         block_params: its parameters; those of `ParamsType` by default, or `BlockParams`
 
     Attributes:
-        agent: the agent that it was given to first, or None
+        agent: the first agent that it was given to, or None
         name: what it is called; the class's name if the class states none
         description: what it does, in words for people, models and dispatchers
-        actions: what it can do, by name, in words: its `@action` methods, and what the class states
-            by hand of what only `forward` does
+        actions: descriptions of what it can do, by name: its `@action` methods, and what the class
+            lists itself for what only `forward` does
     """
 
     name: str = ""
@@ -48,7 +48,7 @@ class Block:
 
     @property
     def llm(self) -> Any:
-        """The model that it may ask: its own, or its agent's; None for neither."""
+        """The model that it may ask: its own, else its agent's, else None."""
         return getattr(self.agent, "llm", None) if self._llm is None else self._llm
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -62,13 +62,13 @@ class Block:
         """Called before each step of the agent."""
 
     async def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the block does, when its agent calls it."""
+        """Do the block's work, when its agent calls it."""
         raise NotImplementedError(f"{type(self).__name__} must define `async def forward(self)`")
 
     async def after_forward(self) -> None:
-        """Called after each step of the agent, also after one that failed."""
+        """Called after each step of the agent, even one that failed."""
 
 
 def _summary(function: Any) -> str:
-    """The first line of a docstring."""
+    """Return the first line of a docstring."""
     return (function.__doc__ or "").strip().partition("\n")[0]

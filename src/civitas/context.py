@@ -1,4 +1,4 @@
-"""What an action may know of its call, and asking a person from within it."""
+"""What an action may know about its call, and how it asks a person a question."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 class Context(Generic[T]):
-    """What an action may want to know of its call; a parameter annotated so is filled in.
+    """What an action may know about its call; a parameter of this type is filled in.
 
     Attributes:
         agent: the agent whose action is running
-        message: the message being handled, or None where the agent's own loop called the action
+        message: the message being handled, or None if the agent's own loop called the action
         run_id: the id of the run that the call belongs to, or None
-        thread: the id of the conversation that it belongs to; None for the agent's own
-        sender: the id of the agent whose message led to the call, or None where none did
-        budget: what may be spent, or None where nothing limits it
-        deps: what the reply, or else the agent, was given as `deps=`
+        thread: the id of the conversation that the call belongs to; None for the agent's own
+        sender: the id of the agent whose message led to the call, or None without one
+        budget: what may be spent, or None without a limit
+        deps: the `deps=` of the reply, else of the agent
     """
 
     __civitas_injected__ = True
@@ -59,11 +59,11 @@ class Context(Generic[T]):
         """Ask the person behind the agent's approver, or its space's.
 
         Args:
-            question: what is asked
+            question: the question's text
 
         Returns:
             An object to await in an `async` action, or to wait for in a plain one with `.result()`;
-            it gives the answer, or raises `NobodyToAsk`.
+            it returns the answer, or raises `NobodyToAsk`.
 
         Raises:
             TypeError: the question is no text
@@ -74,14 +74,14 @@ class Context(Generic[T]):
 
 
 def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any]:
-    """What the parameters of an action are given that are filled in: the context, or a new one."""
+    """Return values for an action's injected parameters: the context, or a new object."""
     return {
         name: context if issubclass(kind, Context) else kind() for name, kind in injected.items()
     }
 
 
 class Asked:
-    """A question to a person, asked when it is waited for."""
+    """A question to a person, asked when the caller waits for the answer."""
 
     __slots__ = ("_agent", "_loop", "_question")
 

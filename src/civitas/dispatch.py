@@ -23,9 +23,9 @@ whose abilities fit the situation, or none. Answer with JSON alone:
 {"block": the name of a block or null, "reason": why, in a few words}"""
 
 _KEPT: Final = 1000
-"""So many decisions are kept."""
+"""How many decisions are kept."""
 _REASON: Final = {"type": "string", "maxLength": 200}
-"""A small model that need not end its reason repeats it until its answer is cut off."""
+"""A limit, since a small model may repeat its reason until its answer is cut off."""
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
@@ -34,7 +34,7 @@ class AgentToolbox:
     """What an agent works with.
 
     Attributes:
-        model: the model that it may ask, or the name of one, which is made at once; or None
+        model: the model that it may ask, or a model's name, made into a model at once; or None
         environment: where it acts, such as a society's city, or None
     """
 
@@ -49,7 +49,7 @@ class AgentToolbox:
 
     @property
     def llm(self) -> Any:
-        """The model, by its other name."""
+        """The model; another name of `model`."""
         return self.model
 
 
@@ -60,7 +60,7 @@ class Dispatch:
     Attributes:
         block: the name of the block that was chosen, or None
         reason: why, as the model or the rule said
-        given: what the model gave, where that is no block; else None
+        given: the model's answer if it names no block; else None
     """
 
     block: str | None
@@ -71,11 +71,11 @@ class Dispatch:
 class BlockDispatcher:
     """Chooses the block that fits an agent's situation, or none.
 
-    A model makes one structured choice among the names of the blocks, or none. An answer that
-    cannot be used, or that names another, is none, and is kept as a decision. Without a model the
-    block wins whose name, description and actions share the most words with the situation; of two
-    with as many, the one that was registered first; with no word in common, none. A block with a
-    method `fits(context) -> float` says so itself, in the place of that count.
+    A model makes one structured choice among the names of the blocks and none. An unusable answer,
+    or one that names something else, counts as none and is kept as a decision. Without a model, the
+    block wins whose name, description and actions share the most words with the situation. Of equal
+    ones the first registered wins; without a common word, none. If a block has a method
+    `fits(context) -> float`, its value replaces that count.
 
     Args:
         llm: the model; None chooses by rule
@@ -83,7 +83,7 @@ class BlockDispatcher:
 
     Attributes:
         blocks: the blocks by name
-        decisions: the decisions, the last 1,000, the oldest first
+        decisions: the last 1,000 decisions, the oldest first
     """
 
     def __init__(self, llm: Any = None, block_dispatch_prompt: str = DISPATCHER_PROMPT) -> None:
@@ -104,10 +104,10 @@ class BlockDispatcher:
                 raise ValueError(f"two blocks are named {name!r}: give one another name")
 
     async def dispatch(self, context: Any) -> Any:
-        """The block that fits a situation, or None.
+        """Return the block that fits a situation, or None.
 
         Args:
-            context: the situation: a text, or what has a JSON form
+            context: the situation: a text, or a value with a JSON form
 
         Raises:
             Exception: the model failed
@@ -121,7 +121,7 @@ class BlockDispatcher:
         return self._decided(made)
 
     def by_rule(self, context: Any) -> Any:
-        """The block that fits a situation by rule, or None, whether there is a model or not."""
+        """Return the block that fits a situation by rule, or None, even if there is a model."""
         return self._decided(self._by_rule(context))
 
     def _decided(self, made: Dispatch) -> Any:
@@ -187,7 +187,7 @@ class BlockDispatcher:
 
 
 def named(block: Any) -> str:
-    """What a block is called: its name, or its class's."""
+    """Return a block's name, or its class's."""
     return getattr(block, "name", "") or type(block).__name__
 
 

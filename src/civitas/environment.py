@@ -17,7 +17,7 @@ from civitas.threads import WORKERS
 
 
 class Environment:
-    """Executes actions, and turns whatever comes of it into a result.
+    """Executes actions, and turns every value and exception into a result.
 
     A result is a dict: `{"tool_executed": True, "result": …, "timestamp": …}`, or
     `{"tool_executed": False, "error": …, "traceback": …}`.
@@ -29,8 +29,8 @@ class Environment:
     def execute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
         """Execute an action and return the result; an exception is a result too.
 
-        An `async` action is run to its end: by the loop that awaits `aexecute_action`, or on a loop
-        of its own in a script. On the thread of a running loop that is an error, since to wait
+        An `async` action runs to its end: on the loop that awaits `aexecute_action`, or on a loop
+        of its own in a script. On the thread of a running loop that is an error, since waiting
         there would stop the loop: await `aexecute_action` instead.
         """
         try:
@@ -44,10 +44,10 @@ class Environment:
     async def aexecute_action(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
         """Execute an action on behalf of a loop.
 
-        An `async` action is awaited here, a plain one runs in a worker thread; so does
-        `execute_action` where a subclass has its own. Cancelling reaches an `async` action at its
-        next await; a thread cannot be stopped, so its result is dropped. An action that takes
-        longer than its `timeout` is cancelled likewise, and the result is an error.
+        An `async` action is awaited here. A plain action, or a subclass's own `execute_action`,
+        runs in a worker thread. Cancelling reaches an `async` action at its next await; a thread
+        cannot be stopped, so its result is dropped. An action that takes longer than its `timeout`
+        is cancelled in the same way, and the result is an error.
         """
         timeout = action.timeout
         if timeout is None:
@@ -91,7 +91,7 @@ def _is_overridden(environment: Environment) -> bool:
 
 
 def failed(error: BaseException) -> dict[str, Any]:
-    """The result of an action that raised."""
+    """Return the result of an action that raised."""
     try:
         text = error_message(error)
     except Exception as other:  # an exception's own code may be broken
@@ -127,7 +127,7 @@ _HERE = _Here()
 async def execute_in_thread(
     environment: Any, action: Action, args: dict[str, Any]
 ) -> dict[str, Any]:
-    """Call `execute_action` in a worker thread. Async actions come back to this loop."""
+    """Call `execute_action` in a worker thread; async actions run on this loop."""
     loop = asyncio.get_running_loop()
     flight = _Flight(loop)
     try:
@@ -136,8 +136,8 @@ async def execute_in_thread(
         )
         return await future
     except asyncio.CancelledError:
-        # One of the two sees the other: this sets `over` before it reads `future`, and the thread
-        # sets `future` before it reads `over`.
+        # At least one side sees the other: this one sets `over` before it reads `future`, and
+        # the thread sets `future` before it reads `over`.
         flight.over = True
         if flight.future is not None:
             flight.future.cancel()
@@ -155,7 +155,7 @@ def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]
 
 
 def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
-    """Wait for what an async action gives, in a thread that may wait."""
+    """Wait for an async action's value, in a thread that may wait."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

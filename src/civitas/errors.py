@@ -3,7 +3,7 @@
 * The developer: the program is wrong (`DefinitionError`, `InvalidMessage`, `NotInSpace`, …).
 * The caller: a request had another outcome than its value (`RequestError` and below).
 * The operator: something that the program needs is missing or refused (`ModelError` and below).
-* Whoever named a file or a command, or wrote a line: `FileError`, `CommandError`, `SlashError`, …
+* The user who named a file or command or wrote a line: `FileError`, `CommandError`, `SlashError`, …
 * The model: an action asks for another try (`AskAgain`).
 
 Every name here is public, so there is no `__all__`.
@@ -25,15 +25,15 @@ class DefinitionError(CivitasError, TypeError):
 
 
 class ConfigError(DefinitionError, ValueError):
-    """A setting is not one of those that there may be."""
+    """A setting has a value that is not allowed."""
 
 
 class UnknownPrice(DefinitionError):
-    """A budget in money is to pay for a model whose price nobody has stated."""
+    """A budget with a limit of money is used with a model whose price is not known."""
 
 
 class HookError(CivitasError):
-    """A hook raised, or gave what no hook may give. Its cause is what it raised, if it did.
+    """A hook raised, or returned what it may not. `__cause__` is the exception that it raised.
 
     Attributes:
         hook: the hook's name
@@ -51,7 +51,7 @@ class InvalidId(CivitasError, ValueError):
 
 
 class DuplicateAgent(CivitasError, ValueError):
-    """An agent of that id is in the space already; it goes on undisturbed."""
+    """An agent of that id is in the space already; that agent is not affected."""
 
 
 class InvalidMessage(CivitasError, ValueError):
@@ -68,7 +68,7 @@ class InvalidMessage(CivitasError, ValueError):
 
 
 class NotInSpace(CivitasError, RuntimeError):
-    """An agent that is in no space was told to send or to request."""
+    """An agent that is in no space was asked to send or to request."""
 
 
 class VirtualTimeError(CivitasError, RuntimeError):
@@ -121,7 +121,7 @@ class ActionNotFound(RequestError):
 
 
 class NotPermitted(RequestError):
-    """The action's access policy, or the one who was asked, refused."""
+    """The action's access policy, or the approver, refused."""
 
 
 class AgentNotFound(RequestError):
@@ -129,7 +129,7 @@ class AgentNotFound(RequestError):
 
 
 class MailboxFull(RequestError):
-    """The receiver's mailbox holds as many messages as it may."""
+    """The receiver's mailbox is full."""
 
 
 class RequestTimeout(RequestError, TimeoutError):
@@ -152,16 +152,16 @@ class SpaceClosed(RequestError):
 
 
 class BudgetExceeded(CivitasError):
-    """What a run may spend does not reach for what it was about to do, so it was not begun.
+    """The budget does not cover what a run was about to do, so that was not begun.
 
     Attributes:
-        limit: which one: `tokens`, `usd`, `model_calls` or `actions`
+        limit: the limit that refused: `tokens`, `usd`, `model_calls` or `actions`
     """
 
     def __init__(self, text: str, limit: str, needs: _Any = None) -> None:
         super().__init__(text)
         self.limit = limit
-        self._needs = needs  # of which accounts how much, where others may give it back
+        self._needs = needs  # how much of which accounts, if other spenders may return it
 
 
 class DeadlineExceeded(BudgetExceeded, TimeoutError):
@@ -172,14 +172,14 @@ class DeadlineExceeded(BudgetExceeded, TimeoutError):
 
 
 class NobodyToAsk(CivitasError):
-    """An action has a question to a person, and there is nobody who answers."""
+    """An action asks a person a question, and no person can answer."""
 
 
 # -- the operator ----------------------------------------------------------------------------------
 
 
 class MissingExtra(CivitasError, ImportError):
-    """A part needs packages of an extra that is not installed."""
+    """A feature needs packages of an extra that is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the extra '{extra}': pip install 'civitas[{extra}]'")
@@ -203,11 +203,11 @@ class ModelError(CivitasError):
 
 
 class WeightsError(ModelError):
-    """A model's weights are missing, incomplete or not what their hash says."""
+    """A model's weights are missing, incomplete, or do not match their hash."""
 
 
 class ContextOverflow(ModelError):
-    """What a model was given does not fit its context; nothing was cut."""
+    """A prompt does not fit the model's context; nothing was cut."""
 
 
 class RemoteForbidden(ModelError):
@@ -215,18 +215,18 @@ class RemoteForbidden(ModelError):
 
 
 class TooManyThreads(CivitasError, RuntimeError):
-    """A call needs a thread, and as many as are allowed are busy, or the system gives no more."""
+    """A call needs a thread; all allowed threads are busy, or the system starts no more."""
 
 
-# -- whoever named a file or a command, or wrote a line --------------------------------------------
+# -- the user who named a file or a command, or wrote a line ---------------------------------------
 
 
 class FileError(CivitasError, OSError):
-    """Something could not be done with a file. The text names the file as it was given."""
+    """An operation on a file failed. The text names the file as it was given."""
 
 
 class NoSuchFile(FileError, FileNotFoundError):
-    """Nothing of that name is there; the text says what has a name like it."""
+    """No file has that name; the text lists similar names."""
 
 
 class OutsideFolder(FileError, PermissionError):
@@ -234,7 +234,7 @@ class OutsideFolder(FileError, PermissionError):
 
 
 class NotAFile(FileError):
-    """It is a folder, a pipe, a socket or a device, or is needed as a folder and is none."""
+    """It is a folder, a pipe, a socket or a device, or it should be a folder and is not."""
 
 
 class NotText(FileError):
@@ -242,7 +242,7 @@ class NotText(FileError):
 
 
 class FileTooLarge(FileError):
-    """The file, or what is to be written, has more bytes than are allowed."""
+    """The file, or the text to write, has more bytes than are allowed."""
 
 
 class PageError(CivitasError):
@@ -250,23 +250,23 @@ class PageError(CivitasError):
 
 
 class AddressRefused(PageError):
-    """A host's address is not one of the public Internet, and the host is not allowed by name."""
+    """A host's address is not on the public Internet, and the host is not allowed by name."""
 
 
 class UnreadableDocument(PageError):
-    """A document is damaged, encrypted, empty, or of more than is read."""
+    """A document is damaged, encrypted, empty, or larger than allowed."""
 
 
 class SearchError(CivitasError):
-    """A search engine gave no results that can be used; the text says why."""
+    """A search engine returned no usable results; the text says why."""
 
 
 class CommandError(CivitasError):
-    """A command could not be started, or not be watched to its end."""
+    """A command could not be started, or its end could not be observed."""
 
 
 class CommandTimeout(CivitasError, TimeoutError):
-    """A command took too long and was killed, with every process that it began."""
+    """A command took too long and was killed, with every process that it started."""
 
 
 class _StoreError(CivitasError):
@@ -319,15 +319,15 @@ class JournalError(_StoreError):
 
 
 class NoSuchRun(CivitasError, LookupError):
-    """A journal has no run of that id; the text says which it has."""
+    """A journal has no run of that id; the text lists its runs."""
 
 
 class RunHeld(CivitasError):
-    """Somebody else works on the run: a run has one writer.
+    """Another writer holds the run: a run has one writer.
 
     Attributes:
         run_id: the run's id
-        holder: who it is, such as `process 4711 on host`
+        holder: the writer, such as `process 4711 on host`
     """
 
     def __init__(self, run_id: str, holder: str) -> None:
@@ -340,11 +340,11 @@ class RunHeld(CivitasError):
 
 
 class RunMismatch(CivitasError):
-    """A run was begun by another program than the one that would go on with it.
+    """The program that would resume a run differs from the one that began it.
 
     Attributes:
         run_id: the run's id
-        changed: what is not as it was, such as `task` or `model`
+        changed: what differs, such as `task` or `model`
     """
 
     def __init__(self, run_id: str, changed: tuple[str, ...], detail: str) -> None:
@@ -359,18 +359,18 @@ class RunMismatch(CivitasError):
 
 
 class StateError(CivitasError, ValueError):
-    """A state that was saved cannot be loaded, or one cannot be saved."""
+    """A saved state cannot be loaded, or a state cannot be saved."""
 
 
 class CardGone(CivitasError, LookupError):
-    """What waited for a person in the studio was answered already, or waits no more."""
+    """A question to a person in the studio was answered already, or is no longer open."""
 
 
 class SlashError(CivitasError, ValueError):
     """A line is no message in the slash syntax.
 
     Attributes:
-        column: where in the line, counted from 1; where the line ends too early, one past its end
+        column: the position in the line, from 1; one past its end if the line ends too early
         reason: what was expected there
     """
 
@@ -384,4 +384,4 @@ class SlashError(CivitasError, ValueError):
 
 
 class AskAgain(CivitasError):
-    """Raised by an action to have the model try again, with this text as the reason."""
+    """An action raises it to make the model try again, with this text as the reason."""

@@ -22,12 +22,12 @@ class Goal:
 
 
 def sort_goals(goals: Iterable[Goal]) -> list[Goal]:
-    """The goals, the most important first; those of one priority in the order given."""
+    """Return the goals, the most important first; equal priorities keep their order."""
     return sorted(goals, key=lambda goal: goal.priority)
 
 
 def format_goals(goals: Iterable[Goal]) -> str:
-    """The goals as a part of a prompt; empty if there are none."""
+    """Return the goals as a part of a prompt; empty without goals."""
     parts = [f"{goal.name}:\n{goal.description}" for goal in sort_goals(goals)]
     if not parts:
         return ""

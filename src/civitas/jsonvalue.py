@@ -1,8 +1,8 @@
 """Plain JSON data: what may be in a message, copied so that sender and receiver share nothing.
 
-`copy_json` admits what `json.dumps` writes and `json.loads` reads back alike; `to_json` also
-converts what has an obvious JSON form, such as a dataclass or a date. Both give plain `None`,
-`bool`, `int`, `float`, `str`, `list` and `dict` only, or raise `NotJSON`.
+`copy_json` admits what `json.dumps` writes and `json.loads` reads back unchanged; `to_json` also
+converts what has an obvious JSON form, such as a dataclass or a date. Both return only plain
+`None`, `bool`, `int`, `float`, `str`, `list` and `dict`, or raise `NotJSON`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from uuid import UUID
 
 from civitas.text import error_text, json_type, printable, render_path, shorten
 
-# A returned value is wrapped when it travels, so what is copied may be some levels deeper than
-# what was converted: otherwise the deepest legal answer could not be sent.
+# A returned value is wrapped in a message, so a copy may be some levels deeper than a conversion:
+# otherwise the deepest legal answer could not be sent.
 _DEEPEST_VALUE = 100
 _DEEPEST_COPY = 128
 _LARGEST_BYTES = 16 * 1024 * 1024
 _TOO_LARGE = f"larger than {_LARGEST_BYTES // 1024 // 1024} MiB in all"
-_ITEM_BYTES = 4  # what an item takes beside its text, on average: a small number and a comma
+_ITEM_BYTES = 4  # an item's average size without its text: a small number and a comma
 _CONTAINER_BYTES = 16
 _LARGEST_INT = 10**4300 - 1  # Python refuses to print, and json to read, more digits than 4300
 _SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number takes time
@@ -42,8 +42,8 @@ class NotJSON(ValueError):
     """A value has no JSON form.
 
     Attributes:
-        path: where in the value, such as `a[2]`; empty for the value itself
-        reason: what is there, such as `bytes is not JSON`
+        path: the place in the value, such as `a[2]`; empty for the value itself
+        reason: what is wrong there, such as `bytes is not JSON`
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -60,9 +60,9 @@ def to_json(value: Any, where: str = "") -> Any:
 
     Enum members become their value, dataclasses and pydantic models objects, tuples, sets and named
     tuples arrays (sets sorted), dates, times, durations, UUIDs, paths, decimals and IP addresses
-    strings. Refused are all others, numbers that are not finite, keys that are not strings, lone
-    surrogates, cycles, more than 100 levels and more than about 16 MiB. `where` begins the path
-    that an error names.
+    strings. All else is refused, such as numbers that are not finite, keys that are not strings,
+    lone surrogates, cycles, more than 100 levels and more than about 16 MiB. `where` is the start
+    of the path that an error names.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -78,14 +78,14 @@ def copy_json(value: Any, path: str = "") -> Any:
     """Return a copy of JSON data that shares nothing mutable with it, or raise NotJSON.
 
     Subclasses of the JSON types (an `IntEnum` member, an `OrderedDict`) are reduced to the plain
-    type and tuples to lists, as `json.dumps` does it. All else is refused, by the limits of
-    `to_json`. `path` begins the path that an error names.
+    type and tuples to lists, as `json.dumps` does it. All else is refused, with the limits of
+    `to_json`. `path` is the start of the path that an error names.
     """
     return _copied(value, path, _DEEPEST_COPY, widen=False)
 
 
 class _Refused(Exception):
-    """Something is not JSON; `way` leads to it, its last step first."""
+    """A value is not JSON; `way` is the path to it, its last step first."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -98,16 +98,16 @@ def _copied(value: Any, start: str, levels: int, *, widen: bool) -> Any:
     except _Refused as refused:
         raise NotJSON(render_path(refused.way[::-1], start), refused.reason) from None
     except RecursionError:
-        # Only where the caller's own stack is nearly used up: the depth is limited well before.
+        # Only if the caller's own stack is nearly used up: the depth limit is far lower.
         raise NotJSON(start, "nested too deep for the stack that is left") from None
 
 
 def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
     """Copy, reduce or convert anything.
 
-    It is at most `levels` deep, and takes at most `room[0]` bytes, which are counted down.
+    The copy is at most `levels` deep and at most `room[0]` bytes, which are counted down.
     """
-    # Of the type, not by isinstance: an object may claim another class than it has.
+    # By the type, not by isinstance: an object may claim a class that it does not have.
     kind = type(value)
     if kind is dict or kind is list:
         return _items(value.copy(), levels, room, widen)
@@ -156,9 +156,9 @@ def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
 
 
 def _items(copy: Any, levels: int, room: list[int], widen: bool) -> Any:
-    """Put copies in the place of the items of a dict or list, which nobody else has.
+    """Replace the items of a dict or list, which no other code holds, by copies.
 
-    Nearly all values are of plain types, whose copies are made here, as fast as may be.
+    Nearly all values are of plain types, which are copied here, for speed.
     """
     left = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
@@ -223,7 +223,7 @@ def _text_size(text: str) -> int:
 
 
 def _read(kind: type, read: Callable[[], Any]) -> Any:
-    """Return what `read()` gives; it runs code of the value's class, which may raise."""
+    """Return what `read()` returns; it runs code of the value's class, which may raise."""
     try:
         return read()
     except RecursionError:
@@ -233,7 +233,7 @@ def _read(kind: type, read: Callable[[], Any]) -> Any:
 
 
 def _is_pydantic_model(kind: type) -> bool:
-    # A value can only be of a pydantic model if pydantic has been imported by whoever made it.
+    # A value can only be a pydantic model if its maker has imported pydantic.
     pydantic = sys.modules.get("pydantic.main")
     return pydantic is not None and issubclass(kind, pydantic.BaseModel)
 
@@ -242,14 +242,14 @@ def _is_pydantic_model(kind: type) -> bool:
 
 
 def readable(text: str) -> str:
-    """The text, with `?` for what UTF-8 cannot carry."""
+    """Return the text, with `?` for what UTF-8 cannot carry."""
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode()
 
 
 def json_text(value: Any) -> str:
-    """A value as text: a string as it is, else its JSON, with what `str` makes of the rest."""
+    """Return a value as text: a string as it is, else JSON, with `str()` of what has no JSON."""
     kind = type(value)
     if kind is str:
         return readable(value)
@@ -270,9 +270,9 @@ def json_text(value: Any) -> str:
 
 
 def as_json(value: Any, part: bool = False) -> Any:
-    """A value as JSON data, or a text in its place: the one that a model is shown for it.
+    """Return a value as JSON data, or else the text that a model is shown for it.
 
-    Of an object that is no part of another, only the items without a JSON form are replaced.
+    In a top-level object only the items without a JSON form are replaced.
     """
     try:
         return to_json(value)
@@ -283,8 +283,8 @@ def as_json(value: Any, part: bool = False) -> Any:
 
 
 def deep_json(value: Any) -> Any:
-    """A value as JSON data, with the text of each part, however deep, that has no JSON form."""
-    shown: set[int] = set()  # containers above, and those that lead back to one: once is enough
+    """Return a value as JSON data; each part without a JSON form, however deep, becomes text."""
+    shown: set[int] = set()  # containers above, and those that lead back to one: each is shown once
     loops = 0
 
     def made(value: Any, level: int) -> Any:
@@ -316,11 +316,11 @@ def deep_json(value: Any) -> Any:
 
 
 class Unreadable(Exception):
-    """Says what is wrong with a text, or with arguments."""
+    """A text or arguments cannot be read; the message says why."""
 
 
 def unfenced(text: str) -> str:
-    """The text without the ```json fence around it, if there is one."""
+    """Return the text without the ```json fence around it, if there is one."""
     inside = text.strip()
     if len(inside) < 6 or not (inside.startswith("```") and inside.endswith("```")):
         return text
@@ -329,7 +329,7 @@ def unfenced(text: str) -> str:
 
 
 def read_json(text: str) -> Any:
-    """The JSON value that a text is, and nothing else but a ```json fence around it."""
+    """Return the JSON value of a text, which may have only a ```json fence around it."""
     text = unfenced(text)
     try:
         return DECODER.decode(text)

@@ -10,8 +10,8 @@ A message is a plain dict::
         "action": {"name": "add", "args": {"a": 1, "b": 2}},
     }
 
-`args` may be left out; unknown keys are refused. Every value is JSON data, copied on the way: what
-the sender does to its own dict afterwards changes nothing.
+`args` may be left out; unknown keys are refused. Every value is JSON data and copied, so later
+changes of the sender's dict have no effect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BROADCAST = "*"
 """The `to` of a message to every agent."""
 
 MAX_ID = 255
-"""The longest id, in characters: what AMQP allows a queue's name."""
+"""The longest id, in characters: the longest name of a queue in AMQP."""
 
 _KEYS = frozenset(("id", "meta", "from", "to", "action"))
 _ACTION_KEYS = frozenset(("name", "args"))
@@ -52,14 +52,14 @@ class Message(_From):
 
 
 class Nested(dict[str, Any]):
-    """Arguments that may have lists or objects in them, so each who gets them gets a copy."""
+    """Arguments that may contain lists or objects, so each receiver gets a copy."""
 
 
 class Envelope(NamedTuple):
     """The parts of a valid message; `sender` is the `from`.
 
-    `thread` travels beside the message: which thread of its agent sent it (empty for the agent's
-    own, None where no agent with threads did), or, of an answer, sent what it answers.
+    `thread` travels beside the message: the thread of the agent that sent it (empty for the agent's
+    own, None for an agent without threads), or, of an answer, the thread that sent the request.
     """
 
     sender: str
@@ -71,7 +71,7 @@ class Envelope(NamedTuple):
     thread: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as a dict of its own, in the order of the schema."""
+        """Return the message as a new dict, in the order of the schema."""
         message: dict[str, Any] = {}
         if self.id is not None:
             message["id"] = self.id
@@ -84,7 +84,7 @@ class Envelope(NamedTuple):
 
 
 def address(id: object) -> str:
-    """The string that an agent of this id is addressed by; an int is its decimal string."""
+    """Return an id as a string, an int as its decimal string; raise InvalidId if it is wrong."""
     if type(id) is int:
         decimal = _decimal(id)
         if decimal is None:
@@ -92,7 +92,7 @@ def address(id: object) -> str:
         id = decimal
     if not isinstance(id, str):
         raise InvalidId(f"an id must be a string or an int, got {type(id).__name__}")
-    id = str.__str__(id)  # whatever a subclass makes of itself
+    id = str.__str__(id)  # not a subclass's own `__str__`
     if not 0 < len(id) <= MAX_ID:
         raise InvalidId(f"an id has 1 to {MAX_ID} characters, not {len(id)}")
     if id == BROADCAST:
@@ -110,11 +110,11 @@ def address(id: object) -> str:
 
 
 def check_message(message: Any, sender: str) -> Envelope:
-    """The parts of a message that `sender` is about to send."""
+    """Return the parts of a message that `sender` is about to send."""
     if type(message) is not dict:
         raise InvalidMessage("message", f"must be a dict, not {type(message).__name__}")
     if len(message) == 2:
-        # The usual message, checked in as few steps as it takes: this is on every message's path.
+        # The usual message, checked in few steps: every message takes this path.
         to = message.get("to")
         action: Any = message.get("action")
         if type(to) is str and type(action) is dict and len(action) == 2:
@@ -169,13 +169,13 @@ def check_message(message: Any, sender: str) -> Envelope:
         if type(args) is not dict:
             raise InvalidMessage("action.args", f"must be an object, not {type(args).__name__}")
         args = check_args(args.copy())
-    # On the path of every message, and NamedTuple's own constructor takes three times as long.
+    # Every message takes this path, and NamedTuple's own constructor takes three times as long.
     envelope: Envelope = tuple.__new__(Envelope, (sender, to, name, args, id, meta, None))
     return envelope
 
 
 def check_args(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as JSON data; flat ones as they are, others copied as `Nested`."""
+    """Return the arguments as JSON data: flat ones as they are, others copied as `Nested`."""
     for key, value in args.items():
         kind = type(value)
         if type(key) is str and key.isascii():
@@ -201,7 +201,7 @@ def _copy(value: Any, path: str) -> Any:
 def _check_text(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise InvalidMessage(field, f"must be a string, not {type(value).__name__}")
-    text = str.__str__(value)  # whatever a subclass makes of itself
+    text = str.__str__(value)  # not a subclass's own `__str__`
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -210,7 +210,7 @@ def _check_text(value: object, field: str) -> str:
 
 
 def _decimal(number: int) -> str | None:
-    """The decimal string of an int; None if that is longer than any id."""
+    """Return the decimal string of an int; None if that is longer than any id."""
     return str(number) if -(10**MAX_ID) < number < 10**MAX_ID else None
 
 
@@ -238,7 +238,7 @@ def _missing_or_wrong(where: dict[str, Any], key: str, wanted: str, path: str = 
 def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:
     for key in where:
         if key not in known:
-            # No code of the key's own is run to show it.
+            # Showing the key runs no code of its class.
             shown = (
                 str.__str__(key)[:80] if isinstance(key, str) else f"a key ({type(key).__name__})"
             )

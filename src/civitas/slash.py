@@ -1,13 +1,13 @@
 """The slash syntax: a message as the line that a person writes and reads.
 
     /Calculator.add a:1 b:2                 to one agent
-    /"Ann Lee".say content:"Good morning"   an id that has more in it than a name
+    /"Ann Lee".say content:"Good morning"   an id that is not a plain name
     /*.help                                 to every agent
     Good morning                            say this to every agent
 
 After the agent's id, which ends at the first dot unless it is quoted, comes the action's name, and
-then `name:value` for each argument. Values are JSON, strictly: what is quoted is a JSON string
-wherever it stands, and there is no NaN, no Infinity and no key given twice. A message's `from`,
+then `name:value` for each argument. Values are strict JSON: everything quoted is a JSON string,
+and NaN, Infinity and repeated keys are refused. A message's `from`,
 `id` and `meta` are not part of a line.
 """
 
@@ -34,17 +34,17 @@ _LONE = re.compile("[\ud800-\udfff]")
 
 
 def parse_slash(line: str) -> dict[str, Any] | None:
-    r"""The message that a line means, without a `from`; None for a blank line.
+    r"""Return the message that a line means, without a `from`; None for a blank line.
 
-    A line whose first character that is no blank is no slash is a text, said to every agent as it
-    stands, but for the line break at its end. What is given conforms to the message schema, and
-    always has `args`.
+    A line that does not begin with a slash, after any blanks, is a text, said to every agent
+    unchanged, except for the line break at its end. The message conforms to the message schema
+    and always has `args`.
 
     Args:
         line: at most 1,000,000 characters
 
     Raises:
-        SlashError: it is no message; `column` says where, and the text what was expected there
+        SlashError: the line is no message; `column` and the text say where and what was expected
 
     Example:
         >>> from civitas import parse_slash
@@ -74,10 +74,10 @@ def parse_slash(line: str) -> dict[str, Any] | None:
 
 
 def format_slash(message: dict[str, Any]) -> str:
-    """The line that means a message: one printable line, without `from`, `id` and `meta`.
+    """Return a message as one printable line, without `from`, `id` and `meta`.
 
-    `parse_slash` reads from it what the message is when it is sent: with `args`, and an int `to` as
-    its decimal string.
+    `parse_slash` reads it as the message that is sent: with `args`, and an int `to` as its
+    decimal string.
 
     Raises:
         InvalidMessage: the message does not conform to the schema
@@ -114,7 +114,7 @@ def _too_long() -> SlashError:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether an id or an action's name may stand without quotes."""
+    """Return whether an id or an action's name needs no quotes."""
     return text.isascii() and text.isprintable() and not any(c in ' ":\\' for c in text)
 
 
@@ -124,11 +124,11 @@ def _is_identifier(name: str) -> bool:
 
 
 def _json(value: Any) -> str:
-    """JSON in which whatever does not print is escaped."""
+    """Return JSON with unprintable characters escaped."""
     text = json.dumps(value, ensure_ascii=False)
     if text.isprintable():
         return text
-    # What does not print can only stand in a string.
+    # Unprintable characters can only be in a string.
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
@@ -137,7 +137,7 @@ def _shown(text: str) -> str:
 
 
 class _Line:
-    """A line being read; `at` is where."""
+    """A line being read; `at` is the position."""
 
     def __init__(self, line: str) -> None:
         self.line = line
@@ -171,7 +171,7 @@ class _Line:
             args[name] = self.json()
 
     def name(self, unquoted: re.Pattern[str], wanted: str) -> str:
-        """An agent's id or an action's name."""
+        """Read an agent's id or an action's name."""
         begin = self.at
         if self.next() == '"':
             text = str(self.json())
@@ -199,7 +199,7 @@ class _Line:
         return found[0]
 
     def json(self) -> Any:
-        """The JSON value that stands here."""
+        """Read the JSON value here."""
         begin = self.at
         try:
             found, self.at = DECODER.raw_decode(self.line, begin)
@@ -224,7 +224,7 @@ class _Line:
         raise self.wrong(f"a JSON value that a message may have ({reason})", "")
 
     def next(self) -> str:
-        """The character that stands here; empty at the end."""
+        """Return the character here; empty at the end."""
         return self.line[self.at : self.at + 1]
 
     def skip_blank(self) -> None:
@@ -238,7 +238,7 @@ class _Line:
         self.at += 1
 
     def wrong(self, wanted: str, found: str | None = None) -> SlashError:
-        """The error for what stands here, which `found` names; an empty one leaves that out."""
+        """Return the error for what is here, which `found` names; an empty `found` is left out."""
         if found is None:
             found = _json(self.next()) if self.next() else "the end of the line"
         but = f", not {found}" if found else ""

@@ -1,4 +1,4 @@
-"""Text for people: cut short, on one line, escaped; what an exception says, where a value is."""
+"""Text for people: shortened, on one line, escaped; texts of exceptions, and paths of values."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def shorten(text: str, width: int = 80) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """The text, or its beginning and a note that says so."""
+    """Return the text, or its beginning and a note that it was cut."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}\n[cut: the first {limit} of {len(text)} characters]"
 
 
 def marked(text: str) -> str:
-    """Somebody else's text, each line marked, so that no line of it can pass for one of ours."""
+    """Return another's text with each line marked, so that none looks like a line of ours."""
     return "\n".join(f"| {line}" for line in text.splitlines()) or "| (nothing)"
 
 
 def one_line(text: str, width: int) -> str:
     """Return `text` on one line of at most `width` characters, without what does not print."""
-    text = text[: 8 * width]  # a text of megabytes is not walked for the line shown of it
+    text = text[: 8 * width]  # for one line, do not process megabytes
     shown = "".join(c if c.isprintable() else " " for c in text)
     return shorten(" ".join(shown.split()), width)
 
@@ -43,14 +43,14 @@ def printable(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return `text` on one line, with nothing in it that a terminal obeys."""
+    """Return `text` on one line, with terminal control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def shown_lines(text: str, file: TextIO | None = None) -> str:
-    """Return `text` with its lines kept, and nothing else in it that a terminal obeys.
+    """Return `text` with its lines kept and other terminal control characters escaped.
 
-    What the file's encoding has no character for is escaped, too.
+    Characters that the file's encoding lacks are escaped, too.
     """
     shown = "\n".join(escaped(line) for line in text.split("\n"))
     encoding = getattr(file, "encoding", None)
@@ -58,7 +58,7 @@ def shown_lines(text: str, file: TextIO | None = None) -> str:
 
 
 def escaped_json(value: Any) -> str:
-    """Return a JSON value on one line, with nothing in it that a terminal obeys."""
+    """Return a JSON value on one line, with terminal control characters escaped."""
     return escaped(json.dumps(value, ensure_ascii=False))
 
 
@@ -73,14 +73,14 @@ def error_text(error: BaseException, width: int = 200) -> str:
 
 
 def error_message(error: BaseException) -> str:
-    """Return what an exception says; of a group, what the first in it say too."""
+    """Return an exception's message; for a group, also the messages of its first members."""
     if not isinstance(error, BaseExceptionGroup):
         return str(error)
     return f"{error}: {'; '.join(error_text(each) for each in error.exceptions[:5])}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return which of the known names an unknown one may mean, as the end of an error's text."""
+    """Return the known names like an unknown one, as the end of an error's text."""
     from difflib import get_close_matches
 
     found = get_close_matches(name, known, 1)
@@ -101,7 +101,7 @@ def json_type(value: object) -> str:
     return type(value).__name__
 
 
-_JSON_TYPES: dict[type, str] = {  # bool first: it is an int, too
+_JSON_TYPES: dict[type, str] = {  # bool before int, its base class
     type(None): "null",
     bool: "boolean",
     int: "integer",
@@ -115,7 +115,7 @@ _JSON_TYPES: dict[type, str] = {  # bool first: it is an int, too
 def excerpt(value: object) -> str:
     """Return a scalar as short JSON text for an error; for anything larger only its type."""
     if isinstance(value, str):
-        # Cut first: a text of megabytes is not to be escaped for the 80 characters shown of it.
+        # Cut first: do not escape megabytes of text to show 80 characters.
         return printable(json.dumps(shorten(value, 78), ensure_ascii=False))
     if value is None or isinstance(value, (bool, float)):
         return json.dumps(value)
@@ -125,7 +125,7 @@ def excerpt(value: object) -> str:
 
 
 def render_path(steps: list[str | int], start: str = "") -> str:
-    """Return steps into a value as text: `["a", 2]` is `a[2]`; a long way is cut in its middle."""
+    """Return a path into a value as text: `["a", 2]` is `a[2]`; a long one is cut in the middle."""
     if len(steps) > 16:
         return render_path(steps[:8], start) + "…" + render_path(steps[-8:])
     text = start

@@ -1,7 +1,7 @@
 """Worker threads that grow with need: where plain `def` actions and callbacks run.
 
-Not a `ThreadPoolExecutor`: there, as many blocked calls as it has workers starve every other, and
-the interpreter does not exit before the last of them returned. Here a call that finds no idle
+This is no `ThreadPoolExecutor`: there, as many blocked calls as workers starve all other calls, and
+the interpreter does not exit before the last of them returns. Here a call that finds no idle
 thread gets a new one, idle threads end by themselves, and all are daemons.
 """
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 IDLE_S: Final = 10.0
 """Seconds that a thread waits for another call before it ends."""
 MAX_THREADS: Final = 4096
-"""So many calls that all block are a defect of the program, not a load to be carried."""
+"""That many blocked calls are a defect of the program, not a load to support."""
 
 
 class _Worker:
@@ -44,7 +44,7 @@ class _Worker:
 
 
 class _Job(NamedTuple):
-    """A call, and what is told its outcome."""
+    """A call, and the function that receives its outcome."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -55,8 +55,8 @@ class _Job(NamedTuple):
 class WorkerThreads:
     """Runs calls in daemon threads; the thread that was idle last is used first.
 
-    A call is never kept waiting for another: one that finds no idle thread starts a new one. Every
-    method may be called in any thread.
+    A call never waits for another: one that finds no idle thread starts a new one. Every method may
+    be called in any thread.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class WorkerThreads:
 
     @property
     def idle(self) -> int:
-        """How many of them wait for a call."""
+        """How many threads wait for a call."""
         return len(self._idle)
 
     def submit(
@@ -90,7 +90,7 @@ class WorkerThreads:
         context: Context | None = None,
         done: Callable[[Any, BaseException | None], None] | None = None,
     ) -> None:
-        """Call a function in a thread and go on."""
+        """Call a function in a thread without waiting."""
         self._start(_Job(function, args, context, done))
 
     def run(
@@ -100,10 +100,9 @@ class WorkerThreads:
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.Future[T]:
-        """Call a function in a thread; its outcome arrives in a future of the loop.
+        """Call a function in a thread; return a future of the loop that gets its outcome.
 
-        Cancelling the future drops the outcome; the thread cannot be stopped. So does closing the
-        loop.
+        Cancelling the future, or closing the loop, drops the outcome; the thread cannot be stopped.
         """
         future: asyncio.Future[T] = loop.create_future()
         if context is None:
@@ -150,12 +149,12 @@ class WorkerThreads:
                         self._idle.remove(worker)
                         self._threads -= 1
                         return
-                continue  # taken off the list in this moment: the job is here or about to be
+                continue  # just taken off the idle list: its job is here or about to be
             job = worker.job
             worker.job = None
             assert job is not None
             self._do(worker, job)
-            del job  # nothing of a call outlives it here
+            del job  # keep no reference to the call after its end
 
     def _do(self, worker: _Worker, job: _Job) -> None:
         value: Any = None
@@ -167,7 +166,7 @@ class WorkerThreads:
                 value = job.context.run(job.function, *job.args)
         except BaseException as error:
             raised = error
-        # Idle before anyone hears of it: what is called next finds this thread.
+        # Idle before the outcome is delivered: the next call finds this thread.
         with self._lock:
             self._idle.append(worker)
         try:
@@ -192,7 +191,7 @@ def _deliver(
 
 
 def settle(future: asyncio.Future[None], *, cancel: bool = False) -> bool:
-    """Let who waits for a future go on, in any thread; False if its loop is closed."""
+    """Resolve or cancel a future, from any thread; return False if its loop is closed."""
     try:
         if cancel:
             future.get_loop().call_soon_threadsafe(future.cancel)
@@ -229,10 +228,10 @@ _AT_ONCE = 64
 
 
 class _Questions:
-    """The questions to one sync approver: so many at a time in threads, the others in a line.
+    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a queue.
 
-    Threads of their own, not a pool's: a person may take an hour to answer. Daemons, since an
-    unanswered question must not hold up the interpreter's exit.
+    The threads are not a pool's, since a person may take an hour to answer. They are daemons, since
+    an unanswered question must not delay the interpreter's exit.
     """
 
     def __init__(self) -> None:
@@ -241,7 +240,7 @@ class _Questions:
         self._threads = 0
 
     async def put(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in a thread, and give what it returns. Cancelled in line, it is not."""
+        """Call a function in a thread and return its value; if cancelled in the queue, never."""
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
             self._line.append((future, partial(function, *args)))
@@ -263,7 +262,7 @@ class _Questions:
                 future, call = self._line.popleft()
             if not future.set_running_or_notify_cancel():
                 continue
-            # What it raises is a result: some exceptions mean something else to who awaits.
+            # An exception is passed as a result: a future treats some exceptions specially.
             outcome: tuple[Any, BaseException | None]
             try:
                 outcome = call(), None
@@ -277,10 +276,10 @@ _GUARD = threading.Lock()
 
 
 async def ask_in_thread(approver: Any, function: Callable[..., Any], request: Any) -> Any:
-    """What an approver's sync function gives, called in a thread that it may keep for an hour."""
+    """Call an approver's sync function in a thread, which it may block for long."""
     with _GUARD:
         try:
             questions = _QUESTIONS.setdefault(approver, _Questions())
-        except TypeError:  # it cannot be referred to weakly, or not be hashed
+        except TypeError:  # it allows no weak reference, or has no hash
             questions = _Questions()
     return await questions.put(function, request)

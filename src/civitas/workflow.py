@@ -15,12 +15,12 @@ from civitas.errors import ActionNotFound, DefinitionError
 
 
 class Workflow:
-    """One step of an agent, `run()`, as seed 000 has it; override what the agent needs.
+    """One step of an agent, `run()`, as seed 000 defines it; override what the agent needs.
 
     `run` calls `before_forward`, `before_blocks`, `forward`, `after_blocks` and `after_forward`.
-    The last two are cleanup: they run, every block's included, also where something before them
-    has failed or was cancelled. The first failure is raised, with notes that say which agent, block
-    and step failed, and what failed after it.
+    The last two are cleanup: they run, every block's included, even if something before them has
+    failed or was cancelled. The first failure is raised, with notes that name its agent, block and
+    step, and later failures.
 
     Attributes:
         name: what people call it; None for its id
@@ -52,7 +52,7 @@ class Workflow:
         params: Any,
         blocks: Iterable[Any] | None,
     ) -> None:
-        """Keep what was given; what was not is the class's, for a city holds very many agents."""
+        """Store only what was given; the class has the defaults: a city holds very many agents."""
         given = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
         for each, value in {**given, "_params": params}.items():
             if value is not None:
@@ -68,7 +68,7 @@ class Workflow:
 
     @cached_property
     def actions(self) -> ActionRegistry:
-        """What its own model, plan or dispatcher may call: its blocks' actions, `block.action`."""
+        """Its blocks' actions, as `block.action`; its model, plan or dispatcher may call them."""
         registry = ActionRegistry()
         for name, (function, options) in block_actions(self.blocks).items():
             registry.register(Action.marked(name, function, options))
@@ -94,7 +94,7 @@ class Workflow:
 
     @property
     def dispatcher(self) -> BlockDispatcher:
-        """What chooses among its blocks, when `forward` asks it to."""
+        """The dispatcher that chooses among its blocks when `forward` asks it to."""
         if self._dispatcher is None:
             self._dispatcher = BlockDispatcher(
                 self.llm, getattr(self.params, "block_dispatch_prompt", DISPATCHER_PROMPT)
@@ -107,10 +107,10 @@ class Workflow:
         self._dispatcher = dispatcher
 
     async def run(self) -> Any:
-        """One step of the agent.
+        """Run one step of the agent.
 
         Returns:
-            what `forward` gives
+            what `forward` returns
 
         Raises:
             Exception: the first failure, once the cleanup is over
@@ -142,10 +142,10 @@ class Workflow:
         """Prepare for the step."""
 
     async def before_blocks(self) -> None:
-        """Have every block prepare for the step."""
+        """Let every block prepare for the step."""
         for block in self.blocks:
             if getattr(block.before_forward, "__func__", None) is Block.before_forward:
-                continue  # nothing: most blocks of a city's citizens have none
+                continue  # not overridden, as in most blocks of a city's citizens
             try:
                 await block.before_forward()
             except BaseException as error:
@@ -153,13 +153,13 @@ class Workflow:
                 raise
 
     async def forward(self) -> Any:
-        """What the agent does in a step."""
+        """Do the agent's own work of a step."""
         raise NotImplementedError(
             f"agent {self.id!r}: {type(self).__name__} must define `async def forward(self)`"
         )
 
     async def after_blocks(self) -> None:
-        """Have every block clean up; one that fails keeps no other from it."""
+        """Let every block clean up, even if another fails."""
         failure: BaseException | None = None
         for block in self.blocks:
             if getattr(block.after_forward, "__func__", None) is Block.after_forward:
@@ -175,7 +175,7 @@ class Workflow:
         """Clean up after the step."""
 
     def _noted(self, error: BaseException, step: str, block: Any = None) -> BaseException:
-        """What a step raised, with a note that says where."""
+        """Return what a step raised, with a note that says where."""
         if step:
             of = "" if block is None else f", block {named(block)!r}"
             called = getattr(block or self, step)
@@ -186,7 +186,7 @@ class Workflow:
 
 
 def not_found(agent: Any, name: str) -> ActionNotFound:
-    """The error of a call of an action that an agent does not have."""
+    """Return the error for a call of an action that an agent does not have."""
     text = f'"{name}" not found on "{agent.id}"'
     bases = [each for each in type(agent).__mro__ if not each.__module__.startswith("civitas.")]
     own = [] if name.startswith("_") else [vars(each)[name] for each in bases if name in vars(each)]
@@ -201,7 +201,7 @@ def not_found(agent: Any, name: str) -> ActionNotFound:
 
 
 def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:
-    """The actions of a class, help, response and error too: name → (attribute, options)."""
+    """Return the actions of a class, with help, response and error: name → (attribute, options)."""
     table: dict[str, tuple[str, ActionOptions]] | None = cls.__dict__.get("_civitas_actions")
     if table is None:
         table = actions_of(cls)
@@ -210,7 +210,7 @@ def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:
 
 
 def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
-    """The `@action` methods of blocks, with their options, as `block.action`."""
+    """Return the `@action` methods of blocks, with their options, as `block.action`."""
     return {
         f"{named(block)}.{name}": (getattr(block, attribute), options)
         for block in blocks
@@ -219,7 +219,7 @@ def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], 
 
 
 def _first(failure: BaseException | None, error: BaseException) -> BaseException:
-    """The first of two failures, which the later one is a note of."""
+    """Return the first of two failures, with the later one added to it as a note."""
     if failure is None or failure is error:
         return error
     where = "".join(f" ({note})" for note in getattr(error, "__notes__", ())[-1:])
