@@ -202,7 +202,7 @@ class SocietyTab:
         agents = self._living()[1].agents
         sought = name.strip().casefold()
         found = (
-            [str(agent.id), agent.name, agent.memory.status.get("home") or ""]
+            [str(agent.id), agent.name or "", agent.memory.status.get("home") or ""]
             for agent in agents
             if isinstance(agent, CitizenAgent) and (agent.name or "").casefold().startswith(sought)
         )

@@ -79,8 +79,14 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                 if tables is not None and row["step"] + 1 == order.steps:
                     say(f"writing {order.out}")
 
-            options = {"save_every": order.save_every, "progress": each, "out": tables}
-            rows = await town.run(order.days, order.step, run_id=run_id, **options)
+            rows = await town.run(
+                order.days,
+                order.step,
+                run_id=run_id,
+                save_every=order.save_every,
+                progress=each,
+                out=tables,
+            )
             about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
             names: list[str] = []
             if tables is not None:
