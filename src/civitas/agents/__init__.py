@@ -1,4 +1,4 @@
-"""Ready agents and actions: a host, a chat agent, the files of a folder. Loaded when first used."""
+"""Ready agents and actions: a host, a chat agent, the files of a folder. Loaded on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chat agent: say something to it, and its model answers."""
+"""The chat agent: its model answers what is said to it."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 _OF_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 
-# Without a name: a small model that is told one, such as Chatty, repeats it without end.
+# No name: a small model that is given one, such as Chatty, repeats it without end.
 _PROMPT: Final = "You are a helpful assistant. Answer in one sentence."
 
 
 class ChattyAI(Watched, Threaded):
-    """Answers what is said to it with a model, and remembers its conversation with each sender.
+    """Answers messages with a model, and remembers its conversation with each sender.
 
-    It has a conversation with each sender, or several by `say(thread=)`, and with a thousand at
-    most: who spoke longest ago is forgotten. Of each it remembers as much as fits half of its
-    model's context, since what is said now and the answer need room too; what does not fit beside
-    the conversation is answered by itself. A failure of the model is an error for the one who
-    spoke, and what was said is not remembered then. Who watches it (`watch`) is shown the pieces of
-    its answers as its model gives them.
+    It has one conversation with each sender, or several by `say(thread=)`, and a thousand at most:
+    the least recently used is forgotten. Of each it remembers as much as fits half of its model's
+    context, since the new message and the answer need room too; a message that does not fit beside
+    the conversation is answered without it. If the model fails, the sender gets the error, and the
+    message is not remembered. Watchers (`watch`) receive the pieces of its answers as the model
+    streams them.
 
     Args:
         id: its id
-        model: a model, or the name of one, which is loaded when it is first used; `ORG/NAME` is one
-            of the Hugging Face hub, as `hf:ORG/NAME` is
-        system_prompt: who it is, in words for the model; an empty text for nothing. Left out, it is
-            a helpful assistant that answers in one sentence
+        model: a model, or the name of one, which is loaded on first use; `ORG/NAME` means
+            `hf:ORG/NAME`, a model of the Hugging Face hub
+        system_prompt: the system prompt; an empty text for none. Default: a helpful assistant that
+            answers in one sentence
         **options: what every `Agent` takes
     """
 
@@ -78,7 +78,7 @@ class ChattyAI(Watched, Threaded):
 
     @property
     def model(self) -> Model:
-        """The model; one given by name is made when it is first used."""
+        """The model; one given by name is made on first use."""
         if isinstance(self._model, str):
             from civitas.models.names import model
 

@@ -20,14 +20,14 @@ MAX_OUTPUT: Final = 64 * 1024
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
 _PIECE = 2**16
 _LAST_WORDS_S = 1.0
-# A shell that lowers its limit, in blocks of 512 bytes, and becomes the program.
+# A shell script that sets the file size limit, in blocks of 512 bytes, and becomes the program.
 _LIMITED = 'ulimit -f "$1" 2>/dev/null; shift; exec "$@"'
-# Kills a process group when the program that holds its standard input has ended.
+# A shell script that kills a process group when the program that holds its standard input ends.
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
 
 def check_limits(seconds: float | None, max_file_bytes: int | None) -> None:
-    """Refuse limits that every command would fail at."""
+    """Raise if a limit would make every command fail."""
     if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
         raise ConfigError(f"command_timeout= must be above 0 seconds, or None, got {seconds!r}")
     if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
@@ -42,10 +42,10 @@ async def run(
     sandbox: Sandbox | None = None,
     max_file_bytes: int | None = None,
 ) -> str:
-    """Run a shell command to its end, and give what it printed.
+    """Run a shell command to its end, and return what it printed.
 
-    Cancelled, it kills the command before anything else: in bubblewrap every process that it began,
-    else its process group.
+    If cancelled, it kills the command first: in bubblewrap every process that it started, else its
+    process group.
     """
     readable, writable = os.pipe()
     output = _Output(readable)
@@ -65,7 +65,7 @@ async def run(
         finally:
             process.kill()
             code = await ended
-        # A process that left the group may hold the pipe open; that is not waited for.
+        # A process that left the group may hold the pipe open; do not wait for it long.
         await output.ended(_LAST_WORDS_S)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -85,8 +85,8 @@ async def run(
 class _Process:
     """A command from its start to its end.
 
-    A thread starts it and waits. In asyncio's own way a task does, and a loop that is about to end
-    cancels every task: between the start and its answer nobody would know of the process.
+    A thread starts it and waits. asyncio's subprocesses use a task instead, and a loop that is
+    about to end cancels every task: a process that has just started would then be lost.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Start it, unless it was killed before, and wait for its end; give its exit code."""
+        """Start it, unless it was killed before, and wait for its end; return its exit code."""
         try:
             with self._lock:
                 if self._killed:
@@ -122,7 +122,7 @@ class _Process:
             if self._sandbox is None:
                 watch = self._watched(process.pid)
             if hasattr(os, "waitid"):
-                # While nobody has asked for its exit code, its number is given to no other process.
+                # Until its exit code is read, no other process gets its number.
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             else:  # macOS before Python 3.13
                 process.wait()
@@ -132,13 +132,13 @@ class _Process:
                 watch.kill()
                 watch.communicate()
         code = process.returncode
-        # bubblewrap says it as a shell does.
+        # bubblewrap reports signals as a shell does.
         if self._sandbox is not None and code - 128 in set(signal.Signals):
             return 128 - code
         return code
 
     def kill(self) -> None:
-        """Kill the command, or keep it from starting. Does nothing if it has ended."""
+        """Kill the command, or prevent its start. Does nothing if it has ended."""
         with self._lock:
             self._killed = True
             if self._process is not None:
@@ -162,7 +162,7 @@ class _Process:
 
     @staticmethod
     def _watched(group: int) -> subprocess.Popen[bytes]:
-        """What kills the group if this program is killed."""
+        """Start the process that kills the group if this program dies."""
         return subprocess.Popen(
             ["/bin/sh", "-c", _WATCH, str(group)],
             stdin=subprocess.PIPE,
@@ -172,14 +172,14 @@ class _Process:
         )
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill what is left of the command, and free its number."""
+        """Kill what is left of the command, and reap it."""
         with self._lock:
             self._kill(process)
             self._process = None
             process.wait()
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        # With bubblewrap itself the sandbox ends, and every process in it (`--die-with-parent`).
+        # Killing bubblewrap ends every process in the sandbox (`--die-with-parent`).
         with suppress(OSError):  # it has ended
             os.killpg(process.pid, signal.SIGKILL)
 
@@ -192,9 +192,9 @@ def _signal_name(number: int) -> str:
 
 
 class _Output:
-    """What comes out of a pipe, of which the first and the last part are kept.
+    """The output of a pipe, of which the first and the last part are kept.
 
-    It is read to its end whatever its size: a full pipe would stop the command.
+    It is read to its end, whatever its size, since a full pipe would block the command.
     """
 
     def __init__(self, pipe: int) -> None:
@@ -223,12 +223,12 @@ class _Output:
         del self._last[: max(len(self._last) - MAX_OUTPUT // 2, 0)]
 
     async def ended(self, timeout: float) -> None:
-        """Wait for the end of the output, but not longer than this."""
+        """Wait for the end of the output, at most `timeout` seconds."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._end.wait(), timeout)
 
     def text(self) -> str:
-        """What was kept; it says how much is left out between the two parts."""
+        """Return what was kept, with a note of how much is left out between the two parts."""
         left_out = self._size - len(self._first) - len(self._last)
         parts = [bytes(self._first), bytes(self._last)]
         if not left_out:
@@ -237,6 +237,6 @@ class _Output:
         return f"{first}\n[… {left_out} bytes are left out …]\n{last}"
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading and close the pipe."""
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)

@@ -1,4 +1,4 @@
-"""File actions for an agent's own model: to look at one folder, and to change it."""
+"""File actions for an agent's own model: to read one folder, and to change it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from civitas.agents.text_file import edited
 from civitas.errors import FileError
 
 MAX_LISTED: Final = 200
-"""Up to so many files are named in a schema."""
+"""The most files that a schema names."""
 
 
 def file_actions(
@@ -26,23 +26,23 @@ def file_actions(
     access_policy: AccessPolicy = ACCESS_PERMITTED,
     max_bytes: int = MAX_BYTES,
 ) -> list[Action]:
-    """Actions that look at the files of a folder and change nothing.
+    """Return actions that read the files of a folder and change nothing.
 
-    `list_files()` gives names, `read_file(file_name)` text, and `search_in_file(file_name,
+    `list_files()` returns names, `read_file(file_name)` text, and `search_in_file(file_name,
     search_term)` the number and text of each line that has the term. A name is relative to the
-    folder; whatever leads out of it is refused.
+    folder; a name that leads out of it is refused.
 
     Args:
         root: the folder
-        terminal: whether a successful call ends a model's run, its result being the reply
-        only_listed: for small models: the actions' schemas name the files that `list_files` gives
-            at that moment, up to 200, so that a model which is held to the schema names no other
+        terminal: whether a successful call ends a model's run with its result as the reply
+        only_listed: for small models: the actions' schemas name the files that `list_files`
+            returns at that moment, up to 200, so that a model held to the schema names no other
         subfolders: whether `list_files` takes the name of a folder to list
         access_policy: who may call them
         max_bytes: the largest file that `read_file` reads; searching has no such limit
 
     Raises:
-        FileError: the root is not there, or is no folder
+        FileError: the root does not exist, or is no folder
     """
     folder = Folder(root, max_bytes=max_bytes)
 
@@ -98,31 +98,31 @@ def changing_actions(
     network: bool = False,
     max_file_bytes: int | None = 2**30,
 ) -> list[Action]:
-    """Actions that change the files of a folder, or run commands in it. Each of them asks first.
+    """Return actions that change the files of a folder, or run commands in it. Each asks first.
 
-    `write_file(file_name, content)` writes a whole file, `edit_file(file_name, old, new)` puts one
-    text in the place of another that is there exactly once, and both are confined to the folder.
-    `run_command(command)` runs a command as `Host.shell_command` does: in bubblewrap, where that
+    `write_file(file_name, content)` writes a whole file, `edit_file(file_name, old, new)` replaces
+    a text that is in the file exactly once, and both are confined to the folder.
+    `run_command(command)` runs a command as `Host.shell_command` does. In bubblewrap, if that
     works, it can write below the folder only and has no network, unless `network` is true;
-    **without it, it is not confined** and can do what the user can who runs the program.
+    **without bubblewrap it is not confined** and can do what the program's user can.
 
     Args:
         root: the folder
-        terminal: whether a successful call ends a model's run, its result being the reply
+        terminal: whether a successful call ends a model's run with its result as the reply
         command_timeout: seconds that a command may take; None for no limit
         max_bytes: the largest file that is written or edited
-        sandbox: what commands run in, as `Host` takes it
+        sandbox: the sandbox of commands, as in `Host`
         network: whether commands in bubblewrap have the machine's network
         max_file_bytes: the largest file that a command can write; None for no limit
 
     Raises:
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
-        FileError: the root is not there, or is no folder
+        FileError: the root does not exist, or is no folder
     """
     folder = Folder(root, max_bytes=max_bytes)
     check_limits(command_timeout, max_file_bytes)
     confined = sandbox_for(sandbox, network)
-    # An edit reads and then writes: of two at once, one would be lost.
+    # An edit reads and then writes: of two concurrent ones, one would be lost.
     one_at_a_time = threading.Lock()
 
     def write_file(file_name: str, content: str) -> str:
@@ -177,9 +177,9 @@ def changing_actions(
 
 
 def _of_listed(folder: Folder) -> type[Action]:
-    """Actions whose schemas name the files that are there when they are looked at.
+    """Return an Action class whose schemas name the folder's files at the time of access.
 
-    A call is checked as ever: a file that came a moment ago may be named too.
+    The check of a call is unchanged: a file created since may be named too.
     """
 
     def parameters(self: Action) -> dict[str, Any]:
@@ -187,11 +187,11 @@ def _of_listed(folder: Folder) -> type[Action]:
         try:
             names = [name for name in folder.names() if not name.endswith("/")]
         except FileError:
-            return schema  # the call will say what is wrong
+            return schema  # the call will report the error
         if not 0 < len(names) <= MAX_LISTED:
             return schema
         properties = dict(schema["properties"])
-        # Not `enum`: prompts repeat an enumeration, and a small model takes its first name then.
+        # Not `enum`: prompts repeat an enumeration, and a small model then takes its first name.
         named = {**properties["file_name"], "anyOf": [{"const": name} for name in names]}
         return {**schema, "properties": {**properties, "file_name": named}}
 

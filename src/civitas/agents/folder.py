@@ -1,8 +1,8 @@
-"""A folder that nothing named by somebody else leads out of.
+"""A folder that no untrusted file name leads out of.
 
-A name is followed part by part from a handle of the folder, never through the system's own reading
-of a path. So `..`, symbolic links and what others change in the meantime all end at the folder's
-edge: each step opens exactly what was looked at, or starts again.
+A name is followed part by part from a handle of the folder, never by the system's own resolution
+of a path. So neither `..`, nor symbolic links, nor concurrent changes lead out of the folder: each
+step opens exactly what was checked, or starts again.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _MAX_DEPTH = 64
 _MAX_LINKS = 40
 _TRIES = 100
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
-# Without O_NONBLOCK, opening a pipe that took the file's place would wait for its other end.
+# Without O_NONBLOCK, opening a pipe that replaced the file would wait for its other end.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class _Changed(Exception):
-    """Something took another's place between the look and the opening."""
+    """A file was replaced between its check and its opening."""
 
 
 class Folder:
     """Reads and writes text files below one root, and nowhere else.
 
     Every name is relative to the root. Symbolic links are followed as long as they stay inside;
-    hard links and mounted file systems cannot be told from what belongs there. Plain functions that
-    block: call them in a thread. They may be called in several at once.
+    hard links and mounted file systems are treated as part of the folder. The methods block: call
+    them in a thread. They may be called in several threads at once.
 
     Args:
         root: the folder
@@ -52,11 +52,11 @@ class Folder:
 
     Raises:
         NotAFile: the root is no folder
-        NoSuchFile: it is not there
+        NoSuchFile: the root does not exist
     """
 
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
-        if not os.fspath(root):  # realpath takes it for the current folder
+        if not os.fspath(root):  # realpath would return the current folder
             raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
         path = os.path.realpath(root)
         if not os.path.exists(path):
@@ -68,10 +68,10 @@ class Folder:
         self._identity = _identity(os.stat(path))
 
     def require_root(self) -> None:
-        """Make sure that the path of the root still leads to the folder that it was at first.
+        """Check that the root's path still leads to the original folder.
 
         Raises:
-            FileError: the folder was moved or removed, or something else has its place
+            FileError: the folder was moved, removed or replaced
         """
         os.close(self._open_root())
 
@@ -85,13 +85,13 @@ class Folder:
             raise FileError("another folder has the place of the root folder: put it back")
         return root
 
-    # -- what it can do ----------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------------
 
     def names(self, name: str = ".") -> list[str]:
-        r"""The names in a folder, hidden ones last; folders end in `/`.
+        r"""Return the names in a folder, hidden ones last; folders end in `/`.
 
-        At most 1,000 are given; then a last entry says how many are left out. A name that is not
-        UTF-8 has `\x..` for the bytes that are none, and can be used so.
+        At most 1,000 are returned; a last entry then says how many are left out. A name that is not
+        UTF-8 shows `\x..` for the invalid bytes, and can be used in that form.
         """
 
         def listed(parent: int, last: str, status: os.stat_result) -> list[str]:
@@ -109,24 +109,24 @@ class Folder:
         return found
 
     def read(self, name: str) -> str:
-        """The text of a file.
+        """Return the text of a file.
 
         Raises:
-            FileTooLarge: it has more than `max_bytes`
-            NotText: it is not UTF-8
+            FileTooLarge: the file has more than `max_bytes`
+            NotText: the file is not UTF-8
         """
         with self.reading(name) as file:
             return text_file.read(file, name, self.max_bytes)
 
     def search(self, name: str, term: str) -> list[tuple[int, str]]:
-        """The lines of a file that have a term, each with its number, counted from 1.
+        """Return the lines of a file that have a term, each with its number, counted from 1.
 
-        A line longer than 300 characters is cut around the term, which `…` shows. At most 100 lines
-        are given; a last entry then says that more follow. So it says if the file goes on after the
-        256 MiB that are searched.
+        A line longer than 300 characters is cut around the term, with `…` for what is cut. At most
+        100 lines are returned; a last entry then says that more follow. A last entry also says if
+        the file continues after the 256 MiB that are searched.
 
         Raises:
-            NotText: it is not UTF-8, as far as it was searched
+            NotText: the searched part is not UTF-8
         """
         if not term or "\n" in term or len(term) > MAX_LINE:
             raise FileError(
@@ -136,7 +136,7 @@ class Folder:
             return text_file.search(file, name, term)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, in place of one that is there. It changes as a whole or not at all.
+        """Write a file, replacing an existing one. It changes as a whole or not at all.
 
         Raises:
             FileTooLarge: the text has more than `max_bytes`
@@ -154,7 +154,7 @@ class Folder:
         self._at(name, replace, new=True)
 
     def delete(self, name: str) -> None:
-        """Delete a file. Of a symbolic link the link goes, and what it points at stays."""
+        """Delete a file. For a symbolic link, delete the link and not its target."""
 
         def unlink(parent: int, last: str, status: os.stat_result) -> None:
             if stat.S_ISDIR(status.st_mode):
@@ -163,14 +163,14 @@ class Folder:
 
         self._at(name, unlink, follow=False)
 
-    # -- the way to a name -------------------------------------------------------------------------
+    # -- resolving a name --------------------------------------------------------------------------
 
     @contextmanager
     def reading(self, name: str) -> Iterator[int]:
-        """A file descriptor of a regular file, opened to be read; closed when the body ends.
+        """Open a regular file for reading; yield its file descriptor and close it at the end.
 
         Raises:
-            FileError: it is not there, is not a regular file, or leads out of the folder
+            FileError: the file does not exist, is not regular, or leads out of the folder
         """
 
         def open_file(parent: int, last: str, status: os.stat_result) -> int:
@@ -196,10 +196,10 @@ class Folder:
         follow: bool = True,
         new: bool = False,
     ) -> T:
-        """Call `do` with the handle of a name's folder, its last part and that part's status.
+        """Call `do` with the handle of a name's folder, the name's last part and its status.
 
-        The status is None for a file that is not there, if it may be `new`. `do` is called again,
-        from the beginning, when it finds that something else is there by now.
+        The status is None for a file that does not exist, if `new` allows that. If the file was
+        replaced meanwhile, everything starts again.
         """
         parts = _parts(name)
         for _ in range(_TRIES):
@@ -217,12 +217,12 @@ class Folder:
     def _walk(
         self, name: str, todo: deque[str], trail: list[int], follow: bool, new: bool
     ) -> tuple[int, str, os.stat_result | None]:
-        """Go down the parts of a name. `trail` has the folders on the way, the root first."""
+        """Walk down the parts of a name. `trail` has the handles of its folders, the root first."""
         links = 0
         while todo:
             part = todo.popleft()
             if part == "..":
-                # Back to the folder that was come from, wherever it may have been moved to.
+                # Back to the folder that the walk came from, even if it has been moved.
                 if len(trail) == 1:
                     raise OutsideFolder(f"{quoted(name)} leads out of the folder")
                 os.close(trail.pop())
@@ -266,7 +266,7 @@ def _split(path: str) -> list[str]:
 
 
 def _parts(name: str) -> list[str]:
-    """The parts of a name that somebody gave."""
+    """Check an untrusted name and return its parts."""
     if not isinstance(name, str):
         raise FileError(f"a file's name must be text, got {type(name).__name__}")
     if not name:
@@ -286,7 +286,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _look(folder: int, part: str) -> tuple[str, os.stat_result | None]:
-    """A part's own name and status. What was shown for a name that is not UTF-8 stands for it."""
+    """Return a part's name and status; the form shown for a name that is not UTF-8 works, too."""
     try:
         return part, os.stat(part, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -305,9 +305,9 @@ def _open(part: str, flags: int, folder: int) -> int:
 
 
 def _changed_if_gone(error: OSError) -> Exception:
-    """What an error means for something that was there, and was of the right kind, just before."""
-    # ELOOP: it is a link by now; ENOTDIR: it is no folder; EINVAL: it is no link any more;
-    # ENXIO: it is a pipe or a socket.
+    """Return `_Changed` if an error means that a file just checked is gone; else the error."""
+    # ELOOP: it is a link now; ENOTDIR: it is no folder now; EINVAL: it is no link any more;
+    # ENXIO: it is a pipe or a socket now.
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EINVAL, errno.ENXIO):
         return _Changed()
     return error
@@ -328,12 +328,12 @@ def _names(folder: int) -> Iterator[str]:
             yield _shown(entry.name) + ("/" if entry.is_dir(follow_symlinks=False) else "")
 
 
-# -- what is said ----------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _reporting(name: str) -> Iterator[None]:
-    """Turn what the system says into an error that names the file as it was given."""
+    """Turn a system error into an error that names the file as it was given."""
     try:
         yield
     except FileError:
@@ -344,7 +344,7 @@ def _reporting(name: str) -> Iterator[None]:
 
 
 def _missing(name: str, folder: int, part: str) -> NoSuchFile:
-    """The error for a part that is not in its folder, with the names that are like it."""
+    """Return the error for a part that is not in its folder, with similar names."""
     names = {shown.rstrip("/").casefold(): shown for shown in _names(folder)}
     wanted = _shown(part).casefold()
     like = [shown for key, shown in names.items() if wanted in (key, os.path.splitext(key)[0])]
@@ -358,5 +358,5 @@ def _missing(name: str, folder: int, part: str) -> NoSuchFile:
 
 
 def _shown(name: str) -> str:
-    r"""A name from the system as text; bytes that are no UTF-8 as `\x..`."""
+    r"""Return a name from the system as text, with bytes that are not UTF-8 as `\x..`."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""An agent on a model with function calling, which calls what the others in its space offer."""
+"""An agent on a model with function calling, which calls the other agents of its space."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from civitas.models.protocol import Model
 
 _ELSEWHERE = frozenset(("gguf", "hf", "http", "https", "litellm", "local"))
-"""What a name begins with that is not a model of OpenAI's."""
+"""Prefixes of the names of models that are not OpenAI's."""
 
 
 class OpenAIFunctionAgent(ReActAgent):
-    """Answers what is said to it with a model that may call every other agent's actions.
+    """Answers messages with a model that may call every other agent's actions.
 
-    Which actions there are it asks anew before each reply. What the user says is shown to the model
-    as it is; what other agents say, return or report as an error is marked with who it comes from,
-    line by line, so that nobody can pass for the user. Saying something to the user is not among
-    the actions: its reply is what the user gets.
+    It discovers the actions again before each reply. The model sees the user's messages unchanged;
+    what other agents say, return or report as an error is marked line by line with its sender, so
+    that no agent can pass for the user. There is no action to speak to the user, who gets the
+    reply.
 
-    What comes back of messages that it only sent (`response`, `error`) is remembered in the thread
-    that sent them, and nothing is done about it until somebody says something there.
+    Responses and errors to messages sent without a request (`response`, `error`) are remembered in
+    the thread that sent them, and acted on only when the next message arrives there.
 
     Args:
         id: its id
-        model: the name of a model of OpenAI's, such as `gpt-4o-mini`; or any name with a scheme
-            that `model()` takes, such as `local` or `http://HOST/v1#NAME`; or a model
-        openai_api_key: the key for a model of OpenAI's, that of `OPENAI_API_KEY` if left out; no
-            other provider is given it
-        user_id: the id of the agent that is the user in the chat; without it nobody is, and what
-            everybody says is marked
-        discover: whose actions it may call, as `ReActAgent` takes it
-        receive_own_broadcasts: whether it hears what it says to everyone
-        system_prompt: who it is, in words for the model; an empty text for nothing
+        model: the name of an OpenAI model, such as `gpt-4o-mini`; or any name with a scheme that
+            `model()` takes, such as `local` or `http://HOST/v1#NAME`; or a model
+        openai_api_key: the key for an OpenAI model; default: that of `OPENAI_API_KEY`; no other
+            provider receives it
+        user_id: the id of the agent that is the user in the chat; without it there is no user,
+            and all messages are marked
+        discover: whose actions it may call, as in `ReActAgent`
+        receive_own_broadcasts: whether it receives its own broadcasts
+        system_prompt: the system prompt; an empty text for none
         **options: what else a `ReActAgent` takes
 
     Raises:
-        InvalidId: an id is none
-        DefinitionError: an argument is none of what it may be
-        ModelError: nothing is called so, or there is no key for it
+        InvalidId: an id is not valid
+        DefinitionError: an argument has a wrong type or value
+        ModelError: no model has that name, or there is no key for it
         MissingExtra: the extra that this kind of model needs is not installed
     """
 
@@ -126,7 +126,7 @@ class OpenAIFunctionAgent(ReActAgent):
 
     async def _hear(self, what: str, text: str) -> None:
         room = getattr(self.model, "context_tokens", None)
-        # As of the results of its own calls: about half of the context, at two characters a token.
+        # As for results of its own calls: about half of the context, at two characters per token.
         limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
         message = self._current_message or {}
         told = _told(message.get("from", "?"), what, cut(text, limit))
@@ -162,7 +162,7 @@ def _user(user_id: str | int, own: str) -> str:
 
 
 def _named(name: str, key: str | None, own: str) -> Model:
-    """The model of a name, made now: what is missing is told where the agent is made."""
+    """Return the model of a name, made now, so that errors appear where the agent is made."""
     from civitas.models.names import model
 
     if key is not None and not isinstance(key, str):

@@ -1,4 +1,4 @@
-"""The host agent: the machine that the program runs on, offered to others if somebody says yes."""
+"""The host agent: offers files and commands of the program's machine, with approval."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from civitas.arguments import names_checked
 class Host(Agent):
     """Offers files below one folder, and shell commands.
 
-    Every action asks first: its approver, or else its space's, or else the person at the terminal
-    where the program runs. With none of them it refuses. Files are confined to `root`, symbolic
-    links, `..` and races included.
+    Every action asks first: its approver, else its space's, else the person at the program's
+    terminal. With none of them it refuses. Files are confined to `root`, even with symbolic links,
+    `..` and races.
 
     Commands start in `root`, without input and without a terminal. Of the environment they see only
     `PATH`, `HOME`, language, time zone and the folder for temporary files. At the time limit, when
-    the request is cancelled, when the shell ends, and when this process dies, what still runs of
-    the command is killed: in bubblewrap every process, elsewhere its process group.
+    the request is cancelled, when the shell ends, and when this process dies, the rest of the
+    command is killed: in bubblewrap every process, elsewhere its process group.
 
-    **In bubblewrap a command can write only below `root`**, in a `/tmp` of its own, and has no
-    network, unless `network` is true. **Without it a command that was approved is not confined**:
-    it can do what the user who runs the program can.
+    **In bubblewrap a command can write only below `root`** and in its own `/tmp`, and has no
+    network, unless `network` is true. **Without it an approved command is not confined**: it can
+    do what the program's user can.
 
     Args:
         id: the agent's id
-        root: the folder that files are in and commands start in
-        approver: who is asked; the space's approver if left out, or the person at the terminal
+        root: the folder of the files, and the working directory of commands
+        approver: the approver; default: the space's approver, else the person at the terminal
         command_timeout: seconds that a command may take; None for no limit
-        sandbox: `"bwrap"`, `"none"`, or `"auto"`: bubblewrap if it works on this machine, and else
-            none, which is said once in the log `civitas.agents`
+        sandbox: `"bwrap"`, `"none"`, or `"auto"`: bubblewrap if it works on this machine, else
+            none, with one warning in the log `civitas.agents`
         network: whether commands in bubblewrap have the machine's network
         max_file_bytes: the largest file that a command can write; None for no limit
 
     Raises:
-        ConfigError: a limit is not above 0, or `sandbox` is another word (a ValueError)
+        ConfigError: a limit is not above 0, or `sandbox` has another value (a ValueError)
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
         FileError: the root is no folder
     """

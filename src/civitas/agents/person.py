@@ -25,7 +25,7 @@ Choose:
 _WORDS = {
     "a": DecisionAction.TERMINATE,
     "accept": DecisionAction.TERMINATE,
-    "terminate": DecisionAction.TERMINATE,  # as a model says it
+    "terminate": DecisionAction.TERMINATE,  # the word that a model uses
     "c": DecisionAction.CONTINUE,
     "continue": DecisionAction.CONTINUE,
     "r": DecisionAction.REDIRECT,
@@ -34,33 +34,33 @@ _WORDS = {
 
 
 class Desk(Protocol):
-    """Where a person is asked and answers."""
+    """A place where a person is asked and answers."""
 
     async def ask(
         self, asked: Asked, told: Sequence[str], fault: str
     ) -> str | HumanDecision | None:
-        """The person's answer: a line, or a decision; None if nobody is there any more.
+        """Return the person's answer: a line or a decision; None if the person has left.
 
         Args:
-            asked: what the person is asked
-            told: what was said to the person meanwhile
-            fault: what was wrong with the answer before; empty the first time
+            asked: the request to the person
+            told: messages to the person since the last request
+            fault: what was wrong with the previous answer; empty the first time
         """
         ...
 
 
 class Person(ConversationalAgent):
-    """A person, who is shown what the agent is asked and writes the answer in a line.
+    """A person, who sees the agent's requests and writes each answer in a line.
 
-    As H of a dual act the person reads what was done, and accepts, sends it back with a remark, or
-    stops, which ends the reply as `cancelled`. Any other answer by a schema is JSON, and is asked
-    for until it follows. A terminal that is closed ends the reply as `error`, with `NobodyToAsk`.
+    As H of a dual act the person reads what was done, and accepts it, returns it with a remark, or
+    stops, which ends the reply as `cancelled`. Any other answer with a schema is JSON, and is asked
+    for until it is valid. A closed terminal ends the reply as `error`, with `NobodyToAsk`.
 
     Args:
         id: its id
-        stdin: where lines come from; the process's if left out
-        stdout: where questions go; the process's if left out
-        desk: where the person is asked instead of at a terminal, such as at a page
+        stdin: the input for answers; default: the process's
+        stdout: the output for questions; default: the process's
+        desk: where to ask the person instead of at a terminal, such as on a page
         **options: what every `Agent` takes
     """
 
@@ -131,7 +131,7 @@ class _AtTerminal:
         self._terminal = terminal
 
     async def ask(self, asked: Asked, told: Sequence[str], fault: str) -> str | None:
-        """The line that the person writes."""
+        """Show the request, and return the line that the person writes."""
         show = self._terminal.show
         if fault:
             show(fault)
@@ -145,7 +145,7 @@ class _AtTerminal:
 
 
 def _decision(line: str) -> HumanDecision | None:
-    """What a line decides; None if nothing."""
+    """Return the decision that a line states; None without one."""
     word, _, instruction = line.strip().partition(" ")
     action = _WORDS.get(word.lower())
     if action is None:

@@ -1,4 +1,4 @@
-"""An agent that is elsewhere, asked by messages."""
+"""An agent in another place, asked by messages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MOST_OBSERVED: Final = 100
 
 @names_checked
 class RemoteAgent(ConversationalAgent):
-    """Another agent of a space, as a conversational agent: each reply is a `say` to it.
+    """Another agent of a space, as a conversational agent: each reply is a `say` request to it.
 
-    Each of its threads is a conversation of its own with the other, if that keeps threads apart.
-    What goes over messages is text. A schema is for whoever asks, to read the answer by. What was
-    observed since the last reply, the last hundred of it, is said with the next. A request that
-    ends without its value raises as `request` does.
+    Each of its threads is a separate conversation with the other agent, if that agent separates
+    threads. Messages carry text; a schema is used here only, to read the answer. The last hundred
+    observations since the last reply are sent with the next request. A request that ends without
+    its value raises as `request` does.
 
     Args:
-        via: the agent of ours that asks; it is in a space
-        id: the id of the other
+        via: our agent that asks; it must be in a space
+        id: the id of the other agent
         timeout: seconds until a request ends; None for no limit
     """
 
@@ -57,7 +57,7 @@ class RemoteAgent(ConversationalAgent):
         return Reply(text, said, messages, [], Usage(), "done", "", None, asked.run_id)
 
     async def _has_threads(self) -> bool:
-        """Whether the other's `say` takes the thread that it belongs to; asked once."""
+        """Return whether the other agent's `say` has the argument `thread`; ask only once."""
         if self._takes_threads is None:
             args = {"action_name": "say"}
             message = {"to": str(self.id), "action": {"name": "help", "args": args}}

@@ -22,18 +22,18 @@ _INSTALL = 'install bubblewrap (on Debian and Ubuntu: "apt install bubblewrap"),
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How a command is put into bubblewrap.
+    """Runs a command in bubblewrap.
 
-    It sees the whole file system, and can write below its folder, in a `/tmp` of its own that is
-    gone at its end, and nowhere else. `/run`, where the sockets of the system's services are, is
-    hidden. It sees no process but its own, and no network unless `network` is true.
+    The command sees the whole file system, and can write only below its folder and in its own
+    `/tmp`, which is deleted at its end. `/run`, with the sockets of the system's services, is
+    hidden. The command sees only its own processes, and no network unless `network` is true.
     """
 
     program: str
     network: bool = False
 
     def wrap(self, folder: str, command: list[str]) -> list[str]:
-        """The command line that runs a command there, with a folder that it may write to."""
+        """Return the command line that runs a command there, with a folder that it may write to."""
         everything = folder == "/"
         run = ["/run/current-system", "/run/wrappers"]  # NixOS has its programs there
         if self.network:
@@ -43,7 +43,7 @@ class Sandbox:
             *("--bind" if everything else "--ro-bind", "/", "/"),
             *("--dev", "/dev"),
             *("--proc", "/proc"),
-            # For root alone these can be written without any privilege but being root.
+            # Root can write these without any further privilege.
             *("--ro-bind-try", "/proc/sys", "/proc/sys"),
             *("--tmpfs", "/tmp"),
             *("--tmpfs", "/run"),
@@ -51,7 +51,7 @@ class Sandbox:
             *(() if everything else ("--bind", folder, folder)),
             *("--unshare-pid", "--unshare-ipc"),
             *(() if self.network else ("--unshare-net",)),
-            # Root would keep its privileges, and take the sandbox down with them.
+            # Root would keep its privileges, with which it could remove the sandbox.
             *("--cap-drop", "ALL"),
             "--die-with-parent",
             "--new-session",
@@ -63,10 +63,10 @@ class Sandbox:
 
 
 def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
-    """The sandbox that was chosen, or None if commands are to run without one.
+    """Return the chosen sandbox, or None if commands run without one.
 
-    Whether bubblewrap works is tried once in a process. If it does not, `"auto"` says so once, in
-    the log `civitas.agents`, and why.
+    Each process tries bubblewrap once. If it does not work, `"auto"` logs once why, in the log
+    `civitas.agents`.
     """
     if choice not in get_args(SandboxChoice):
         raise ConfigError(f'sandbox must be "auto", "bwrap" or "none", got {choice!r}')
@@ -83,7 +83,7 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
 
 @functools.cache
 def _probe(path: str, network: bool) -> Sandbox | str:
-    """The sandbox if it works, else why it does not."""
+    """Return the sandbox if it works, else the reason why not."""
     program = shutil.which("bwrap", path=path)
     if program is None:
         return "bwrap is not installed"

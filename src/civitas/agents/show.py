@@ -1,4 +1,4 @@
-"""A reply shown at a terminal while it comes about."""
+"""Show a reply at a terminal while it is produced."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.text import escaped_json, one_line, shown_lines
 
 _WIDTH = 200
-"""How much of the arguments and of the result of one call is shown, in characters."""
+"""The most characters shown of a call's arguments or result."""
 
 
 async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Reply:
     """Print at a terminal what an agent does while it replies, as it happens.
 
-    Text is printed as the model gives it; a call, its result, a decision, a turn and a block have
-    lines of their own. Nothing of it is obeyed by the terminal. Where an approver asks at the same
-    terminal, the call that it asks about stands before the question.
+    Text is printed as the model streams it; a call, its result, a decision, a turn and a block get
+    separate lines. Terminal control characters are escaped. If an approver asks at the same
+    terminal, the call is printed before the question.
 
         reply = await show(agent.stream("…"))
 
     Args:
-        stream: what `stream` of an agent gives; it is closed in any case
-        file: where it is printed; the process's standard output if left out
+        stream: the result of an agent's `stream`; it is always closed
+        file: the output; default: the process's standard output
 
     Returns:
         the reply
@@ -37,22 +37,22 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Repl
     async with aclosing(stream) as events:  # type: ignore[type-var]
         async for event in events:
             shown.event(event)
-            if isinstance(event, Done):  # of a conversation each participant's comes, too
+            if isinstance(event, Done):  # in a conversation, each participant's reply comes, too
                 reply = event.reply
     assert reply is not None
     return reply
 
 
 class _Shown:
-    """What is printed of the events of one reply."""
+    """Prints the events of one reply."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._in_line = False
         self._agent: str | None = None
-        self._heading = ""  # who speaks, until it is printed before the text
-        self._text = ""  # of the answer that is being given
-        self._printed = 0  # how much of it
+        self._heading = ""  # the speaker, until it is printed before the text
+        self._text = ""  # the text so far of the current answer
+        self._printed = 0  # how many characters of it were printed
         self._said = ""  # the last answer that was printed
 
     def event(self, event: Any) -> None:
@@ -63,7 +63,7 @@ class _Shown:
         if kind in ("message", "reasoning"):
             return
         if kind == "decision":
-            self._drop()  # what H's model spelled it as
+            self._drop()  # the JSON of H's model, printed below as a decision
             decision = event.decision
             words = decision.new_instruction or decision.reasoning
             self._line(f"{event.agent} decides: {decision.action.value} {json_text(words)}")
@@ -87,7 +87,7 @@ class _Shown:
 
     @property
     def _holds(self) -> bool:
-        """Whether the text may be an object for the program, which is printed as a whole."""
+        """Whether the text may be a JSON object, which is printed only as a whole."""
         return self._text.lstrip()[:1] in ("{", "`")
 
     def _piece(self, event: Any) -> None:
@@ -133,7 +133,7 @@ class _Shown:
     def _write(self, text: str) -> None:
         if not text:
             return
-        file = self._file or sys.stdout  # as it is now: an approver may hold it up while it asks
+        file = self._file or sys.stdout  # looked up now: an approver may replace it while it asks
         file.write(shown_lines(text, file))
         file.flush()
         self._in_line = not text.endswith("\n")

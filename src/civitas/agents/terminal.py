@@ -12,10 +12,10 @@ from civitas.text import shown_lines as shown_lines
 
 
 class Terminal:
-    """Asks for lines and waits for them without holding an event loop.
+    """Asks for lines and waits for them without blocking an event loop.
 
-    A line that was asked for and not waited for any more, since whoever asked was cancelled, is
-    the answer to the next question: nobody can take back a read.
+    If a question is cancelled, the line that was asked for is the answer to the next question,
+    since a read cannot be undone.
     """
 
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
@@ -25,18 +25,18 @@ class Terminal:
         self._reading: concurrent.futures.Future[str] | None = None
 
     def show(self, text: str) -> None:
-        """Write a text, line by line, with nothing in it that a terminal obeys."""
+        """Write a text, line by line, with terminal control characters escaped."""
         stdout = self._stdout or sys.stdout
         print(shown_lines(text, stdout), file=stdout, flush=True)
 
     async def ask(self, prompt: str) -> str | None:
-        """The line that the person writes; None if the terminal is closed."""
+        """Return the line that the person writes; None if the terminal is closed."""
         print(prompt, end="", file=self._stdout or sys.stdout, flush=True)
         with self._guard:
             reading = self._reading
             if reading is None:
                 reading = self._reading = concurrent.futures.Future()
-                # A daemon: an unanswered question must not hold up the interpreter's exit.
+                # A daemon: an unanswered question must not delay the interpreter's exit.
                 threading.Thread(
                     target=self._read, args=(reading,), name="civitas-terminal", daemon=True
                 ).start()

@@ -1,4 +1,4 @@
-"""A text file that is open: read, searched, edited, replaced; how errors name it."""
+"""Reading, searching, editing and replacing an open text file, and its name in errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from civitas.errors import FileError, FileTooLarge, NotText
 from civitas.text import escaped, shorten
 
 MAX_SEARCHED: Final = 256 * 2**20
-"""How much of a file is searched: the search runs in a thread, which nothing can stop."""
+"""How many bytes of a file are searched: the search's thread cannot be stopped."""
 MAX_MATCHES: Final = 100
 MAX_LINE: Final = 300
-"""How many characters of a line are shown."""
+"""The most characters of a line that are shown."""
 
 _PIECE = 2**16
 _MORE = "take in more of what is around the one that is meant"
@@ -24,11 +24,11 @@ _CREATE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
 
 
 def read(file: int, name: str, max_bytes: int) -> str:
-    """The whole text of a file, whose handle and name are given."""
+    """Return the whole text of a file, given its handle and name."""
     size = os.fstat(file).st_size
     pieces = []
     if size <= max_bytes:
-        # One more than allowed: the file may grow, or not say its size at all.
+        # One byte more than allowed: the file may grow, or not state its size.
         left = max_bytes + 1
         while left and (piece := os.read(file, min(left, _PIECE))):
             pieces.append(piece)
@@ -44,7 +44,7 @@ def read(file: int, name: str, max_bytes: int) -> str:
 
 
 def encoded(name: str, text: str, max_bytes: int) -> bytes:
-    """A text as the bytes of a file of that name."""
+    """Return a text as the bytes of a file of that name."""
     try:
         data = text.encode()
     except UnicodeEncodeError:
@@ -58,14 +58,14 @@ def encoded(name: str, text: str, max_bytes: int) -> bytes:
 
 
 def search(file: int, name: str, term: str) -> list[tuple[int, str]]:
-    """The lines that have a term, each with its number; see `Folder.search`."""
+    """Return the lines that have a term, each with its number; see `Folder.search`."""
     found: list[tuple[int, str]] = []
     size = os.fstat(file).st_size
     number, tail, had, whole, searched = 1, "", False, True, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with os.fdopen(file, "rb", closefd=False) as lines:
-        # A line comes in pieces: a file may have no line ends at all. The end of the piece before
-        # goes in front of the next, so that a term on the border is found.
+        # A line is read in pieces, since a file may have no line ends. The end of each piece is
+        # put before the next, so that a term on the border is found.
         while piece := lines.readline(_PIECE):
             searched += len(piece)
             ended = piece.endswith(b"\n")
@@ -87,7 +87,7 @@ def search(file: int, name: str, term: str) -> list[tuple[int, str]]:
 
 
 def _excerpt(line: str, at: int, length: int, cut_before: bool, cut_after: bool) -> str:
-    """A line as it is shown: without the space around it, and cut around the term."""
+    """Return a line as it is shown: without surrounding space, and cut around the term."""
     text = line.strip()
     at = max(at - (len(line) - len(line.lstrip())), 0)
     start, end = 0, len(text)
@@ -112,9 +112,9 @@ def _decoded(
 
 
 def edited(name: str, text: str, old: str, new: str) -> tuple[str, int]:
-    """A text with `old`, which it must have exactly once, replaced; and the line of that.
+    """Replace `old`, which must occur exactly once; return the new text and the line number.
 
-    Occurrences are counted where they overlap too.
+    Overlapping occurrences count separately.
     """
     if not old:
         raise FileError(
@@ -134,7 +134,7 @@ def edited(name: str, text: str, old: str, new: str) -> tuple[str, int]:
 
 
 def replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
-    """Put data in a file's place, all at once."""
+    """Replace a file's data atomically."""
     made = f".civitas-{secrets.token_hex(8)}"
     file = os.open(made, _CREATE, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
@@ -153,16 +153,16 @@ def replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
         raise
 
 
-# -- what errors say -------------------------------------------------------------------------------
+# -- texts of errors -------------------------------------------------------------------------------
 
 
 def quoted(name: str) -> str:
-    """A name as errors show it."""
+    """Return a name as errors show it."""
     return f'"{escaped(shorten(name, 120))}"'
 
 
 def in_bytes(count: int) -> str:
-    """A size in words."""
+    """Return a size in words."""
     if count < 1024:
         return f"{count} byte{'s' * (count != 1)}"
     units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))

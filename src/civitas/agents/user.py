@@ -15,24 +15,24 @@ from civitas.text import escaped, escaped_json
 from civitas.threads import WORKERS
 
 PATIENCE_S: Final = 60.0
-"""How long the end of the input is put off for what is still to be answered."""
+"""How many seconds to wait, at the end of the input, for open answers."""
 
 _PLAIN = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
 class User(Agent):
-    """A person at a terminal: what comes is shown, and the lines that are written are sent.
+    """A person at a terminal, who sees incoming messages and whose lines are sent.
 
     A line is said to everyone; one such as `/Calculator.add a:1 b:2` is a message to one agent, as
-    `parse_slash` reads it, and `/*.help` asks everyone what they offer. What comes is shown with
-    who it comes from, and with nothing in it that a terminal obeys; of what is said, only the first
-    line begins at the margin.
+    `parse_slash` reads it, and `/*.help` asks everyone what they offer. An incoming message is
+    shown with its sender, and with terminal control characters escaped; after its first line, the
+    lines of what is said are indented.
 
     Args:
         id: its id
-        stdin: where lines come from; the process's if left out
-        stdout: where messages go; the process's if left out
-        receive_own_broadcasts: whether the person is shown what they say to everyone
+        stdin: the input for lines; default: the process's
+        stdout: the output for messages; default: the process's
+        receive_own_broadcasts: whether the person sees their own broadcasts
         **options: what else an `Agent` takes
     """
 
@@ -48,7 +48,7 @@ class User(Agent):
         super().__init__(id, receive_own_broadcasts=receive_own_broadcasts, **options)
         self._terminal = Terminal(stdin, stdout)
 
-    # -- what is shown -----------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------
 
     @action
     async def say(self, content: str) -> None:
@@ -80,7 +80,7 @@ class User(Agent):
         await self._show(escaped(error), "error ")
 
     async def before_action(self, message: dict[str, Any]) -> None:
-        """Show a call of an action that a subclass has; `help` is not worth a line."""
+        """Show a call of an action that a subclass adds; `help` is not shown."""
         name = message["action"]["name"]
         if name != "say" and name not in SPECIAL:
             await self._show(f"{escaped(name)} {escaped_json(message['action']['args'])}", "calls ")
@@ -90,19 +90,19 @@ class User(Agent):
         sender = "?" if message is None else message["from"]
         shown = sender if _PLAIN.fullmatch(sender) else escaped_json(sender)
         mark = f"{shown}: " if not what else f"{shown} {what}"
-        # In a thread: a terminal that is held up must not hold up the space.
+        # In a thread: a blocked terminal must not block the space.
         await WORKERS.run(asyncio.get_running_loop(), self._terminal.show, mark + text)
 
-    # -- what is written ---------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------
 
     async def run(self, patience_s: float = PATIENCE_S) -> None:
         """Read lines and send them, until the input ends.
 
-        A line that is no message is told, and the next one is read. When the input ends, the agents
-        of the space may answer what they were sent before.
+        For a line that is no message, an error is shown, and the next line is read. When the input
+        ends, the agents of the space have time to answer earlier messages.
 
         Args:
-            patience_s: for how many seconds they may; 0 to return at once
+            patience_s: how many seconds they have; 0 to return at once
 
         Raises:
             NotInSpace: the person is in no space, or no longer in one
@@ -122,7 +122,7 @@ class User(Agent):
             await self._answered(patience_s)
 
     def run_sync(self, patience_s: float = PATIENCE_S) -> None:
-        """`run` for scripts: returns when the input has ended.
+        """Call `run` in a script; return when the input has ended.
 
         Raises:
             NotInSpace: the person is in no space, or no longer in one
@@ -130,10 +130,10 @@ class User(Agent):
         asyncio.run(self.run(patience_s))
 
     async def _answered(self, patience_s: float) -> None:
-        """Wait until every agent has handled what came to it so far, and then this one."""
+        """Wait until every other agent, and then this one, has handled its messages so far."""
         own = str(self.id)
         others = [id for id in self.space.ids() if id != own]
-        # What is said is handled in its order, and so is this, after what came before.
+        # This request is handled in order, after the messages before it.
         help = {"action": {"name": "help", "args": {}}, "meta": {"in_order": True}}
         asked = [self.request({"to": id, **help}, patience_s) for id in others]
         for id, pending in zip(others, asked, strict=True):
@@ -142,9 +142,9 @@ class User(Agent):
             except RequestTimeout:
                 self._terminal.show(f"{escaped(id)} is still busy after {patience_s:g} s")
             except CivitasError:
-                pass  # who does not answer this has answered nothing else either
+                pass  # an agent that does not answer this cannot answer anything before it
         message = {"to": own, "action": {"name": "help", "args": {}}}
         try:
             await self.request(message, patience_s)
         except CivitasError:
-            pass  # it has left the space meanwhile
+            pass  # this agent has left the space meanwhile

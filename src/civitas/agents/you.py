@@ -1,4 +1,4 @@
-"""A person in a space, who is shown what happens there by a chat or a page."""
+"""A person in a space, to whom a chat or a page shows what happens there."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _HELP_S: Final = 2.0
 
 
 class You(Agent):
-    """A person in a space. What is sent to them is shown by what observes the space.
+    """A person in a space. An observer of the space shows what is sent to them.
 
-    No list of the agents of other processes is kept anywhere: all are asked for their help.
+    There is no list of the agents of other processes: all are asked for their help.
     """
 
     asking: Final = ("who-is-there", "what-is-offered")
-    """The ids of messages that a chat or a page itself asks with, and that answers are to."""
+    """The ids of messages that a chat or a page itself sends as questions."""
 
     def __init__(self, id: str = "You") -> None:
         super().__init__(id, receive_own_broadcasts=False)
@@ -53,16 +53,16 @@ class You(Agent):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the space is one of several processes."""
+        """Whether several processes share the space."""
         return not isinstance(self.space, NativeSpace | None)
 
     def others(self) -> list[str]:
-        """The ids of those who are known to be there, in the order in which they were heard of."""
+        """Return the ids of the known agents, in the order in which they became known."""
         here = [] if self.space is None else self.space.ids()
         return [id for id in dict.fromkeys((*here, *self.elsewhere)) if id != str(self.id)]
 
     def heard(self, message: dict[str, Any]) -> None:
-        """Whoever sends something is there."""
+        """Record a message's sender as present."""
         sender, me = str(message["from"]), str(self.id)
         if not self.is_shared or sender == me or message["to"] not in (me, BROADCAST):
             return
@@ -71,23 +71,23 @@ class You(Agent):
             self._news.set()
 
     def gone(self, id: str) -> None:
-        """It is there no longer."""
+        """Forget an agent that has left."""
         self.elsewhere.pop(id, None)
 
     async def look(self) -> None:
-        """Ask all, until nobody new has answered for a moment; who is busy is heard of later."""
+        """Ask all until no new agent has answered for a moment; busy ones are recorded later."""
         if not self.is_shared:
             return
         self.send({"id": self.asking[0], "to": BROADCAST, "action": {"name": "help"}})
         with suppress(TimeoutError):
             while True:
                 self._news.clear()
-                # Nothing tells how many there are, and so that they all have answered.
+                # The number of agents is not known, so nor is whether all have answered.
                 quiet = _QUIET_S if self.elsewhere else _ALONE_S
                 await asyncio.wait_for(self._news.wait(), quiet)
 
     async def offers_of(self, id: str) -> Help:
-        """What an agent offers; empty if it does not answer in time."""
+        """Return what an agent offers; empty if it does not answer in time."""
         if id not in self._offers:
             help = {"id": self.asking[1], "to": id, "action": {"name": "help"}}
             try:
@@ -98,5 +98,5 @@ class You(Agent):
         return self._offers[id]
 
     def forget_offers(self) -> None:
-        """Ask anew what is offered."""
+        """Forget what agents offer, so that they are asked again."""
         self._offers.clear()

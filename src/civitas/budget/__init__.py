@@ -1,7 +1,7 @@
 """What a run may spend: tokens, money, model calls, actions and time.
 
-Who is about to spend reserves first, at an upper bound, and settles afterwards: of any number that
-reserve at the same time, those that do not fit are refused before they begin, or wait in turn.
+A spender first reserves an upper bound, and settles afterwards. Of any number of concurrent
+reservations, those that do not fit are refused before they begin, or wait in turn.
 """
 
 from civitas.budget.account import Reservation

@@ -1,4 +1,4 @@
-"""Accounts: what a budget allows, what was promised of it, and what was spent."""
+"""Accounts: what a budget allows, what is reserved of it, and what was spent."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _zeros() -> list[int]:
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Account:
-    """What one budget allows and what went out of it. Only its ledger changes it.
+    """The limits of one budget, and what was taken from it. Only its ledger changes it.
 
     Attributes:
-        taken: what is spent or reserved; `over`: what was spent beyond what had been reserved
+        taken: what is spent or reserved; `over`: what was spent beyond its reservations
         fault: the first kind of which more was spent than reserved
-        before: seconds that were spent elsewhere
+        before: seconds that were spent in another process
     """
 
     title: str
@@ -61,31 +61,31 @@ class Account:
     before: float = 0.0
 
     def elapsed(self, now: float) -> float:
-        """Seconds that have passed."""
+        """Return the seconds that have passed."""
         begun = self.begun
         return self.before if begun is None else self.before + max(now - begun, 0.0)
 
 
 Accounts: TypeAlias = tuple[Account, ...]
-"""A budget's own, then its parents', up to the root."""
+"""A budget's own account, then its parents', up to the root."""
 
 
 class Ledger:
-    """Changes the accounts of a budget, of its children and of theirs, under one lock."""
+    """Changes the accounts of a budget and all its descendants, under one lock."""
 
     __slots__ = ("__weakref__", "_held", "_lock", "_open", "_waiting")
 
     def __init__(self, title: str) -> None:
-        # Held for a few instructions, never while waiting. The collector may run meanwhile and end
-        # a generator of this thread that settles in its turn: so it may be entered again.
+        # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
+        # collector may run meanwhile and end a generator of this thread that settles, too.
         self._lock = threading.RLock()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}
-        self._waiting: dict[object, asyncio.Future[None]] = {}  # the first in turn first
+        self._waiting: dict[object, asyncio.Future[None]] = {}  # in order of arrival
         weakref.finalize(self, _log_open, title, self._open)
 
     def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
-        """Do something with accounts; `undo` takes it back if it cannot be written down."""
+        """Change accounts with `work`; `undo` reverts it if it cannot be stored."""
         with self._lock:
             return work()
 
@@ -99,7 +99,7 @@ class Ledger:
         now: float,
         rest: tuple[bool, bool] = (False, False),
     ) -> Reservation:
-        """Take from all the accounts, or from none; of tokens and money the rest, if wanted."""
+        """Reserve from all accounts or none; `rest`: whether to take all tokens, all money left."""
         amounts = least
 
         def work() -> None:
@@ -129,7 +129,7 @@ class Ledger:
             )
 
     def wake_first(self) -> None:
-        """Have the first who waits look whether there is room."""
+        """Wake the first waiter, which checks whether there is room."""
         with self._lock:
             while self._waiting:
                 place, woken = next(iter(self._waiting.items()))
@@ -138,7 +138,7 @@ class Ledger:
                 del self._waiting[place]  # its loop is closed
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
-        """Count what was spent elsewhere, then refuse if it is more than there was."""
+        """Count what another process has spent, then raise if it exceeds a limit."""
         with self._lock:
             for account in accounts:
                 if account.begun is None:
@@ -158,23 +158,23 @@ class Ledger:
                         )
 
     def start(self, accounts: Accounts, now: float) -> None:
-        """Have the seconds begin."""
+        """Start the seconds."""
         self.change(partial(_begin, accounts, now))
 
     def check(self, accounts: Accounts, now: float) -> None:
-        """Raise if nothing may begin."""
+        """Raise if nothing further may begin."""
         self.look()
         for account in accounts:
             _refuse_if_closed(account, now)
 
     def read(self, account: Account) -> tuple[list[int], list[int], list[int]]:
-        """What was spent, what was spent or reserved, and what was too much, all of one moment."""
+        """Return what is spent, what is spent or reserved, and the overrun, at one moment."""
         self.look()
         with self._lock:
             return account.spent.copy(), account.taken.copy(), account.over.copy()
 
     def left(self, accounts: Accounts) -> list[int | None]:
-        """What may be reserved."""
+        """Return what may be reserved."""
         self.look()
         with self._lock:
             return _left(accounts)
@@ -197,18 +197,18 @@ class Ledger:
 
 
 class Reservation:
-    """What was promised to one who is about to spend.
+    """Amounts that a spender has reserved.
 
-    It ends by `settle` or `release`, or as a context manager: leaving it settles in full what was
-    neither settled nor released, whatever happened inside. One that is dropped stays reserved; how
-    many did is logged when the budget ends.
+    It ends by `settle` or `release`, or as a context manager, which settles in full on exit unless
+    it was settled or released before. If the object is dropped, its amounts stay reserved; the
+    number of such reservations is logged when the budget ends.
 
     Attributes:
-        tokens: how many are reserved
-        usd: how many US dollars
-        model_calls: how many
-        actions: how many
-        open: whether it was neither settled nor released yet
+        tokens: how many tokens are reserved
+        usd: how many US dollars are reserved
+        model_calls: how many model calls are reserved
+        actions: how many actions are reserved
+        open: whether it was not yet settled or released
     """
 
     __slots__ = ("__weakref__", "_accounts", "_amounts", "_came_to", "_ledger", "_waits", "open")
@@ -217,9 +217,9 @@ class Reservation:
         self._ledger = ledger
         self._accounts = accounts
         self._amounts = amounts
-        self._came_to = amounts  # until it is known better
+        self._came_to = amounts  # until it is settled
         self.open = True
-        self._waits = 0  # how many that it led to wait in turn
+        self._waits = 0  # how many of its inner reservations wait in turn
         ledger._open[0] += 1
         ledger._held[id(self)] = ref = weakref.ref(self)
         _HERE.set((*(r for r in _HERE.get() if (each := r()) and each.open), ref))
@@ -245,13 +245,13 @@ class Reservation:
         return self._amounts[3]
 
     def settle(self, *, tokens: int | None = None, usd: float | Decimal | None = None) -> None:
-        """Say what it was in the end; what is left out was as much as was reserved.
+        """Replace the reservation by what was spent; default: as much as was reserved.
 
-        More than was reserved is counted, shows in `Budget.over`, and closes every budget that it
-        counts in and that limits it: an estimate that was no upper bound cannot be relied on.
+        An overrun is counted, appears in `Budget.over`, and closes each of its budgets with a limit
+        of that kind: an estimate that was no upper bound cannot be relied on.
 
         Raises:
-            DefinitionError: it was settled or released before, or an amount is none; it stays open
+            DefinitionError: it was settled or released before, or an amount is wrong; it stays open
         """
         reserved = self._amounts
         if tokens is None:
@@ -261,7 +261,7 @@ class Reservation:
         self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
 
     def release(self) -> None:
-        """Give everything back: what it was for was never begun.
+        """Return everything to the budget, because the call was never begun.
 
         Raises:
             DefinitionError: it was settled or released before
@@ -288,7 +288,7 @@ class Reservation:
 
 
 def callers(ledger: Ledger) -> list[Reservation]:
-    """What this task holds of a ledger, and those that led to it."""
+    """Return the open reservations of a ledger that this task and its callers hold."""
     found = [ref() for ref in _HERE.get()]
     return [each for each in found if each and each.open and each._ledger is ledger]
 
@@ -316,7 +316,7 @@ def _take(accounts: Accounts, amounts: Amounts, now: float) -> None:
     for account in accounts:
         if account.fault is not None or account.seconds is not None:
             _refuse_if_closed(account, now)
-    # Added before it is looked at: what the collector ends meanwhile, see `Ledger`, may add too.
+    # Add first, then check: the garbage collector may end a reservation meanwhile, see `Ledger`.
     _add(accounts, amounts)
     for kind in KINDS:
         for account in accounts if amounts[kind] else ():
@@ -334,7 +334,7 @@ def _take(accounts: Accounts, amounts: Amounts, now: float) -> None:
 
 
 def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
-    """Count what a reservation came to; gives what is closed by it, and the kind for which."""
+    """Count what a reservation spent; return the accounts that it closes, with the kind."""
     if not reservation.open:
         raise DefinitionError("this reservation was settled or released before")
     reservation.open = False

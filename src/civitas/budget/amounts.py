@@ -1,4 +1,4 @@
-"""Amounts of what a run spends: how they are counted, checked, shown and kept.
+"""Amounts that a run spends: how they are counted, checked, shown and stored.
 
 Money is counted in whole picodollars (a millionth of a millionth of a dollar), so that sums are
 exact; amounts with more places are rounded up, limits down.
@@ -22,7 +22,7 @@ Amounts: TypeAlias = tuple[int, int, int, int]
 NOTHING: Amounts = (0, 0, 0, 0)
 
 PICO = 10**12
-MOST = 2**53  # what every reader of JSON agrees on
+MOST = 2**53  # every JSON reader reads integers up to this exactly
 _MOST_USD = 10**16
 _LEAST_USD = Decimal("1E-12")
 
@@ -40,7 +40,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is left of each limit; None where there is none."""
+    """What is left of each limit; None without a limit."""
 
     tokens: int | None = None
     usd: float | None = None
@@ -50,12 +50,12 @@ class Left:
 
 
 def spent_of(values: list[int], seconds: float = 0.0) -> Spent:
-    """Amounts as they are shown to people."""
+    """Return amounts as they are shown to people."""
     return Spent(values[0], values[1] / PICO, values[2], values[3], seconds)
 
 
 def said(kind: int, amount: int) -> str:
-    """An amount in digits, exactly."""
+    """Return an amount in exact digits."""
     if kind != USD:
         return str(amount)
     whole, places = divmod(amount, PICO)
@@ -65,7 +65,7 @@ def said(kind: int, amount: int) -> str:
 def checked_amounts(
     what: str, tokens: int, usd: float | Decimal, model_calls: int, actions: int
 ) -> Amounts:
-    """Amounts as they are counted."""
+    """Check amounts and return them in the units in which they are counted."""
     for name, count in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
         check_count(what, name, count)
     pico = picodollars(what, usd) if usd or type(usd) is not int else 0
@@ -79,7 +79,7 @@ def checked_limits(
     actions: int | None,
     seconds: float | None,
 ) -> tuple[int | None, ...]:
-    """The limits of what is reserved, as they are counted; those of time are only checked."""
+    """Check limits and return them in counted units; the limit of time is only checked."""
     for limit, value in (("tokens", tokens), ("model_calls", model_calls), ("actions", actions)):
         if value is not None:
             check_count("Budget", limit, value)
@@ -92,7 +92,7 @@ def checked_limits(
 
 
 def check_count(what: str, name: str, value: object) -> None:
-    """Refuse what is no count."""
+    """Raise unless the value is a count."""
     if type(value) is not int or not 0 <= value <= MOST:
         raise DefinitionError(
             f"{what}: {name}= must be an integer from 0 to {MOST}, got {_shown(value)}"
@@ -100,7 +100,7 @@ def check_count(what: str, name: str, value: object) -> None:
 
 
 def _shown(value: object) -> str:
-    """A value for an error; a number that JSON has no room for, too."""
+    """Return a value's text for an error, even of a number that JSON cannot hold."""
     if type(value) is int:
         return excerpt(value) if abs(value) < 10**80 else "an integer of more than 80 digits"
     if type(value) is Decimal:
@@ -109,12 +109,12 @@ def _shown(value: object) -> str:
 
 
 def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -> int:
-    """US dollars, given to `what` as `name`, in whole picodollars.
+    """Return US dollars, which `what` was given as `name`, in whole picodollars.
 
-    A float is taken for the decimal number that it is written as: 0.1 is a tenth.
+    A float is read as the decimal number that it is written as: 0.1 is a tenth.
     """
     if isinstance(usd, float) and 0.0 <= usd <= 1e16:
-        whole = round(usd * 1e12)  # itself a float's value, so that the division rounds only once
+        whole = round(usd * 1e12)  # exactly a float, so that the division rounds only once
         if whole / 1e12 == usd:
             return whole
         value = Decimal(float.__repr__(usd))
@@ -128,14 +128,14 @@ def picodollars(what: str, usd: object, name: str = "usd", *, up: bool = True) -
             f"{_shown(usd)}"
         )
     if value < _LEAST_USD:
-        # The ratio of 1e-999999 would fill the memory.
+        # The exact ratio of 1e-999999 would fill the memory.
         return 1 if up and value else 0
     above, below = value.as_integer_ratio()
     return -(-above * PICO // below) if up else above * PICO // below
 
 
 def read_state(state: Any) -> tuple[list[int], float, tuple[int, int]]:
-    """What a state says was spent, in how many seconds, and how much of it was too much."""
+    """Return from a state what was spent, its seconds, and the overrun."""
     what = "the state of a budget"
     try:
         spent, over = (

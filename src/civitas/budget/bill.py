@@ -1,4 +1,4 @@
-"""Bills: what calls of models came to, for whoever writes it down."""
+"""Bills: what calls of models have cost, for a record of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OPEN: ContextVar[Bill | None] = ContextVar("civitas_bill", default=None)
 
 
 class Bill:
-    """What is reserved of a budget while the bill is open, and what that came to.
+    """The reservations of a budget while the bill is open, and what they have cost.
 
-    Others spend of the same budget meanwhile, so what it says before and after tells nothing.
+    Others spend from the same budget meanwhile, so comparing it before and after does not tell.
     """
 
     __slots__ = ("_budget", "_held")
@@ -30,7 +30,7 @@ class Bill:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Have what models reserve in here be on this bill, and on no other."""
+        """Put what models reserve in this context on this bill, and on no other."""
         token = _OPEN.set(self)
         try:
             yield
@@ -38,18 +38,18 @@ class Bill:
             _OPEN.reset(token)
 
     def json(self) -> dict[str, Any]:
-        """What was settled, and what is reserved still, as JSON data."""
+        """Return what was settled or is still reserved, as JSON data."""
         amounts = [sum(held._came_to[kind] for held in self._held) for kind in KINDS]
         return charged_json(amounts[0], amounts[USD], amounts[2])
 
 
 def add_to_bill(held: Reservation, budget: Budget) -> None:
-    """Put a reservation on the bill that is open, if what this budget spends counts there."""
+    """Put a reservation on the open bill, if the bill's budget is this one or its ancestor."""
     bill = _OPEN.get()
     if bill is not None and budget.is_part_of(bill._budget):
         bill._held.append(held)
 
 
 def charged_json(tokens: int, picodollars: int, model_calls: int) -> dict[str, Any]:
-    """What was charged, as JSON data."""
+    """Return what was charged, as JSON data."""
     return {"tokens": tokens, "usd": said(USD, picodollars), "model_calls": model_calls}

@@ -1,4 +1,4 @@
-"""What a run may spend: limits, shared by all who spend, and limits within limits."""
+"""Budgets: limits that all spenders of a run share, and limits within limits."""
 
 from __future__ import annotations
 
@@ -28,55 +28,55 @@ from civitas.text import excerpt, shorten
 
 
 class Clock(Protocol):
-    """What tells the time. Tests bring one of their own, which they set."""
+    """A clock. Tests use one that they set."""
 
     def now(self) -> float:
-        """Seconds since some moment; they never go back."""
+        """Return seconds since some moment; they never decrease."""
         ...
 
 
 class PriceList(Protocol):
-    """What says what a model's tokens cost, such as `civitas.Prices`."""
+    """Prices of models' tokens, such as `civitas.Prices`."""
 
     def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
-        """US dollars.
+        """Return the cost in US dollars.
 
         Raises:
-            UnknownPrice: nobody has stated this model's price
+            UnknownPrice: this model's price is not known
         """
         ...
 
 
 @names_checked
 class Budget:
-    """What a run may spend, shared by all who are given it, on any thread and event loop.
+    """What a run may spend, shared by all users of this object, on any thread and event loop.
 
-    Each spender reserves at an upper bound before it begins, and settles when it has ended; what
-    does not fit is refused with `BudgetExceeded`, and nothing was begun. A call that took more than
-    was reserved for it is counted in full and closes the budget: nothing more begins.
+    Each spender reserves an upper bound before it begins, and settles when it has ended. What does
+    not fit is refused with `BudgetExceeded` before it begins. A call that took more than was
+    reserved for it is counted in full and closes the budget: nothing more begins.
 
-    `seconds` count from the first `start()` or reservation. They are those of one process: a budget
-    that goes on in another, by `load_state_dict`, goes on with what was left.
+    `seconds` count from the first `start()` or reservation, in one process: a budget that continues
+    in another, by `load_state_dict`, continues with the seconds that were left.
 
     A limit that is left out, or None, does not limit.
 
     Args:
-        tokens: of all model calls together, prompts and answers
+        tokens: tokens of all model calls together, prompts and answers
         usd: US dollars, by the prices of the models
         model_calls: how often a model may be asked
         actions: how often an action may be executed
-        seconds: how long it may take
-        name: what messages call it
-        prices: what the models' tokens cost, where the built-in list does not know or is out of
-            date; children have their parent's
-        clock: what tells the time, for tests
-        journal: where what was spent is kept, for all processes that make a budget of this journal
-            and name; each may state limits of its own. What a process that died had reserved counts
-            as spent.
+        seconds: how long the run may take
+        name: its name in messages
+        prices: the prices of the models' tokens, for models that the built-in list lacks or has
+            outdated; children have their parent's
+        clock: the clock, for tests
+        journal: stores what was spent, for all processes that make a budget of this journal and
+            name; each may state its own limits. What a dead process had reserved counts as
+            spent.
 
     Raises:
         DefinitionError: a limit is not a number from 0 on, or there is a journal and no name
-        JournalError: the journal cannot be read; later, where something is reserved, or written
+        JournalError: the journal cannot be read; or later, on a reservation, not written
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Budget:
         self.name = name
         self.prices = prices
         self._now: Callable[[], float] = time.monotonic if clock is None else clock.now
-        # Its own first, then its parents', up to the root.
+        # Its own account first, then its parents', up to the root.
         self._accounts: Accounts = (Account(title, limits, seconds),)
         if journal is None:
             self._ledger = Ledger(title)
@@ -127,10 +127,10 @@ class Budget:
         seconds: float | None = None,
         name: str | None = None,
     ) -> Budget:
-        """A part of this budget: its own limits hold and this one's too; spending counts in both.
+        """Return a part of this budget: both its own and this one's limits hold and count.
 
-        Its limits may be above this one's, which then are reached first. Its seconds count from its
-        own first reservation.
+        Its limits may be above this one's; then this one's are reached first. Its seconds count
+        from its own first reservation.
 
         Raises:
             DefinitionError: a limit is not a number from 0 on
@@ -139,13 +139,13 @@ class Budget:
         if name is not None:
             title = f"budget {shorten(_checked_name(name))!r}"
         else:
-            # However deep, so that the names of a long line of descent do not grow.
+            # The same at any depth, so that titles of deep descendants do not grow.
             title = self._accounts[0].title
             title = title if title.startswith("a part of ") else f"a part of {title}"
         return self._relative((Account(title, limits, seconds), *self._accounts), name)
 
     def _relative(self, accounts: Accounts, name: str | None) -> Budget:
-        """One of the same tree."""
+        """Return a budget of the same tree."""
         other = Budget.__new__(Budget)
         other.name = name
         other.prices = self.prices
@@ -162,10 +162,10 @@ class Budget:
         model_calls: int = 0,
         actions: int = 0,
     ) -> Reservation:
-        """Take so much out of what is left, or nothing at all.
+        """Reserve all the amounts, or nothing.
 
         Raises:
-            BudgetExceeded: it does not reach; the text says whose limit, what is left and what was
+            BudgetExceeded: a limit is too small; the text says which, what is left and what was
                 asked for
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
@@ -181,19 +181,19 @@ class Budget:
         model_calls: int = 0,
         actions: int = 0,
     ) -> Reservation:
-        """Take all the tokens and money that are left, for what has no upper bound.
+        """Reserve all the tokens and money that are left, for a call without an upper bound.
 
-        While it is open, nothing else that needs them begins. Where nothing limits them, as many as
-        given here are taken.
+        While the reservation is open, nothing else that needs them begins. Without a limit, the
+        amounts given here are reserved.
 
         Args:
-            tokens: take at least so many, and one; None takes none
-            usd: take at least so much, and something; None takes none
-            model_calls: as with `reserve`
-            actions: as with `reserve`
+            tokens: the least number of tokens, at least one; None reserves none
+            usd: the least amount, more than 0; None reserves none
+            model_calls: as in `reserve`
+            actions: as in `reserve`
 
         Raises:
-            BudgetExceeded: it does not reach
+            BudgetExceeded: a limit is too small
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
@@ -208,15 +208,15 @@ class Budget:
         return self._ledger.reserve(self._accounts, least, self._now(), wanted)
 
     async def in_turn(self, reserve: Callable[[], Reservation]) -> Reservation:
-        """Reserve; what does not fit only for what others hold waits until they settle.
+        """Reserve; if only others' open reservations prevent it, wait until they settle.
 
-        Not for what its own callers hold, who wait for it, nor for what another process does.
+        It does not wait for its own callers, which wait for it, nor for another process.
 
         Args:
             reserve: calls `reserve` or `reserve_rest` of this budget
 
         Raises:
-            BudgetExceeded: it does not reach, whatever the others come to
+            BudgetExceeded: a limit is too small, whatever the others spend
             DeadlineExceeded: the seconds are over
         """
         try:
@@ -232,13 +232,13 @@ class Budget:
         model_calls: int = 0,
         actions: int = 0,
     ) -> None:
-        """Count what a run that goes on here has spent in another process.
+        """Count what a run that continues here has spent in another process.
 
-        It counts in this budget and in those that it is a part of, but not in one that is shared,
-        which knows it already. All of it counts, also where the limits do not reach for it.
+        It counts in this budget and its ancestors, except in a shared one, which knows it already.
+        All of it counts, even beyond the limits.
 
         Raises:
-            BudgetExceeded: it is more than a limit allows
+            BudgetExceeded: a limit is exceeded
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
@@ -246,28 +246,28 @@ class Budget:
         self._ledger.charge(self._accounts, amounts, self._now())
 
     def _each(self) -> list[tuple[Account, Budget]]:
-        """It, and what it is a part of: each by its account, as a budget that counts only there."""
+        """Return each account, of this budget and its ancestors, with a budget of it alone."""
         return [(account, self._relative((account,), None)) for account in self._accounts]
 
     def is_part_of(self, other: Budget) -> bool:
-        """Whether what is spent here counts there: it is that budget, or descends from it."""
+        """Return whether this is `other` or its descendant, so that spending here counts there."""
         return other._accounts[0] in self._accounts
 
     def common(self, other: Budget) -> Budget | None:
-        """The nearest budget that what is spent here and there counts in; None if there is none."""
+        """Return the nearest budget in which both count; None if there is none."""
         for place, account in enumerate(self._accounts):
             if account in other._accounts:
                 return self._relative(self._accounts[place:], None) if place else self
         return None
 
     def start(self) -> None:
-        """Have the seconds begin, if they have not."""
+        """Start the seconds, if they have not started."""
         self._ledger.start(self._accounts, self._now())
 
     def check(self) -> None:
-        """Look whether anything at all may begin.
+        """Check that anything at all may begin.
 
-        A limit that is used up only refuses what asks for more of it, so this does not.
+        A used-up limit does not raise here: it refuses only what asks for more of it.
 
         Raises:
             DeadlineExceeded: the seconds are over
@@ -277,25 +277,25 @@ class Budget:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it, or what it is a part of, is kept in a journal."""
+        """Whether this budget or an ancestor is stored in a journal."""
         return isinstance(self._ledger, SharedLedger)
 
     @property
     def spent(self) -> Spent:
-        """What was spent, with all that its children spent; and the seconds that have passed."""
+        """What was spent, including its children's spending, and the seconds that have passed."""
         account = self._accounts[0]
         spent, _, _ = self._ledger.read(account)
         return spent_of(spent, account.elapsed(self._now()))
 
     @property
     def reserved(self) -> Spent:
-        """What is promised to those under way."""
+        """What open reservations hold."""
         spent, taken, _ = self._ledger.read(self._accounts[0])
         return spent_of([had - settled for had, settled in zip(taken, spent, strict=True)])
 
     @property
     def over(self) -> Spent:
-        """By how much calls took more than was reserved for them; it is part of `spent`."""
+        """How much calls took beyond their reservations; it is part of `spent`."""
         return spent_of(self._ledger.read(self._accounts[0])[2])
 
     @property
@@ -312,17 +312,17 @@ class Budget:
 
     @property
     def deadline(self) -> float | None:
-        """When the seconds are over, as `time.monotonic()` tells time; None if they have no limit.
+        """The `time.monotonic()` value at which the seconds are over; None without a limit.
 
-        The earliest of its own and its parents'. Of a budget that has not begun, it is the one that
-        it would have if it began now.
+        It is the earliest of its own and its parents'. For a budget that has not begun, it is the
+        deadline if it began now.
         """
         now = self._now()
         left = self._remaining(now)
         return None if left is None else now + left
 
     def remaining_seconds(self) -> float | None:
-        """How many seconds are left, its own or its parents'; None if they have no limit."""
+        """Return the seconds left, the least of its own and its parents'; None without a limit."""
         left = self._remaining(self._now())
         return None if left is None else max(left, 0.0)
 
@@ -337,9 +337,9 @@ class Budget:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """What was spent, as JSON data; what is reserved counts as spent.
+        """Return what was spent, as JSON data; what is reserved counts as spent.
 
-        A parent's and its children's are kept apart: each is its own.
+        Parents and children have separate states.
         """
         account = self._accounts[0]
         _, taken, over = self._ledger.read(account)
@@ -353,12 +353,12 @@ class Budget:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another budget was, with this one's limits.
+        """Continue from another budget's state, with this one's limits.
 
-        What was spent before is forgotten; the seconds stand still until the next reservation.
+        What this one had spent is forgotten; the seconds stand still until the next reservation.
 
         Raises:
-            DefinitionError: it is no such state, or something is reserved
+            DefinitionError: `state` is no such state, or something is reserved
         """
         spent, seconds, over = read_state(state)
         self._ledger.load(self._accounts[0], spent, seconds, over)

@@ -22,24 +22,24 @@ _COUNTS = ("taken", "spent", "over")
 
 @runtime_checkable
 class Books(Protocol):
-    """Where accounts are kept for several processes, such as a `Journal`."""
+    """A store of accounts for several processes, such as a `Journal`."""
 
     def account(self, name: str) -> dict[str, Any] | None:
-        """An account as it is now; None if there is none of that name."""
+        """Return an account's current state; None if there is none of that name."""
         ...
 
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
     ) -> None:
-        """Change an account while nobody else can. What `change` raises leaves it as it was."""
+        """Change an account exclusively. If `change` raises, the account is unchanged."""
         ...
 
 
 class SharedLedger(Ledger):
-    """Accounts of which the root's is kept in books, and its children's in this process.
+    """A ledger that keeps the root's account in books, and its children's in this process.
 
-    Each change reads the account, checks it, and writes it back before anyone relies on it. What a
-    process that died had reserved stays reserved: it may have been spent.
+    Each change reads the account, checks it, and writes it back before it takes effect. What a dead
+    process had reserved stays reserved: it may have been spent.
     """
 
     __slots__ = ("_account", "_begun", "_books", "_name", "_now")
@@ -54,11 +54,11 @@ class SharedLedger(Ledger):
         self.look()
 
     def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
-        """Do something with accounts, the root's as it is in the books, and write that back."""
+        """Read the root's account from the books, change accounts, and write it back."""
         found: list[T] = []
 
         def change(state: dict[str, Any] | None) -> dict[str, Any]:
-            # Not held while the books are waited for, which whoever has them may settle in.
+            # The lock is not held while waiting for the books: their holder may need it to settle.
             with self._lock:
                 self._put(state)
                 found.append(work())
@@ -74,7 +74,7 @@ class SharedLedger(Ledger):
         return found[0]
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
-        """Count what was spent elsewhere, where that is not known from the books."""
+        """Count another process's spending, except in the root, whose books have it already."""
         super().charge(tuple(a for a in accounts if a is not self._account), amounts, now)
 
     def look(self) -> None:
@@ -84,7 +84,7 @@ class SharedLedger(Ledger):
             self._put(state)
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
-        """End a reservation. If the books cannot be written, it stays reserved there."""
+        """End a reservation. If the books cannot be written, it stays reserved in them."""
         try:
             super().settle(reservation, spent)
         except DefinitionError:
@@ -99,7 +99,7 @@ class SharedLedger(Ledger):
     def load(
         self, account: Account, spent: list[int], seconds: float, over: tuple[int, int]
     ) -> None:
-        """Set what was spent, of a child's."""
+        """Set what a child has spent."""
         if account is self._account:
             raise DefinitionError(
                 f"{account.title} is shared: what was spent of it stands in its journal"
@@ -144,9 +144,9 @@ class SharedLedger(Ledger):
 
 
 def _passed(begun: dict[str, Any]) -> float:
-    """Seconds since a budget began, never less than were seen before.
+    """Return the seconds since a budget began, never fewer than were seen before.
 
-    Processes of one boot have a clock in common that nobody sets; others have the system's.
+    Processes of one boot share a clock that cannot be set; across boots the system's is used.
     """
     boot, now = _since_boot()
     if boot and begun.get("boot") == boot:
@@ -157,7 +157,7 @@ def _passed(begun: dict[str, Any]) -> float:
 
 
 def _since_boot() -> tuple[str, float]:
-    """Which boot of the machine this is (empty: unknown), and the seconds since, asleep too."""
+    """Return the id of the machine's boot (empty: unknown), and seconds since, with sleep."""
     boot = _boot()
     return boot, time.clock_gettime(time.CLOCK_BOOTTIME) if boot else 0.0
 

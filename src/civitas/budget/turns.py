@@ -1,4 +1,4 @@
-"""Turns: who does not fit into a budget only for what others hold waits until they have settled."""
+"""Turns: a reservation that only others' open reservations prevent waits until they settle."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from civitas.errors import BudgetExceeded
 async def in_turn(
     ledger: Ledger, reserve: Callable[[], Reservation], seconds: Callable[[], float | None]
 ) -> Reservation:
-    """Reserve of a ledger when there is room; `seconds` are left, after which `reserve` raises."""
+    """Reserve when the ledger has room; after `seconds()` `reserve` raises."""
     mine, place, loop = callers(ledger), object(), asyncio.get_running_loop()
     for each in mine:
         each._waits += 1
     if mine:
-        ledger.wake_first()  # it may wait for one of these, which will not settle now
+        ledger.wake_first()  # it may wait for one of `mine`, which will not settle now
     try:
         while True:
             with ledger._lock:
@@ -32,7 +32,7 @@ async def in_turn(
                 async with asyncio.timeout(seconds()):
                     await woken
             except TimeoutError:
-                pass  # `reserve` says so
+                pass  # `reserve` raises
     finally:
         for each in mine:
             each._waits -= 1
@@ -42,7 +42,7 @@ async def in_turn(
 
 
 def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amounts: Amounts) -> bool:
-    """Whether it fits if all others come to nothing, but those that wait themselves."""
+    """Return whether it fits if all others, except waiting ones, spend nothing."""
     found = [ref() for ref in tuple(ledger._held.values())]
     others = [each for each in found if each and not each._waits and each not in mine]
     for account in accounts:

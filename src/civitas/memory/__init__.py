@@ -1,4 +1,4 @@
-"""Memory: what an agent remembers, as chat messages. Each kind loads when it is first used."""
+"""Memory: what an agent remembers, as chat messages. Each kind loads on first use."""
 
 from __future__ import annotations
 

@@ -9,20 +9,20 @@ from civitas.arguments import check_count, names_checked
 from civitas.memory.memory import Memory
 
 DEFAULT_TOKENS = 8192
-"""The bound where nothing better is known."""
+"""The default bound, in tokens."""
 
 _PER_BLOCK = 1500
-"""What a block that is no text is taken for: providers count about as many for a large image."""
+"""The tokens of a block that is not text: about what providers count for a large image."""
 _PER_MESSAGE = 4
-"""What a chat format adds to each message: its role, its start and its end."""
+"""The tokens that a chat format adds to each message: its role, its start and its end."""
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has, rather too many than too few.
+    """Estimate how many tokens a text has, on the high side.
 
-    One for each two characters, and one for each byte that UTF-8 needs beyond one a character.
-    English has about one for four characters, code and JSON one for two to three; tokenizers made
-    for English spend up to one a byte on other scripts.
+    The estimate is one per two characters, plus one per byte beyond one per character in UTF-8.
+    English has about one token per four characters, code and JSON one per two to three; tokenizers
+    made for English use up to one per byte for other scripts.
     """
     size = len(text)
     if text.isascii():
@@ -32,19 +32,19 @@ def estimate_tokens(text: str) -> int:
 
 @names_checked
 class TokenBoundedMemory(Memory):
-    """Remembers the last messages that together fit a number of tokens; older ones are gone.
+    """Remembers the last messages that together fit a number of tokens; drops older ones.
 
-    Dropped first is the oldest, but never
+    The oldest is dropped first, but never
 
     * a system message,
-    * the last message, together with the call that it belongs to, even if it alone is too large,
-    * the last user message, before everything else after it has been dropped: it says what the
-      agent is doing,
+    * the last message, with the call that it belongs to, even if it alone is too large,
+    * the last user message, the agent's task, before everything else after it has been
+      dropped,
     * a call without its results, or results without their call.
 
     Args:
         max_tokens: how many tokens there may be
-        count: how many tokens a text has; an estimate on the high side if left out
+        count: returns how many tokens a text has; default: an estimate on the high side
 
     Raises:
         DefinitionError: `max_tokens` is not a positive integer
@@ -62,7 +62,7 @@ class TokenBoundedMemory(Memory):
         super()._start_empty()
         self._sizes: list[int] = []
         self._tokens = 0
-        self._task = -1  # where the last user message is
+        self._task = -1  # the index of the last user message
 
     add_once = Memory.add_once
     thread = Memory.thread
@@ -91,7 +91,7 @@ class TokenBoundedMemory(Memory):
             self._drop()
 
     def _look_again(self) -> None:
-        # The list is public: somebody may have cleared or extended it.
+        # The list is public: other code may have cleared or extended it.
         if len(self._sizes) == len(self.items):
             return
         self._sizes = [self._size(item) for item in self.items]
@@ -117,11 +117,11 @@ class TokenBoundedMemory(Memory):
         return size
 
     def _drop(self) -> None:
-        """Drop what is oldest until the rest fits."""
+        """Drop the oldest until the rest fits."""
         items = self.items
         newest = len(items) - 1
         while newest > 0 and items[newest].get("role") == "tool":
-            newest -= 1  # from here on it is the last message and its call
+            newest -= 1  # the last message and its call start here
         start = 0
         while self._tokens > self.max_tokens:
             while start < newest and (start == self._task or items[start].get("role") == "system"):

@@ -13,18 +13,18 @@ from civitas.sqlite import SQLiteFile, SQLitePool
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
 APPLICATION: Final = 0x63766D31
-"""What the file's header says it is (`cvm1`), so that no other program's database is changed."""
+"""The application id in the file's header (`cvm1`): no other program's database is changed."""
 
 _BATCH: Final = 256
 _BATCH_CHARS: Final = 4_000_000
 
-# Append only. Each is run in one transaction with the record of it, `user_version`; so a file is of
-# a whole version, whatever happens meanwhile.
+# Append only. Each migration runs in one transaction with its record, `user_version`, so a file
+# always has a whole version.
 #
-# `words` keeps no text of its own: what is deleted from it must be given to it again, word for
-# word. Its text is `recall.found_text(item)`, so a change of that function needs a migration that
-# fills it anew. Its first column is the thread's number as a word, so that a search within one
-# conversation does not look at the others.
+# `words` stores no text: deleting from it requires the same text, word for word. Its text is
+# `recall.found_text(item)`, so a change of that function needs a migration that refills it. Its
+# first column is the thread's number as a word, so that a search within one conversation does
+# not look at the others.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE threads (
@@ -32,7 +32,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             id TEXT NOT NULL UNIQUE,
             forgotten INTEGER NOT NULL DEFAULT 0
         )""",
-        # AUTOINCREMENT: a number is never used again, so that "after number n" is "since then".
+        # AUTOINCREMENT: a number is never reused, so that "after number n" means "since then".
         """CREATE TABLE memories (
             number INTEGER PRIMARY KEY AUTOINCREMENT,
             thread INTEGER NOT NULL REFERENCES threads (number),
@@ -51,7 +51,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             dimensions INTEGER NOT NULL,
             UNIQUE (name, dimensions)
         )""",
-        # Up to which memory of a thread there are vectors of an embedder.
+        # The last memory of a thread that has a vector of an embedder.
         """CREATE TABLE embedded (
             embedder INTEGER NOT NULL REFERENCES embedders (number),
             thread INTEGER NOT NULL REFERENCES threads (number),
@@ -67,7 +67,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "CREATE UNIQUE INDEX vectors_of_thread ON vectors (embedder, thread, memory)",
     ),
     (
-        # How many messages of a run, of which there is a record, the thread was told.
+        # How many messages of a recorded run were added to the thread.
         """CREATE TABLE told (
             thread INTEGER NOT NULL REFERENCES threads (number),
             run TEXT NOT NULL,
@@ -92,17 +92,17 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         )
         if file.name.startswith(":memory:"):
             raise DefinitionError("a memory without a file is a TokenBoundedMemory or a Memory")
-        # What is forgotten is overwritten, however this SQLite was built.
+        # Deleted data is overwritten, however this SQLite was built.
         settings = ("secure_delete = ON",)
         super().__init__(file, timeout, "SELECT count(*) FROM embedders", settings)
 
     def thread_number(self, db: sqlite3.Connection, id: str) -> int | None:
-        """A thread's number; None if nothing was added to it yet."""
+        """Return a thread's number; None if nothing was added to it yet."""
         row = db.execute("SELECT number FROM threads WHERE id = ?", (id,)).fetchone()
         return None if row is None else int(row[0])
 
     def made_thread(self, db: sqlite3.Connection, id: str) -> int:
-        """A thread's number; it is made if it is not there."""
+        """Return a thread's number, made if it does not exist."""
         thread = self.thread_number(db, id)
         if thread is None:
             thread = db.execute("INSERT INTO threads (id) VALUES (?)", (id,)).lastrowid
@@ -110,7 +110,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         return thread
 
     def thread_ids(self) -> list[str]:
-        """The ids of the threads that have messages, in the order in which they began."""
+        """Return the ids of threads with messages, in the order in which they began."""
         with self.reading() as db:
             rows = db.execute(
                 "SELECT id FROM threads WHERE EXISTS "
@@ -121,7 +121,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
     def batch_after(
         self, db: sqlite3.Connection, thread: int | None, after: int
     ) -> list[tuple[int, dict[str, Any]]]:
-        """Some messages after a number: not many, and not much in all."""
+        """Return some messages after a number, limited in count and size."""
         rows: list[tuple[int, dict[str, Any]]] = []
         size = 0
         for number, text in db.execute(
@@ -136,7 +136,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         return rows
 
     def items_of(self, db: sqlite3.Connection, numbers: list[int]) -> list[dict[str, Any]]:
-        """The messages that have these numbers."""
+        """Return the messages that have these numbers."""
         items = []
         for number in numbers:
             row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
@@ -146,7 +146,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         return items
 
     def parsed(self, text: Any) -> dict[str, Any]:
-        """A message from its text in the file."""
+        """Return a message from its text in the file."""
         try:
             item = json.loads(text)
         except (ValueError, TypeError, RecursionError) as error:
@@ -156,7 +156,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         return item
 
     def extent(self, db: sqlite3.Connection, id: str, until: int) -> tuple[int, int]:
-        """How many messages a thread has up to a number, and the number of the last."""
+        """Return how many messages a thread has up to a number, and the number of the last."""
         count, newest = db.execute(
             "SELECT count(*), max(number) FROM memories WHERE thread = ? AND number <= ?",
             (self.thread_number(db, id), until),
@@ -164,14 +164,14 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         return count, newest or 0
 
     def told(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
-        """How many messages of a run the thread was told."""
+        """Return how many messages of a run were added to the thread."""
         row = db.execute(
             "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def tell(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
-        """Note that it was told so many."""
+        """Record how many messages of a run were added to the thread."""
         db.execute(
             "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "
             "DO UPDATE SET messages = excluded.messages",

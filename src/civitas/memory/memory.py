@@ -12,22 +12,22 @@ from weakref import WeakValueDictionary
 from civitas.errors import DefinitionError
 
 _MOST_THREADS: Final = 1000
-"""An unused thread is forgotten when so many were used after it."""
+"""An unused thread is forgotten when this many were used after it."""
 _MOST_RUNS: Final = 10_000
-"""Of so many runs it is known how far each was told; then of the oldest no more."""
+"""For how many runs the number of added messages is kept; then the oldest is forgotten."""
 
 
 class Memory:
-    """Remembers every chat message it is given, without a bound.
+    """Remembers every chat message that is added, without a bound.
 
-    A subclass may store and choose otherwise: whoever uses a memory calls `add_memory` and
-    `get_memories`, and asks anew before each prompt.
+    A subclass may store and select messages differently: users of a memory call `add_memory`, and
+    `get_memories` before each prompt.
 
-    `thread` and `add_once` are optional, for they know this class's list only: a subclass that
-    overrides `add_memory` or `get_memories` has neither (as a class that defines `__eq__` has no
-    `__hash__`), unless it defines them too. Where that list is still all that it stores, it may
-    take them over: `thread = Memory.thread`. A memory without `thread` serves one thread; what one
-    without `add_once` was told of a run, the run's record says.
+    `thread` and `add_once` are optional, since they use this class's list only: a subclass that
+    overrides `add_memory` or `get_memories` loses both (as a class that defines `__eq__` loses
+    `__hash__`), unless it defines them too. If it stores only that list, it may take them over:
+    `thread = Memory.thread`. A memory without `thread` serves one thread; for one without
+    `add_once`, the run's record counts the messages added.
 
     Attributes:
         items: the messages, the oldest first
@@ -45,7 +45,7 @@ class Memory:
                     setattr(cls, name, None)
 
     def _start_empty(self) -> None:
-        """Hold nothing; also in a copy, which is to share nothing with what it is a copy of."""
+        """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self.items: list[dict[str, Any]] = []
         self.__dict__.pop("_told", None)
 
@@ -54,12 +54,12 @@ class Memory:
         self.items.append(memory)
 
     def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
-        """Add a message of a run that is recorded in a journal, unless it was added before.
+        """Add a message of a run with a journal, unless it was added before.
 
         Args:
             memory: the message
             run: the key of the run, or of a part of it
-            sequence: which of its messages it is, from 0; all before it have been added
+            sequence: the message's number in the run, from 0; all before it have been added
         """
         told: dict[str, int] = self.__dict__.setdefault("_told", {})
         if told.get(run, 0) <= sequence:
@@ -70,10 +70,10 @@ class Memory:
                 del told[next(iter(told))]
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The messages for a prompt, the oldest first, in a list of the caller's own.
+        """Return the messages for a prompt, the oldest first, in a new list.
 
         Args:
-            limit: only the last so many
+            limit: return only this many, the last ones
 
         Raises:
             ValueError: the limit is negative
@@ -81,10 +81,10 @@ class Memory:
         return last(self.items, limit)
 
     def thread(self, id: str) -> Self:
-        """The memory of one conversation, of the same kind and with the same settings.
+        """Return the memory of one conversation, of the same kind and with the same settings.
 
-        The same id gives the same memory. A thousand are kept, and those that are in use; of the
-        others the one used longest ago is forgotten.
+        The same id returns the same memory. A thousand are kept, plus those in use; of the others
+        the least recently used is forgotten.
 
         Args:
             id: any text
@@ -98,7 +98,7 @@ class Memory:
         return memory
 
     def _forget_thread(self, id: str) -> None:
-        """Have `thread(id)` give an empty memory from now on; what is in a file stays there."""
+        """Make `thread(id)` return an empty memory from now on; a file's contents stay."""
         threads: _Threads | None = self.__dict__.get("_threads")
         if threads is not None:
             threads.forget(id)
@@ -124,7 +124,7 @@ class _Threads:
                 memory = self._used[id] = make()
             self._recent[id] = memory
             self._recent.move_to_end(id)
-            # One that is forgotten goes when nothing uses it any more.
+            # A forgotten memory is freed when nothing uses it any more.
             if len(self._recent) > _MOST_THREADS:
                 self._recent.popitem(last=False)
             return memory
@@ -136,13 +136,13 @@ class _Threads:
 
 
 def check_thread(id: object) -> None:
-    """Refuse what cannot be a thread's id."""
+    """Raise unless the value can be a thread's id."""
     if not isinstance(id, str) or not id:
         raise DefinitionError(f"a thread's id is a text of at least a character: {id!r}")
 
 
 def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
-    """A copy of the list, or of its last `limit` items."""
+    """Return a copy of the list, or of its last `limit` items."""
     if limit is None:
         return items[:]
     if limit < 0:

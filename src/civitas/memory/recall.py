@@ -19,11 +19,11 @@ from civitas.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
 from civitas.text import json_type
 
 FOUND_CHARS = 100_000
-"""A message is found by its first so many characters."""
+"""How many characters of a message, from its start, are searched."""
 EMBEDDED_CHARS = 8_000
-"""A message's meaning is that of its first so many characters."""
+"""How many characters of a message, from its start, are embedded."""
 QUERY_WORDS = 64
-"""More different words than these of a text say nothing more about what is looked for."""
+"""The most different words of a text that a search uses; more do not improve it."""
 
 
 class Recall:
@@ -34,7 +34,7 @@ class Recall:
         self._embedder = embedder
 
     def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
-        """The messages that have the most and the rarest of a text's words."""
+        """Return the messages that have the most and the rarest of a text's words."""
         query = any_of(distinct(terms(text[:FOUND_CHARS]), QUERY_WORDS))
         if not query or not limit:
             return []
@@ -54,7 +54,7 @@ class Recall:
             return self._file.items_of(db, [number for (number,) in rows])
 
     def by_meaning(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
-        """The messages whose vectors are nearest to a text's."""
+        """Return the messages whose vectors are nearest to a text's."""
         embedder = self._needed()
         (wanted,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
         if not limit or not any(wanted):
@@ -71,7 +71,7 @@ class Recall:
             return self._file.items_of(db, [number for score, number in best if score > 0])
 
     def embed(self, id: str | None) -> int:
-        """Give every message a vector, and say how many had none."""
+        """Give every message a vector, and return how many had none."""
         embedder = self._needed()
         added = 0
         for each in self._file.thread_ids() if id is None else [id]:
@@ -89,7 +89,7 @@ class Recall:
             rows = self._file.batch_after(db, thread, row[0] if row else 0)
         if not rows:
             return 0
-        # Nothing is locked meanwhile: it may take long.
+        # Nothing is locked meanwhile, since embedding may take long.
         texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
         vectors = self._embedded(embedder, texts)
         with self._file.writing() as db:
@@ -100,7 +100,7 @@ class Recall:
                     (embedder.name, embedder.dimensions),
                 ).lastrowid
             db.executemany(
-                # What was forgotten, or embedded by somebody else, meanwhile, gets none.
+                # Skip messages that were forgotten, or embedded elsewhere, meanwhile.
                 "INSERT OR IGNORE INTO vectors (embedder, thread, memory, vector) "
                 "SELECT ?, thread, number, ? FROM memories WHERE number = ?",
                 (
@@ -117,7 +117,7 @@ class Recall:
         return len(rows)
 
     def forget_after(self, db: sqlite3.Connection, id: str, number: int) -> int:
-        """Forget what a thread has after a message; how many messages that were."""
+        """Forget a thread's messages after a number; return how many they were."""
         thread = self._file.thread_number(db, id)
         after = (thread, number)
         (count,) = db.execute(
@@ -145,7 +145,7 @@ class Recall:
         return self._embedder
 
     def _embedded(self, embedder: Embedder, texts: list[str]) -> list[list[float]]:
-        """What the embedder gives for texts, as vectors of length 1, or 0."""
+        """Return the embedder's vectors for texts, scaled to length 1, or 0."""
         given = embedder.embed(texts)
         if not isinstance(given, Sequence) or len(given) != len(texts):
             raise DefinitionError(
@@ -169,10 +169,10 @@ class Recall:
     def _scores(
         self, rows: Iterator[tuple[int, bytes]], wanted: list[float]
     ) -> Iterator[tuple[float, int]]:
-        """The cosine of each stored vector with the wanted one, and its memory's number."""
+        """Return the cosine of each stored vector with the wanted one, and its memory's number."""
         size = 4 * len(wanted)
         places = [place for place, value in enumerate(wanted) if value]
-        # A short text has few pieces, so with hashed vectors most products are of zero.
+        # A short text has few pieces, so in hashed vectors most components are zero.
         sparse = 1 < len(places) < len(wanted) // 2
         pick = itemgetter(*places)
         weights = list(pick(wanted)) if sparse else wanted
@@ -184,7 +184,7 @@ class Recall:
 
 
 def row_of(memory: Any) -> tuple[str | None, str, str]:
-    """A message as it is stored: its role, itself as JSON text, and the words that find it."""
+    """Return a message as it is stored: its role, its JSON text, and its words for the search."""
     if not isinstance(memory, dict):
         raise TypeError(
             f'a memory is a chat message {{"role": …, "content": …}}, not {json_type(memory)}'
@@ -196,7 +196,7 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
 
 
 def insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]) -> None:
-    """Store a message, and the words that find it."""
+    """Store a message and its words for the search."""
     role, text, found = row
     number = db.execute(
         "INSERT INTO memories (thread, role, item) VALUES (?, ?, ?)", (thread, role, text)
@@ -207,18 +207,18 @@ def insert(db: sqlite3.Connection, thread: int, row: tuple[str | None, str, str]
 
 
 def found_text(item: dict[str, Any]) -> str:
-    """What a message is found by, with its words apart."""
+    """Return the text by which a message is found, with its words separated."""
     return indexed(_text(item, FOUND_CHARS))
 
 
 def _text(item: dict[str, Any], chars: int) -> str:
-    """What a message says: its text, and the names and arguments of its calls."""
+    """Return a message's text, and the names and arguments of its calls."""
     parts = []
     content = item.get("content")
     if isinstance(content, str):
         parts.append(content)
     elif isinstance(content, list):
-        # Of blocks only the text: the rest is pictures, in base64.
+        # Only the text of blocks: the rest is images, in base64.
         blocks = (block for block in content if isinstance(block, dict))
         parts += [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     calls = item.get("tool_calls")

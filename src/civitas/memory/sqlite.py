@@ -1,4 +1,4 @@
-"""A memory in a file: it survives the process, and finds what it was told long ago."""
+"""A memory in a file: it survives the process, and finds old messages."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ _BEFORE = """
     )
     ORDER BY number DESC
 """
-"""What is kept however old it is: system messages, and the last task."""
+"""Kept at any age: system messages, and the last task."""
 
 
 @names_checked
 class SQLiteMemory(Memory):
-    """Remembers in a file, one conversation beside the other, and recalls by text or by meaning.
+    """Remembers several conversations in a file, and recalls messages by words or by meaning.
 
-    What `add_memory` has returned for is kept, also if the process is killed the next moment; if
-    the machine loses its power, the last seconds may be missing.
+    When `add_memory` has returned, its message survives even if the process is killed; if the
+    machine loses its power, the last seconds may be missing.
 
-    `get_memories` gives what a `TokenBoundedMemory` would: the last messages of its thread that
-    fit, whole calls with their results, system messages and the last task kept. Everything stays in
-    the file; `recall` and `messages` find it there.
+    `get_memories` returns what a `TokenBoundedMemory` would: the last messages of its thread that
+    fit, calls together with their results, plus system messages and the last task. Everything stays
+    in the file; `recall` and `messages` find it there.
 
     One file may be used by several threads, event loops and processes at the same time. Calls block
-    while SQLite works: some tenths of a millisecond for `add_memory` and `get_memories`, as a rule,
+    while SQLite works: usually some tenths of a millisecond for `add_memory` and `get_memories`,
     and at most `timeout` for a file that another process has locked. `recall` looks at everything
     that might match, so with very many memories call it in a thread: `await
     asyncio.to_thread(memory.recall, text)`. The file belongs on a local disk.
 
     Args:
-        path: the file; made if it is not there, in a folder that is
-        thread: the conversation's id; another one does not see its messages
-        tokens: how many tokens `get_memories` gives at the most; None for no bound
-        count: how many tokens a text has; an estimate on the high side if left out
+        path: the file, created if it does not exist; its folder must exist
+        thread: the conversation's id; other conversations do not see its messages
+        tokens: the most tokens that `get_memories` returns; None for no bound
+        count: returns how many tokens a text has; default: an estimate on the high side
         embedder: for recall by meaning
         timeout: seconds to wait while another process holds the file locked
 
     Raises:
-        DefinitionError: an argument is none of what it may be
+        DefinitionError: an argument has a wrong type or value
         MemoryFileError: the file cannot be used; the text says why and what to do
     """
 
@@ -91,18 +91,18 @@ class SQLiteMemory(Memory):
         self._recall = Recall(self._file, embedder)
 
     def __init_subclass__(cls, **options: Any) -> None:
-        # It keeps `thread` and `add_once`: the file holds whatever it makes of messages.
+        # A subclass keeps `thread` and `add_once`: the file holds its messages, whatever they are.
         super(Memory, cls).__init_subclass__(**options)
 
     def _begin(self, thread: str) -> None:
-        """Look at a thread of which nothing is known yet."""
+        """Start with a thread of which nothing is cached yet."""
         check_thread(thread)
         try:
             thread.encode()
         except UnicodeEncodeError as error:
             raise DefinitionError(f"a thread's id is text that UTF-8 can carry: {error}") from None
         self._id = thread
-        self._lock = threading.Lock()  # of what follows
+        self._lock = threading.Lock()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
         self._seen = 0
         self._forgotten = 0
@@ -111,16 +111,16 @@ class SQLiteMemory(Memory):
 
     @property
     def items(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """What `get_memories` gives; changing the list changes nothing here."""
+        """The messages that `get_memories` returns; changing the list has no effect."""
         return self.get_memories()
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message. When this returns, it is in the file.
 
         Raises:
-            TypeError: it is no dict
-            NotJSON: something in it has no JSON form, or it has more than 16 MiB; it is not added
-            MemoryFileError: the file cannot be written; it is not added
+            TypeError: the message is no dict
+            NotJSON: a part of it has no JSON form, or it has more than 16 MiB; it is not added
+            MemoryFileError: the file cannot be written; the message is not added
         """
         row = row_of(memory)
         with self._file.writing() as db:
@@ -135,11 +135,11 @@ class SQLiteMemory(Memory):
             sequence: which of its messages it is, from 0; all before it have been added
 
         Raises:
-            TypeError, NotJSON, MemoryFileError: as `add_memory`
+            TypeError, NotJSON, MemoryFileError: as in `add_memory`
         """
         if type(self).add_memory is not SQLiteMemory.add_memory:
-            # What a subclass makes of a message is its own; then it is told twice where the
-            # process is killed between the two.
+            # A subclass's own `add_memory` runs separately; a process killed between the two adds
+            # the message twice.
             with self._file.reading() as db:
                 told = self._file.told(db, self._file.thread_number(db, self._id), run)
             if told <= sequence:
@@ -156,16 +156,16 @@ class SQLiteMemory(Memory):
                 self._file.tell(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The messages for a prompt: the last of the thread that fit, the oldest first.
+        """Return the messages for a prompt: the thread's last ones that fit, the oldest first.
 
         Args:
-            limit: only the last so many of them
+            limit: return only this many, the last ones
 
         Raises:
             ValueError: the limit is negative
             MemoryFileError: the file cannot be read
         """
-        last([], limit)  # refuses what is no limit
+        last([], limit)  # raises for a wrong limit
         if self._tokens is None:
             return self._newest(limit)
         with self._lock:
@@ -187,12 +187,12 @@ class SQLiteMemory(Memory):
         return items
 
     def _caught_up(self, db: sqlite3.Connection) -> TokenBoundedMemory:
-        """What is shown, with everything that anyone has added by now."""
+        """Return the window of messages, with everything that any process has added by now."""
         row = db.execute(
             "SELECT number, forgotten FROM threads WHERE id = ?", (self._id,)
         ).fetchone()
         thread, forgotten = row or (None, 0)
-        # It stays unset should anything fail: half a window is none.
+        # It stays unset if anything fails: a partial window is not used.
         window, self._window = self._window, None
         if window is None or forgotten != self._forgotten:
             window = self._loaded(db, thread)
@@ -208,7 +208,7 @@ class SQLiteMemory(Memory):
         return window
 
     def _loaded(self, db: sqlite3.Connection, thread: int | None) -> TokenBoundedMemory:
-        """The end of the thread, read backwards as far as it can matter, and no farther."""
+        """Return the end of the thread, read backwards only as far as it can matter."""
         assert self._tokens is not None
         window = TokenBoundedMemory(self._tokens, self._count)
         rows: list[tuple[int, dict[str, Any]]] = []
@@ -240,7 +240,7 @@ class SQLiteMemory(Memory):
         return self._id
 
     def thread(self, id: str) -> Self:
-        """The memory of another conversation in the same file, with the same settings.
+        """Return the memory of another conversation in the same file, with the same settings.
 
         Raises:
             DefinitionError: the id is no text, or empty
@@ -250,11 +250,11 @@ class SQLiteMemory(Memory):
         return other
 
     def threads(self) -> list[str]:
-        """The ids of the conversations that have messages, in the order in which they began."""
+        """Return the ids of conversations with messages, in the order in which they began."""
         return self._file.thread_ids()
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Every message of the thread, the oldest first, however many there are."""
+        """Yield every message of the thread, the oldest first, however many there are."""
         number = 0
         while True:
             with self._file.reading() as db:
@@ -268,27 +268,27 @@ class SQLiteMemory(Memory):
     def forget(self) -> None:
         """Forget the thread: its messages, their words and vectors. Other threads stay.
 
-        They are overwritten, and gone from the file once it has been closed by all who use it. With
-        very many messages in the file it takes a while, during which nobody else can add.
+        They are overwritten, and gone from the file once all its users have closed it. With very
+        many messages in the file it takes a while, during which no message can be added.
         """
         with self._file.writing() as db:
             if self._recall.forget_after(db, self._id, 0):
-                # Until then the index has the words still, marked as deleted.
+                # Before this, the index still has the words, marked as deleted.
                 db.execute("INSERT INTO words (words) VALUES ('optimize')")
 
     # -- an agent's state --------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the thread has come, as JSON data; what it remembers stays in the file."""
+        """Return the thread's length, as JSON data; its messages stay in the file."""
         with self._file.reading() as db:
             count, newest = self._file.extent(db, self._id, sys.maxsize)
         return {"thread": self._id, "messages": count, "newest": newest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be as far as the thread was: forget what was added to it since.
+        """Return the thread to a saved state: forget what was added since.
 
         Raises:
-            StateError: it is no such state, or this file does not hold what it had then; nothing
+            StateError: `state` is no such state, or this file lacks the messages of then; nothing
                 has changed
             MemoryFileError: the file cannot be used
         """
@@ -324,19 +324,19 @@ class SQLiteMemory(Memory):
         by: Literal["words", "meaning"] | None = None,
         everywhere: bool = False,
     ) -> list[dict[str, Any]]:
-        """The messages that have most to do with a text, the nearest first.
+        """Return the messages most similar to a text, the most similar first.
 
         Args:
-            text: any text; nothing in it has a special meaning
-            limit: how many at the most
-            by: `words`, those that have the most and the rarest of its words; `meaning`, those
-                whose vectors are nearest; if left out, meaning where there is an embedder. Messages
-                that have no vector of this embedder get one first.
-            everywhere: in every thread of the file
+            text: any text; no character in it is special
+            limit: the most messages to return
+            by: `words`: messages with the most and the rarest of its words; `meaning`: messages
+                with the nearest vectors; default: meaning if there is an embedder. Messages without
+                a vector of this embedder get one first.
+            everywhere: search in every thread of the file
 
         Raises:
-            ValueError: the limit is negative, or `by` is none of these
-            DefinitionError: by meaning, without an embedder; or the embedder gave no vectors
+            ValueError: the limit is negative, or `by` is neither of these
+            DefinitionError: `by` is meaning without an embedder, or it returned no vectors
             MemoryFileError: the file cannot be read
         """
         if limit < 0:
@@ -351,13 +351,13 @@ class SQLiteMemory(Memory):
         return self._recall.by_meaning(text, limit, None if everywhere else self._id)
 
     def embed(self, *, everywhere: bool = False) -> int:
-        """Give every message of the thread a vector, and say how many had none.
+        """Give every message of the thread a vector, and return how many had none.
 
-        `recall` does so by itself; after many messages, or with another embedder, it takes a while,
-        which is spent better beforehand.
+        `recall` does so itself, but after many messages, or with another embedder, that takes a
+        while; call this beforehand.
 
         Raises:
-            DefinitionError: there is no embedder, or it gave no vectors
+            DefinitionError: there is no embedder, or it returned no vectors
             MemoryFileError: the file cannot be used
         """
         return self._recall.embed(None if everywhere else self._id)
@@ -367,8 +367,8 @@ class SQLiteMemory(Memory):
     def close(self) -> None:
         """Close the file, also for the memories of other threads that `thread` made.
 
-        Nothing is lost without: a memory that nobody uses any more is closed, and so is all when
-        the process ends.
+        Nothing is lost without it: an unused memory is closed automatically, as are all at the
+        process's end.
         """
         self._file.close()
 

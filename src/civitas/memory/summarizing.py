@@ -1,4 +1,4 @@
-"""A memory that keeps the gist of what it has no room for."""
+"""A memory that keeps a summary of what it has no room for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from civitas.memory.memory import Memory, last
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
-    # Only what it is like: models come after memories.
+    # Only its interface: models are imported after memories.
     from civitas.models.protocol import Model
 
 logger = logging.getLogger("civitas.memory")
@@ -32,25 +32,24 @@ _INSTRUCTION = (
 
 @names_checked
 class SummarizingMemory(TokenBoundedMemory):
-    """Remembers the last messages as they were, and of older ones a summary that a model writes.
+    """Remembers the last messages verbatim, and older ones as a summary that a model writes.
 
-    `get_memories` gives at most `tokens`: the summary as a `user` message, then the messages. When
-    three quarters are used (more exactly, half the way from `keep` to `tokens`), the oldest beyond
-    `keep` are summarised. The same are never touched as in a `TokenBoundedMemory`: system messages,
-    the last task, the last message; calls and results stay together.
+    `get_memories` returns at most `tokens`: the summary as a `user` message, then the messages.
+    When three quarters are used (more exactly, halfway from `keep` to `tokens`), the oldest beyond
+    `keep` are summarised. As in a `TokenBoundedMemory`, system messages, the last task and the
+    last message are never touched; calls and results stay together.
 
-    The model is asked in a worker thread, on an event loop of that thread's own, so `add_memory`
-    never waits. Until its answer is there, the messages are kept as they were. If they amount to
-    twice `tokens` by then, or the model fails, the oldest are dropped without a summary, and a
-    warning logged. Everything is in the process, and gone with it.
+    The model is asked in a worker thread, on that thread's own event loop, so `add_memory` never
+    waits. Until its answer arrives, the messages are kept verbatim. If they reach twice `tokens` by
+    then, or the model fails, the oldest are dropped without a summary, and a warning is logged.
+    Everything is kept in the process only.
 
     Args:
-        model: what summarises; one that can be used on several event loops at a time, or one for
-            this alone
-        tokens: how many tokens `get_memories` gives
-        keep: how many tokens of the newest messages are left as they were; half of `tokens` if left
-            out
-        count: how many tokens a text has; an estimate on the high side if left out
+        model: the model that summarises; it must work on several event loops at a time, or be used
+            here only
+        tokens: the most tokens that `get_memories` returns
+        keep: how many tokens of the newest messages are kept verbatim; default: half of `tokens`
+        count: returns how many tokens a text has; default: an estimate on the high side
 
     Raises:
         DefinitionError: `tokens` or `keep` is not a positive integer, `keep` is not less than
@@ -76,7 +75,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._keep = keep
         self._begin_at = (keep + tokens) // 2
         self._summary_tokens = max((tokens - keep) // 4, 1)
-        # What the list holds at the most, while a summary is awaited.
+        # The most that the list holds while a summary is awaited.
         super().__init__(2 * tokens, count)
 
     def _start_empty(self) -> None:
@@ -92,29 +91,29 @@ class SummarizingMemory(TokenBoundedMemory):
 
     @property
     def summary(self) -> str:
-        """The summary of what is not remembered as it was; empty if there is none."""
+        """The summary of older messages; empty if there is none."""
         return self._summary
 
     @property
     def tokens(self) -> int:
-        """How many tokens the messages have that are kept as they were."""
+        """How many tokens the messages that are kept verbatim have."""
         with self._lock:
             return super().tokens
 
     def add_memory(self, memory: dict[str, Any]) -> None:
-        """Add a chat message. If it is too much now, a summary is begun, not awaited."""
+        """Add a chat message. If that is too much, a summary is begun, but not awaited."""
         if not isinstance(memory, dict):
             raise TypeError(
                 'a memory is a chat message {"role": …, "content": …}, not '
                 f"{type(memory).__name__}"
             )
-        # A copy: the thread that summarises must not find it changed, nor twice in the list.
+        # A copy: the summarising thread must not find it changed, nor twice in the list.
         memory = _copied(dict(memory))
         with self._lock:
             before = [*self.items, memory]
             super().add_memory(memory)
             if len(self.items) < len(before):
-                # What the model is reading is not lost yet.
+                # The messages that the model is reading are not lost yet.
                 there = {id(item) for item in (*self.items, *self._read)}
                 if lost := sum(id(item) not in there for item in before):
                     self._warn(lost, f"more came than {self._name} summarises")
@@ -127,10 +126,10 @@ class SummarizingMemory(TokenBoundedMemory):
                     self._idle.set()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The summary, if there is one, and the last messages, the oldest first.
+        """Return the summary, if there is one, and the last messages, the oldest first.
 
         Args:
-            limit: only the last so many
+            limit: return only this many, the last ones
 
         Raises:
             ValueError: the limit is negative
@@ -141,20 +140,20 @@ class SummarizingMemory(TokenBoundedMemory):
             self._look_again()
             shown = self.items
             if self._tokens > room:
-                # A summary is awaited: what it will hold, and there is no room for, is not shown.
+                # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 shown = _within(room, self._count, shown).items
             return [_copied(item) for item in last([*summary, *shown], limit)]
 
     def state_dict(self) -> dict[str, Any]:
-        """The summary and the messages that are kept as they were, as JSON data."""
+        """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
             return {"summary": self._summary, "items": [_copied(item) for item in self.items]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Remember what another did, and nothing else. A summary under way is dropped.
+        """Replace all memories by another memory's state. A summary in progress is dropped.
 
         Raises:
-            StateError: it is no state of a `SummarizingMemory`; then nothing has changed
+            StateError: `state` is not of a `SummarizingMemory`; then nothing has changed
         """
         summary = state.get("summary") if isinstance(state, dict) else None
         items = state.get("items") if isinstance(state, dict) else None
@@ -170,13 +169,13 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             self._summary = summary
             self.items[:] = [_copied(item) for item in items]
-            # The list may be as long as the one before.
+            # The loaded list may be as long as the saved one.
             self._sizes = []
             self._read = []
             self._look_again()
 
     async def settled(self) -> None:
-        """Wait until no summary is under way. Cancelled, it stops waiting and nothing else."""
+        """Wait until no summary is in progress. Cancelling it stops only the waiting."""
         if not self._idle.is_set():
             await WORKERS.run(asyncio.get_running_loop(), self._idle.wait)
 
@@ -194,11 +193,11 @@ class SummarizingMemory(TokenBoundedMemory):
                     if self._read is batch:  # no state was loaded meanwhile
                         self._end(batch, outcome)
         except BaseException:
-            self._idle.set()  # nobody waits for ever for what will not come
+            self._idle.set()  # else waiters would wait for ever
             raise
 
     def _next(self) -> list[dict[str, Any]]:
-        """What is to be summarised now; when there is nothing more, it is idle."""
+        """Return the messages to summarise now; if there are none, become idle."""
         with self._lock:
             batch = self._read = self._batch() if self._tokens > self._begin_at else []
             if not batch:
@@ -206,7 +205,7 @@ class SummarizingMemory(TokenBoundedMemory):
             return batch
 
     def _end(self, batch: list[dict[str, Any]], outcome: str | BaseException) -> None:
-        """Put a summary in the place of the messages, or nothing where the model failed."""
+        """Replace the messages by a summary, or by nothing if the model failed."""
         if isinstance(outcome, str):
             self._summary = outcome
         else:
@@ -223,14 +222,14 @@ class SummarizingMemory(TokenBoundedMemory):
         logger.warning("a memory dropped %d messages without a summary: %s", dropped, why)
 
     def _batch(self) -> list[dict[str, Any]]:
-        """What is to be summarised next: the oldest messages beyond those that are kept."""
+        """Return the messages to summarise next: the oldest beyond those that are kept."""
         self._look_again()
         room = max(self._keep - self._count(self._summary), 1)
         kept = {id(item) for item in _within(room, self._count, self.items).items}
         batch = [item for item in self.items if id(item) not in kept]
         limit = getattr(self._model, "context_tokens", None)
         if isinstance(limit, int):
-            # Half of the model's context: the rest is for the old notes and the new ones.
+            # Half of the model's context: the rest is for the old and the new summary.
             size, end = 0, 0
             for end, item in enumerate(batch):
                 size += self._size(item)
@@ -246,7 +245,7 @@ class SummarizingMemory(TokenBoundedMemory):
         room = limit // 2 if isinstance(limit, int) else None
         record = "\n".join(map(_told, batch))
         if room is not None and self._count(record) > room:
-            # Messages that are too large by themselves: their beginning and their end.
+            # A message that is too large by itself is cut to its beginning and its end.
             half = max(room // 2, 1)
             while self._count(record[:half] + record[-half:]) > room and half > 1:
                 half //= 2
@@ -268,7 +267,7 @@ class SummarizingMemory(TokenBoundedMemory):
     # -- in either ---------------------------------------------------------------------------------
 
     def _summary_message(self) -> list[dict[str, Any]]:
-        # Not as a system message: it may repeat what a stranger's page or result said.
+        # Not a system message: it may repeat text of a stranger's page or result.
         return [{"role": "user", "content": _HEADING + self._summary}] if self._summary else []
 
     @property
@@ -279,7 +278,7 @@ class SummarizingMemory(TokenBoundedMemory):
 def _within(
     tokens: int, count: Callable[[str], int], items: list[dict[str, Any]]
 ) -> TokenBoundedMemory:
-    """The last messages that fit."""
+    """Return the last messages that fit."""
     memory = TokenBoundedMemory(tokens, count)
     for item in items:
         memory.add_memory(item)
@@ -287,13 +286,13 @@ def _within(
 
 
 def _told(item: dict[str, Any]) -> str:
-    """A message in one line, in a form in which none can pass for another."""
+    """Return a message in one line, in a form in which none can pass for another."""
     said = {key: item[key] for key in ("content", "tool_calls", "name") if item.get(key)}
     return f"{item.get('role', '')}: {json.dumps(said, ensure_ascii=False, default=repr)}"
 
 
 def _copied(value: Any) -> Any:
-    """A copy in which no list and no dict is shared."""
+    """Return a copy that shares no list and no dict."""
     if type(value) is dict:
         return {key: _copied(item) for key, item in value.items()}
     if type(value) is list:

@@ -1,4 +1,4 @@
-"""Models: what answers a list of chat messages. A provider a file; each loads when first used."""
+"""Models, which answer a list of chat messages. Each provider is one file, loaded on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models share: answers whole and in pieces from one method."""
+"""What models share: one method returns answers, whole or streamed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING: Any = object()
 
 
 class Request(NamedTuple):
-    """What a model is asked, and whether the answer is to come in pieces."""
+    """A request to a model, and whether its answer is streamed."""
 
     messages: list[dict[str, Any]]
     actions: list[Action] | None = None
@@ -28,11 +28,11 @@ class Request(NamedTuple):
     stream: bool = False
 
     def asked_of(self, model: Model) -> AsyncGenerator[StreamPart, None]:
-        """What a model answers; whoever reads it closes it."""
+        """Ask a model; the caller must close the returned generator."""
         return streamed(model, *self[:3], whole=not self.stream)
 
     def as_json(self, name: str, **how: Any) -> str:
-        """Its content as JSON text; an error names whom it was given to."""
+        """Return its content as JSON text; an error names the model `name`."""
         offered = [[each.name, each.description, each.parameters] for each in self.actions or ()]
         try:
             return json.dumps([self.messages, offered, self.schema], **how)
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
 
 class Answering:
-    """A model whose `complete` and `stream` are one method, `_answer`; a subclass has that.
+    """A model whose `complete` and `stream` use one method, `_answer`, which a subclass defines.
 
     Attributes:
         name: what people call it
@@ -50,7 +50,7 @@ class Answering:
     name: str
 
     def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
-        """The pieces of an answer, if they are to be streamed, and at last the whole."""
+        """Yield the pieces of the answer, if `stream` is set, and finally the whole answer."""
         raise NotImplementedError
 
     async def complete(
@@ -59,17 +59,17 @@ class Answering:
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> ModelReply:
-        """Answer a conversation. Cancelled, it ends what it started, such as a connection.
+        """Answer a conversation. Cancelling it ends what it started, such as a connection.
 
         Raises:
             ContextOverflow: the prompt does not fit
             RemoteForbidden: `CIVITAS_OFFLINE=1`, and the model is not on this machine
-            BudgetExceeded: a budget does not reach; `DeadlineExceeded` where its seconds are over
-            ModelError: there is no answer, or what came is none
+            BudgetExceeded: a budget is too small; `DeadlineExceeded` if its seconds are over
+            ModelError: there is no answer, or the answer is not valid
         """
         self._check(messages)
         reply: Any = _NOTHING
-        # Read to its end: what it settles comes after the answer.
+        # Read to its end: the generator settles a budget after the answer.
         async for part in self._answer(Request(messages, actions, schema)):
             reply = part
         if reply is _NOTHING:
@@ -82,13 +82,13 @@ class Answering:
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> AsyncGenerator[StreamPart, None]:
-        """Answer a conversation piece by piece, and then whole.
+        """Stream the answer to a conversation in pieces, and finally the whole answer.
 
-        Closed or cancelled before its end, it ends what it started. Calls come with the whole
-        answer only.
+        Closing or cancelling it before its end ends what it started. Only the whole answer contains
+        calls.
 
         Raises:
-            ModelError: as `complete`, or the answer broke off
+            ModelError: as for `complete`, or the answer broke off
         """
         self._check(messages)
         async with aclosing(self._answer(Request(messages, actions, schema, True))) as parts:
@@ -101,10 +101,10 @@ class Answering:
 
 
 class Closing:
-    """What is closed at the end of a `with`."""
+    """A base class for objects that the end of a `with` closes."""
 
     def close(self) -> None:
-        """Close it; more than once does no harm."""
+        """Close it; further calls do nothing."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -122,12 +122,12 @@ async def streamed(
     *,
     whole: bool = False,
 ) -> AsyncGenerator[StreamPart, None]:
-    """What a model streams; of one that cannot, or if it is wanted `whole`, only its answer.
+    """Stream a model's answer; yield only the whole answer if it cannot stream, or with `whole`.
 
-    Whoever reads it closes it (`contextlib.aclosing`): left to the collector, a connection would
-    stay open for as long as that likes.
+    The caller must close it (`contextlib.aclosing`): otherwise a connection stays open until the
+    garbage collector runs.
     """
-    # A schema is named only where there is one: models of users' own may not know of it.
+    # Pass a schema only if there is one: a user's own model may not take that argument.
     more = {} if schema is None else {"schema": schema}
     stream = None if whole else getattr(model, "stream", None)
     if stream is not None:
@@ -142,7 +142,7 @@ async def streamed(
     reply: Any = model.complete(messages, actions=actions, **more)
     if inspect.isawaitable(reply):
         reply = await reply
-    # Of a user's own model it may be anything, which whoever reads it checks.
+    # A user's own model may return anything; the reader checks it.
     if isinstance(reply, ModelReply) and not whole:
         for part in in_pieces(reply, by_word=False):
             yield part
@@ -151,7 +151,7 @@ async def streamed(
 
 
 def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:
-    """An answer that is there already, as a stream would give it: its text, at last the whole."""
+    """Yield a complete answer as a stream would: pieces of its text, finally the whole."""
     if reply.reasoning:
         yield ReasoningPiece(reply.reasoning)
     for text in _WORD.findall(reply.text) if by_word else filter(None, [reply.text]):

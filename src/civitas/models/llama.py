@@ -20,22 +20,21 @@ from civitas.models.protocol import ReasoningPiece, TextPiece
 from civitas.text import one_line
 
 SPIN_TURNS: Final = 3_000
-"""As long as waking takes where it takes long.
+"""Spin turns that take about as long as a slow wake-up of a thread.
 
-Tokens a second on two cores that are idle, with one of them busy, and with both: 77, 40, 31 with
-400 turns; 103, 31, 39 with 1,000; 107, 23, 42 with 4,000; 101, 8, 37 with 100,000, near the
-runtime's own number.
+Tokens a second on two cores (both idle, one busy, both busy): 77, 40, 31 with 400 turns; 103, 31,
+39 with 1,000; 107, 23, 42 with 4,000; 101, 8, 37 with 100,000, near the runtime's own number.
 """
 BATCH_TOKENS: Final = 128
-"""A prompt can only be abandoned between two batches of it. At 128 tokens that is some tenths of a
-second for small models, at 97 in 100 of the speed of much larger batches."""
+"""A prompt can only be abandoned between two batches. 128 tokens take some tenths of a second on
+small models, at 97% of the speed of much larger batches."""
 _READ_BYTES = 1 << 22
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
 @dataclass(eq=False)
 class Llama:
-    """The runtime with the weights of a file; with a `pooling` it embeds."""
+    """The runtime with the weights of a file; if `pooling` is set, it embeds."""
 
     path: Path
     slots: int
@@ -52,12 +51,12 @@ class Llama:
         return self._server is not None
 
     def server(self, see: Callable[[memoryview], object] | None = None) -> Any:
-        """The runtime's server, loaded if need be; `see` is shown the file piece by piece."""
+        """Return the runtime's server, loading it if needed; `see` receives the file in pieces."""
         with self._loading:
             if self._server is None:
                 self._read_through(see)
                 server = self._start()
-                # Taken apart before its loop runs, it would hang.
+                # Destroyed before its loop runs, it would hang.
                 if self.pooling is None:
                     server.handle_completions(
                         {"prompt": "a", "max_tokens": 1, "cache_prompt": False}
@@ -68,14 +67,14 @@ class Llama:
             return self._server
 
     def unload(self, safe: bool) -> None:
-        """Give the memory back; not `safe`, leave it for good: that would end the process."""
+        """Free the memory; if not `safe`, leak it, since freeing it would crash the process."""
         if not safe and self._server is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
         self._server = None
 
     def _read_through(self, see: Callable[[memoryview], object] | None) -> None:
-        # The runtime holds the interpreter's lock until the model is loaded. Read beforehand,
-        # without the lock, the file is in the system's cache, and that time short.
+        # The runtime holds the interpreter's lock until the model is loaded. Reading the file
+        # first, without the lock, puts it into the system's cache and makes that time short.
         weights.check_gguf(self.path)
         buffer = memoryview(bytearray(_READ_BYTES))
         with self.path.open("rb", buffering=0) as file:
@@ -95,16 +94,16 @@ class Llama:
         params.n_ctx = self.slots * self.context_tokens
         params.n_batch = params.n_ubatch = self.batch_tokens
         params.ctx_shift = False  # a full context ends an answer; nothing of its beginning is cut
-        # Beside the prompts in its slots it keeps as many tokens of others: a conversation is not
-        # read anew because others came between. Memory is taken as they come.
+        # Besides the prompts in its slots it caches as many tokens of others, so a conversation is
+        # not read again because others came between. The cache allocates memory as it grows.
         params.cache_ram_mib = 0 if self.slots == 1 else -1
         params.enable_reasoning = 0
         params.fit_params = params.warmup = False
         params.verbosity = 9 if os.environ.get("CIVITAS_DEBUG", "") not in ("", "0") else -1
         if self.cores is not None:
             params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.cores
-        # The runtime always opens an HTTP server beside itself. Nobody is to come in through it: it
-        # wants a key that nobody knows, and where there are Unix sockets its own is removed.
+        # The runtime always opens an HTTP server, which must not be usable: it requires a random
+        # key, and on POSIX it listens on a Unix socket that is removed.
         params.ui = params.endpoint_slots = False
         params.n_threads_http = 1
         params.cors_origins = ""
@@ -123,9 +122,9 @@ class Llama:
 
 
 class ChatEngine(Engine):
-    """Completes chats; prompts that are in slots at the same time are computed in one batch.
+    """Completes chats; prompts in slots at the same time are computed in one batch.
 
-    A request is the body of the chat and the schema that the text is held to, or None.
+    A request is the chat's body and the schema that the text must follow, or None.
     """
 
     def __init__(self, llama: Llama, name: str, slots: int) -> None:
@@ -133,7 +132,7 @@ class ChatEngine(Engine):
         self.llama = llama
 
     def unload(self, safe: bool) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.llama.unload(safe)
 
     def run(self, job: Job) -> Generated | None:
@@ -141,7 +140,7 @@ class ChatEngine(Engine):
         server = self.llama.server()
         body, schema = job.request
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        # Progress comes with every batch of the prompt: a chance to stop before the first token.
+        # Every batch of the prompt reports progress: a chance to stop before the first token.
         body["return_progress"] = True
         try:
             if schema is not None:
@@ -176,15 +175,15 @@ class ChatEngine(Engine):
         import jsonschema
 
         xllamacpp = _library()
-        json.dumps(schema, allow_nan=False)  # told apart from what the runtime cannot read
+        json.dumps(schema, allow_nan=False)  # its error differs from one of the runtime
         try:
             jsonschema.validators.validator_for(schema).check_schema(schema)
         except jsonschema.SchemaError as error:
             raise self._refused(
                 f"that is no JSON schema: {error.json_path}: {error.message:.200}"
             ) from error
-        # Without free whitespace, which small models do not come back from. Lenient: what a
-        # grammar cannot say (`uniqueItems`, unknown formats) is for the caller to check.
+        # No free whitespace: small models repeat it without end. Lenient: the caller checks what a
+        # grammar cannot express (`uniqueItems`, unknown formats).
         options = {
             "whitespace_flexible": False,
             "item_separator": ", ",
@@ -210,7 +209,7 @@ class ChatEngine(Engine):
 
 
 class _Reader:
-    """Delivers what the runtime generates; with `held`, looks that it is JSON."""
+    """Delivers what the runtime generates; if `held`, checks that it is JSON."""
 
     def __init__(self, job: Job, held: bool) -> None:
         self._job = job
@@ -222,7 +221,7 @@ class _Reader:
         self.error: dict[str, Any] | None = None
 
     def take(self, raw: bytes) -> bool:
-        """Read a chunk; whether that is enough. The runtime hides what it raises: it must not."""
+        """Read a chunk; return whether to stop. It must not raise: the runtime hides exceptions."""
         if self._job.cancelled:
             return True
         chunk = json.loads(raw)
@@ -234,7 +233,7 @@ class _Reader:
             if thought := delta.get("reasoning_content"):
                 self._job.deliver(ReasoningPiece(thought))
             if piece := delta.get("content"):
-                # A grammar that the runtime cannot keep to is dropped by it without a word.
+                # The runtime silently drops a grammar that it cannot follow.
                 if self._held and not self._pieces and piece[0] not in _JSON_STARTS:
                     self._strayed = True
                     return True
@@ -245,7 +244,7 @@ class _Reader:
         return False
 
     def is_json(self) -> bool:
-        """Whether the text kept to the form that it was held to, as far as it came."""
+        """Return whether the text so far follows the form that it was held to."""
         if self._held and self.finish_reason == "stop":
             try:
                 json.loads("".join(self._pieces))

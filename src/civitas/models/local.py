@@ -19,50 +19,49 @@ from civitas.models.plain_chat import add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_sampling
 
-# What marks the turns of a chat in the formats of llama.cpp's models. In a text it is text: a file
-# or a web page must not be able to end its own turn and speak as the system.
+# The marks of turns in the chat formats of llama.cpp's models. Inside a message they are only text:
+# a file or a web page must not be able to end its own turn and speak as the system.
 _TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
-_MOST_THREADS = 512  # of llama.cpp itself
-# The smallest models say one word or line over and over once they have begun to. llama.cpp's DRY
-# sampler makes what would repeat less likely; what does not repeat stays as it is. Not for calls,
-# schemas and larger models: JSON and code repeat themselves rightly.
+_MOST_THREADS = 512  # llama.cpp's own limit
+# The smallest models may repeat one word or line without end. llama.cpp's DRY sampler makes
+# repetition less likely, and changes nothing else. It is not used for calls, schemas and larger
+# models: JSON and code repeat themselves rightly.
 _AGAINST_LOOPS = {"dry_multiplier": 0.8}
 
 _LARGEST_CONTEXT = 1 << 20
-"""More tokens than any of these models can be given."""
+"""More tokens than any of these models accepts."""
 
 
 @names_checked
 class LocalModel(InProcess):
     """llama.cpp in this process, with any GGUF file.
 
-    It loads when it is first used. Callers at the same time share its slots and are computed in one
-    batch; those beyond the slots wait their turn. Actions are chosen, and schemas kept to, under a
-    grammar. An answer that reaches `max_tokens`, or the end of the context, says so by its finish
-    reason `length`, and half a call is none; a prompt too long for the context raises
-    `ContextOverflow`. Given actions, it calls one of them; when the last of the conversation is
-    what came of an action, it may also answer. Cancelled, a generation ends with its next token (a
-    prompt that is being read, with its next batch).
+    It loads on first use. Concurrent callers share its slots and are computed in one batch; further
+    callers wait for a slot. A grammar makes it choose an action, or follow a schema. An answer that
+    reaches `max_tokens`, or the end of the context, has the finish reason `length`, and a partial
+    call is dropped; a prompt too long for the context raises `ContextOverflow`. Given actions, it
+    calls one of them; if the last message is an action's result, it may also answer. If cancelled,
+    a generation ends with its next token (a prompt that is being read, with its next batch).
 
-    The marks of a chat format (such as `<|im_end|>`) in a message get a space put into them, so
-    that no text can pass for another speaker's.
+    A space is put into marks of a chat format (such as `<|im_end|>`) in a message, so that no text
+    can pass for another speaker's.
 
     Args:
-        path: the weights; left out, the default ones, which `civitas models fetch` brings
+        path: the weights; default: the ones that `civitas models fetch` fetches
         name: what people call it
         context_tokens: how much a prompt and its answer may take together; the model's own limit
             holds if that is lower
         max_tokens: how long an answer may be
         temperature: 0 takes the likeliest token each time
-        seed: of the draws at a temperature above 0
+        seed: the random seed, used at a temperature above 0
         slots: how many prompts are computed at once, up to 128; each holds `context_tokens`
         threads: how many of the processor's cores to use, up to 512; llama.cpp chooses if left out
         deterministic: the same answer every time, on one machine: one slot and no prompt cache,
-            because what else is in a batch changes the rounding
+            because the other prompts in a batch change the rounding
 
-    Use it as a context manager, or `close()` it, to give the memory back; one left open is closed
-    when it is collected and does not hold up the interpreter's exit.
+    Use it as a context manager, or `close()` it, to free the memory; one left open is closed by the
+    garbage collector and does not delay the interpreter's exit.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class LocalModel(InProcess):
     ) -> None:
         check_count("LocalModel", "context_tokens", context_tokens)
         check_count("LocalModel", "max_tokens", max_tokens)
-        check_count("LocalModel", "slots", slots, most=BATCH_TOKENS)  # with fewer tokens it aborts
+        check_count("LocalModel", "slots", slots, most=BATCH_TOKENS)  # with more slots it aborts
         check_count("LocalModel", "threads", threads, most=_MOST_THREADS, optional=True)
         check_sampling("LocalModel", temperature, seed)
         if path is not None and not isinstance(path, str | Path):
@@ -115,7 +114,7 @@ class LocalModel(InProcess):
 
     @property
     def loaded(self) -> bool:
-        """Whether it is in memory; it is loaded when it is first used."""
+        """Whether it is in memory; it loads on first use."""
         return self._llama.loaded
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
@@ -133,13 +132,13 @@ class LocalModel(InProcess):
                 if part.text:
                     said = said or isinstance(part, TextPiece)
                     yield part
-        # An answer that is held to a schema is read as a whole before it is text.
+        # An answer that follows a schema is parsed as a whole before it is text.
         if not said and reply.text:
             yield TextPiece(reply.text)
         yield reply
 
     def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """What the engine is asked, and the schema that it holds the text to."""
+        """Return the request for the engine, and the schema that the text must follow."""
         messages, actions, held_to, _ = request
         chat = plain_chat(messages, self.name, _TURN_MARK, choice.INSTRUCTION if actions else "")
         if actions:
@@ -161,7 +160,7 @@ class LocalModel(InProcess):
         if not request.actions:
             return reply
         if done.finish_reason == "length":
-            # The text of an answer as far as it came; half a call is nothing that can be read.
+            # The answer's text so far; a partial call cannot be read.
             return replace(reply, text=choice.AnswerText().add(text))
         try:
             return choice.chosen(reply, request.messages)

@@ -25,34 +25,34 @@ _BATCH = 16
 class LocalEmbedder(Closing):
     """Embeds with llama.cpp in this process, with any GGUF file that is made for it.
 
-    A text that is longer than the context is embedded in halves, or halves of these, and its vector
-    is their mean, weighted by their lengths: nothing is cut. The same text gives the same vector,
-    whatever else is embedded with it, on one machine. A text without a word has the length 0.
+    A text longer than the context is embedded in halves, or halves of these, and its vector is
+    their mean, weighted by their lengths: nothing is cut. On one machine a text always has the same
+    vector, whatever else is embedded with it. A text without a word has a vector of length 0.
 
-    The default weights are of a chat model, whose vectors say less of a meaning than an embedder's
-    do: they are there to work with at once. For more, fetch an embedder, such as
-    `civitas models fetch hf:ORG/NAME/FILE.gguf`, and give its path.
+    The default weights are a chat model's, whose vectors capture less meaning than an embedder's:
+    they are for a quick start. For better recall, fetch an embedder, such as
+    `civitas models fetch hf:ORG/NAME/FILE.gguf`, and pass its path.
 
     It may be used from several threads; one call is computed at a time. It loads when it is made.
 
     Args:
-        path: the weights; left out, the default ones, which `civitas models fetch` brings
-        pooling: how the vectors of a text's tokens become one: `mean`, `cls` or `last`; what the
-            file says, if left out, and `mean` for the default weights
-        prefix: stands before every text, for embedders that want one, such as `query: `
-        context_tokens: how much is computed as one
+        path: the weights; default: the ones that `civitas models fetch` fetches
+        pooling: how the vectors of a text's tokens become one: `mean`, `cls` or `last`; default:
+            what the file states, and `mean` for the default weights
+        prefix: precedes every text, for embedders that need one, such as `query: `
+        context_tokens: how many tokens are embedded at once
         threads: how many of the processor's cores to use; llama.cpp chooses if left out
 
     Attributes:
-        name: says the weights, by a hash of the file, and every setting that a vector depends on
+        name: the weights, by a hash of the file, and every setting that a vector depends on
         dimensions: how many numbers a vector has
 
-    Use it as a context manager, or `close()` it, to give the memory back.
+    Use it as a context manager, or `close()` it, to free the memory.
 
     Raises:
         MissingExtra: the extra `local` is not installed
-        WeightsError: the weights are missing, damaged, or made for no vectors of texts
-        DefinitionError: an argument is not what it should be
+        WeightsError: the weights are missing, damaged, or not made to embed texts
+        DefinitionError: an argument has a wrong type or value
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class LocalEmbedder(Closing):
         else:
             self.path = Path(path).expanduser()
         MissingExtra.unless("LocalEmbedder", "local", "xllamacpp")
-        # One slot: beside another, a text would be rounded otherwise.
+        # One slot: beside another text, a text's vector would be rounded differently.
         self._llama = Llama(
             self.path,
             slots=1,
@@ -107,10 +107,10 @@ class LocalEmbedder(Closing):
         self.name = f"llama.cpp-1-{self.path.stem}-{digest.hexdigest()[:16]}-{settings}"
 
     def embed(self, texts: list[str]) -> list[list[float]]:
-        """A vector of length 1 for each text, in their order; one without a word has the length 0.
+        """Return a vector of length 1 for each text, in order; of length 0 for one without a word.
 
         Raises:
-            ModelError: it was closed, or the runtime failed
+            ModelError: the embedder was closed, or the runtime failed
         """
         found: list[list[float]] = [[0.0] * self.dimensions for _ in texts]
         places = [place for place, text in enumerate(texts) if text.strip()]
@@ -122,11 +122,11 @@ class LocalEmbedder(Closing):
         return found
 
     def close(self) -> None:
-        """Give the memory back; then it embeds no more."""
+        """Free the memory; a closed embedder embeds no more."""
         self._finalizer()
 
     def _vectors(self, texts: list[str]) -> list[list[float]]:
-        if self._process != os.getpid():  # the threads of the runtime have stayed with the parent
+        if self._process != os.getpid():  # a forked child lacks the runtime's threads
             raise ModelError(f"LocalEmbedder({self.path.name!r}) was made in another process")
         with self._lock:
             if not self._finalizer.alive:
@@ -171,8 +171,8 @@ class _TooLong(Exception):
 
 
 def _unload(llama: Llama, lock: threading.Lock, process: int) -> None:
-    # Taken apart under a thread that is inside it, or in a child of a fork, it would take the
-    # process along.
+    # Freeing it while a thread is inside it, or in a forked child, would crash the
+    # process.
     safe = process == os.getpid() and lock.acquire(timeout=EXIT_S)
     llama.unload(safe)
     if safe:

@@ -1,4 +1,4 @@
-"""Models by name: what a setting, a command line or an agent's `model=` may say."""
+"""Models by name, as in a setting, on a command line or in an agent's `model=`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPELLINGS = (
 )
 """The forms of names that `model` takes."""
 
-# Of each kind: what it is, the extra that it needs, and that extra's packages.
+# For each kind: what it is, the extra that it needs, and that extra's packages.
 _REMOTE = ("OpenAIModel", "openai", ("aiohttp",))
 _LOCAL = ("a model inside this process", "local", ("xllamacpp",))
 _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -42,23 +42,23 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
-# One file in memory, or one set of connections, serves everyone who names it.
+# All users of a name share one file in memory, or one set of connections.
 _LOCK = threading.Lock()
 _KEPT: weakref.WeakValueDictionary[tuple[str, ...], Model] = weakref.WeakValueDictionary()
 
 
 def model(name: str | Model) -> Model:
-    """The model of this name; a model is given back as it is.
+    """Return the model of this name; return a model as it is.
 
-    `local` is the default one in this process, `local:NAME` a listed one that `civitas models
-    fetch NAME` brought, `gguf:PATH` any GGUF file. `openai:NAME` is one of OpenAI's, by the key in
-    `OPENAI_API_KEY`; `http://HOST/v1#NAME`, or https, one of any server that is compatible with it
-    and asks for no key. `litellm:PROVIDER/NAME` is one of any provider that litellm knows, by the
-    key in that provider's variable; `hf:ORG/NAME` one of the Hugging Face hub on PyTorch, or, with
-    `hf:./FOLDER`, of a folder. While it is in use, the same name gives the same model.
+    `local` is the default model in this process, `local:NAME` a listed one that `civitas models
+    fetch NAME` fetched, `gguf:PATH` any GGUF file. `openai:NAME` is a model of OpenAI, with the key
+    in `OPENAI_API_KEY`; `http://HOST/v1#NAME`, or https, one of any compatible server that needs no
+    key. `litellm:PROVIDER/NAME` is a model of any provider that litellm knows, with the key in that
+    provider's variable; `hf:ORG/NAME` one of the Hugging Face hub on PyTorch, and `hf:./FOLDER` one
+    of a folder. While a model is in use, the same name returns the same model.
 
     Raises:
-        ModelError: nothing is called so, or there is no key
+        ModelError: no model has this name, or there is no key
         WeightsError: the weights are missing
         MissingExtra: the extra that this kind of model needs is not installed
     """
@@ -82,7 +82,7 @@ def model(name: str | Model) -> Model:
     from civitas.models.remote.openai import OpenAIModel
 
     if kind == "openai":
-        # What the environment says is part of what a name means.
+        # The environment is part of what a name means.
         setting = [os.environ.get(each, "") for each in ("OPENAI_BASE_URL", "OPENAI_API_KEY")]
         return _kept((name, *setting), lambda: OpenAIModel(rest))
     url, _, listed = name.partition("#")
@@ -90,7 +90,7 @@ def model(name: str | Model) -> Model:
 
 
 def check_name(name: str) -> tuple[str, str]:
-    """The kind of model that a name stands for, and the rest of it; raises what `model` raises.
+    """Return a name's kind of model and the rest of the name; raise what `model` raises.
 
     Nothing is imported or loaded.
     """
@@ -136,7 +136,7 @@ def _loaded(name: str, path: Any) -> Model:
 
 
 def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
-    """The model that is in use under a name, or a new one; a forked child has its own."""
+    """Return the model in use under a name, or a new one; a forked child has its own."""
     key = (str(os.getpid()), *key)
     with _LOCK:
         found = _KEPT.get(key)

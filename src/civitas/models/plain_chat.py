@@ -13,7 +13,7 @@ from civitas.models import choice
 def plain_chat(
     messages: Iterable[Any], name: str, marks: re.Pattern[str], before_user: str = ""
 ) -> list[dict[str, str]]:
-    """The messages as `system`, `user` and `assistant`, none of them twice in a row."""
+    """Return the messages as `system`, `user` and `assistant`, no role twice in a row."""
     chat: list[dict[str, str]] = []
     called: dict[str, str] = {}
     for place, message in enumerate(messages):
@@ -48,7 +48,7 @@ def _broken_up(mark: re.Match[str]) -> str:
 
 
 def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether an action has ended since the user last spoke."""
+    """Return whether an action has ended since the user's last message."""
     result = False
     for message in messages:
         if message["role"] == "user":

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class ChatMessage(TypedDict):
-    """A message of a conversation with a model: a plain dict, as memories and replies have it.
+    """A message of a conversation with a model: a plain dict, as in memories and replies.
 
-    `content` is a text, or blocks of content. An answer of a model may have `tool_calls`, each with
-    `id`, `name` and `args`; what came of one has its id as `tool_call_id`, and its `name`.
+    `content` is a text, or blocks of content. A model's answer may have `tool_calls`, each with
+    `id`, `name` and `args`; a call's result has the call's id as `tool_call_id`, and its `name`.
     """
 
     role: str
@@ -38,7 +38,7 @@ class Call:
     """An action that the model wants executed.
 
     Attributes:
-        id: what the result will be given under; unique within a conversation
+        id: the id that the result refers to; unique within a conversation
         name: the action's name
         args: its arguments, or the provider's raw JSON text, unparsed
     """
@@ -50,14 +50,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them. Two add up with `+`."""
+    """Tokens, as the provider counted them; `+` adds two."""
 
     input_tokens: int = 0
     output_tokens: int = 0
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
@@ -68,15 +68,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A model's answer. It is data: whoever uses it checks it.
+    """A model's answer. It is unchecked data: its user must check it.
 
     Attributes:
-        text: what it said
+        text: the answer's text
         calls: the actions that it wants executed, in order
         usage: the tokens that the answer took
         finish_reason: `stop`, `calls`, or, for an answer that was cut, `length` (at a limit) or
             `content_filter` (by the provider)
-        reasoning: what it thought on the way, where the provider shows it; no part of the answer
+        reasoning: the model's reasoning, if the provider shows it; not part of the answer
     """
 
     text: str = ""
@@ -87,18 +87,18 @@ class ModelReply:
 
 
 def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
-    """How many calls a conversation has."""
+    """Return how many calls a conversation has."""
     return sum(len(message.get("tool_calls") or ()) for message in messages)
 
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A piece of an answer's text, as soon as it is there.
+    """A piece of an answer's text, as soon as it arrives.
 
     Attributes:
         text: the piece
-        agent: the id of the agent whose model it is; None as the model gives it
-        run_id: the id of the run; None as the model gives it
+        agent: the id of the model's agent; the model itself leaves it None
+        run_id: the id of the run; the model itself leaves it None
         thread: the id of the conversation; None for the agent's own
     """
 
@@ -111,12 +111,12 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningPiece:
-    """A piece of what a model thinks before it answers.
+    """A piece of a model's reasoning before it answers.
 
     Attributes:
         text: the piece
-        agent: the id of the agent whose model it is; None as the model gives it
-        run_id: the id of the run; None as the model gives it
+        agent: the id of the model's agent; the model itself leaves it None
+        run_id: the id of the run; the model itself leaves it None
         thread: the id of the conversation; None for the agent's own
     """
 
@@ -128,12 +128,12 @@ class ReasoningPiece:
 
 
 StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply
-"""What a model streams: pieces, and at last the whole answer."""
+"""What a model streams: pieces, and finally the whole answer."""
 
 
 @runtime_checkable
 class Model(Protocol):
-    """What answers a list of chat messages.
+    """Answers a list of chat messages.
 
     Attributes:
         name: what people call it
@@ -151,14 +151,14 @@ class Model(Protocol):
     ) -> ModelReply:
         """Answer a conversation.
 
-        Cancelled, it ends what it started: a connection, a generation.
+        Cancelling it ends what it started: a connection, a generation.
 
         Args:
             messages: `{"role": "system" | "user" | "assistant" | "tool", "content": …}`, where an
                 assistant's may have `tool_calls` (`[{"id", "name", "args"}]`) and a tool's has
                 `tool_call_id`; they are not changed
             actions: what the model may call
-            schema: the JSON schema that the text of the answer is to follow
+            schema: the JSON schema that the answer's text should follow
 
         Raises:
             ModelError: the model cannot answer
@@ -168,9 +168,9 @@ class Model(Protocol):
 
 @runtime_checkable
 class StreamingModel(Model, Protocol):
-    """A model that also gives its answer piece by piece.
+    """A model that can also stream its answer in pieces.
 
-    A model need not: whoever streams takes the answer of `complete` for one piece.
+    `stream` is optional: without it, the answer of `complete` is used as one piece.
     """
 
     def stream(
@@ -179,12 +179,12 @@ class StreamingModel(Model, Protocol):
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> AsyncIterator[StreamPart]:
-        """Answer a conversation piece by piece.
+        """Answer a conversation in pieces.
 
-        The pieces of text, one after the other, are the text of the answer, which comes last and
-        is what `complete` would have given. Closed or cancelled before, it ends what it started.
+        The pieces, joined, are the text of the whole answer, which comes last and is what
+        `complete` would return. Closing or cancelling it earlier ends what it started.
 
         Raises:
-            ModelError: the model cannot answer, or broke off; no answer came then
+            ModelError: the model cannot answer, or its answer broke off and no whole answer came
         """
         ...

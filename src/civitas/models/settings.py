@@ -1,4 +1,4 @@
-"""What models are made with, checked when they are made."""
+"""Checks of the settings of models, made when a model is constructed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from civitas.errors import DefinitionError, ModelError
 
 
 def check_sampling(what: str, temperature: Any, seed: Any) -> None:
-    """Refuse a temperature or a seed that no model takes."""
+    """Raise if a temperature or a seed is one that no model takes."""
     if type(temperature) not in (int, float) or not 0 <= temperature <= 10:
         raise DefinitionError(
             f"{what}: temperature= must be a number from 0 to 10, got {temperature!r}"
@@ -25,7 +25,7 @@ def check_key(key: str | None, name: str) -> None:
 
 
 def check_base_url(url: Any, what: str) -> str:
-    """A server's address without a slash at its end."""
+    """Return a server's checked address without a slash at its end."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - looked at because it raises
@@ -35,7 +35,7 @@ def check_base_url(url: Any, what: str) -> str:
     if not plain or parts.scheme not in ("http", "https") or not parts.hostname:
         raise DefinitionError(f"{what}: base_url= must be like http://host/v1, got {url!r:.200}")
     if parts.username or parts.password:
-        # An address is in names, errors and logs.
+        # Names, errors and logs show the address.
         raise DefinitionError(f"{what}: base_url= holds a password; pass it as api_key=")
     if parts.query or parts.fragment:
         raise DefinitionError(f"{what}: base_url= must end with its path, without ? or #")

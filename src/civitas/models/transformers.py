@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub as they are, on PyTorch."""
+"""Models of the Hugging Face hub, unconverted, on PyTorch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from civitas.text import one_line
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
-# Weights and what belongs to them. Pickled ones (.bin, .pt, .ckpt) could run code when loaded.
+# Weights and their files. Pickled ones (.bin, .pt, .ckpt) could run code when loaded.
 _FETCHED = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 _NOT_FETCHED = ("*/*", "consolidated*")
 _TURN_MARKS = r"<\|[^<>|\s]{1,64}\|>|<(?:start|end)_of_turn>"
@@ -42,38 +42,38 @@ _TURN_MARKS = r"<\|[^<>|\s]{1,64}\|>|<(?:start|end)_of_turn>"
 class TransformersModel(InProcess):
     """A model of the `transformers` library in this process.
 
-    It loads when it is first used, once for all who use it, in a thread. One answer is computed at
-    a time; other callers wait their turn, in the order in which they came. Cancelled, one that
-    waits leaves, and one that is computed ends with its next token (a prompt that is being read,
-    when it has been read). A prompt too long for the context raises `ContextOverflow`.
+    It loads on first use, once for all callers, in a thread. One answer is computed at a time;
+    other callers wait in order of arrival. If cancelled, a waiting call leaves the queue, and a
+    running one ends with its next token (while a prompt is being read, after it has been read). A
+    prompt too long for the context raises `ContextOverflow`.
 
-    The tokenizer's chat template makes the prompt. What is special to the tokenizer (such as
-    `<|im_end|>`) gets a space put into it in a message, so that no text can pass for another
-    speaker's. What stands in `<think>…</think>` before an answer is its reasoning.
+    The tokenizer's chat template makes the prompt. A space is put into the tokenizer's special
+    tokens (such as `<|im_end|>`) in a message, so that no text can pass for another speaker's.
+    Text in `<think>…</think>` before an answer is its reasoning.
 
-    Nothing holds it to a form: actions and a schema are asked for in the prompt. An answer that
-    chooses one of the actions is its call; any other is text, as it is. `LocalModel` is held to
-    both by a grammar.
+    No grammar enforces a form: the prompt asks for actions and a schema. An answer that chooses one
+    of the actions becomes its call; any other stays text. `LocalModel` enforces both by a
+    grammar.
 
     Weights are read from safetensors files only, and code of a repository is never run.
 
     Args:
-        name_or_path: `ORG/NAME` on the hub, fetched when first used; or a folder, as a path that
+        name_or_path: `ORG/NAME` on the hub, fetched on first use; or a folder, as a path that
             begins with `/`, `./`, `../` or `~`, or as a `Path`
         max_tokens: how long an answer may be
         temperature: 0 takes the likeliest token each time
-        seed: of the draws, which come from PyTorch's one generator: answers are the same again
-            while nothing else in the process draws from it
-        device: where it computes, such as `cuda:1`; a GPU of NVIDIA's if there is one, else the
-            processor
+        seed: the random seed of PyTorch's one generator: answers are reproducible as long as
+            nothing else in the process draws from it
+        device: where it computes, such as `cuda:1`; default: an NVIDIA GPU if there is one, else
+            the processor
         context_tokens: how much a prompt and its answer may take together; the model's own limit
             holds if that is lower
 
-    Use it as a context manager, or `close()` it, to give the memory back.
+    Use it as a context manager, or `close()` it, to free the memory.
 
     Raises:
         MissingExtra: the extra `transformers` is not installed
-        DefinitionError: an argument is not what it should be
+        DefinitionError: an argument has a wrong type or value
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class TransformersModel(InProcess):
 
     @property
     def context_tokens(self) -> int | None:
-        """How much a prompt and its answer may take together; None if that is not known yet."""
+        """How many tokens a prompt and its answer may take together; None if not known yet."""
         return self._torch.context_tokens
 
     @context_tokens.setter
@@ -124,7 +124,7 @@ class TransformersModel(InProcess):
                 add_system(turns, f"Answer with JSON of this schema and nothing else: {form}")
             return turns
 
-        chat(_NO_MARKS)  # what is no message is said before anything is loaded
+        chat(_NO_MARKS)  # raises for a wrong message before anything is loaded
         written = thought = text = ""
         async with aclosing(self._engine.generate(chat)) as parts:
             async for part in parts:
@@ -135,12 +135,12 @@ class TransformersModel(InProcess):
                     yield ReasoningPiece(more)
                 if not actions and (more := text[len(before[1]) :]):
                     yield TextPiece(more)
-        assert isinstance(part, Generated)  # it comes last, or an error
+        assert isinstance(part, Generated)  # the last part, unless an error is raised
         usage = Usage(part.input_tokens, part.output_tokens)
         reply = ModelReply(text, (), usage, part.finish_reason, thought)
         if actions:
-            # Until it has ended it may be a call.
-            with suppress(ValueError, RecursionError):  # any other text is left as it is
+            # Until its end, the text may be a call.
+            with suppress(ValueError, RecursionError):  # any other text stays as it is
                 reply = choice.chosen(replace(reply, text=unfenced(text)), messages)
             if reply.text:
                 yield TextPiece(reply.text)
@@ -148,14 +148,14 @@ class TransformersModel(InProcess):
 
 
 def _thought_and_text(written: str, ended: bool) -> tuple[str, str]:
-    """What a model thought and what it answered, of what it has written so far."""
+    """Split a model's text so far into its reasoning and its answer."""
     begun = written.lstrip()
     if not begun.startswith(_THINK):
         may_begin = not ended and _THINK.startswith(begun)
         return "", "" if may_begin else written
     thought, mark, text = begun.removeprefix(_THINK).partition(_THOUGHT)
     if not mark and not ended:
-        # The end of it may be the beginning of the mark.
+        # Its end may be the beginning of the mark.
         cut = next(n for n in range(len(_THOUGHT), -1, -1) if thought.endswith(_THOUGHT[:n]))
         thought = thought[: len(thought) - cut]
     return thought, text.lstrip()
@@ -180,7 +180,7 @@ def _source(given: Any) -> Path | str:
 # -- the engine ------------------------------------------------------------------------------------
 
 Chat: TypeAlias = Callable[[re.Pattern[str]], list[dict[str, str]]]
-"""Makes a chat, given the marks that no text in it may have."""
+"""Builds a chat, given the marks that no text in it may contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class _Loaded:
 
 
 class _Torch(Engine):
-    """A model of `transformers`, and the thread that computes with it; a request is a `Chat`."""
+    """A model of `transformers` and the thread that runs it; a request is a `Chat`."""
 
     def __init__(
         self,
@@ -218,15 +218,15 @@ class _Torch(Engine):
 
     @property
     def context_tokens(self) -> int | None:
-        """How much a prompt and its answer may take together; None as long as it is not known."""
+        """How many tokens a prompt and its answer may take together; None if not known yet."""
         return self._loaded.context_tokens if self._loaded else self._context_tokens
 
     def unload(self, safe: bool) -> None:
-        """Give the memory back, as soon as no thread computes with it."""
+        """Free the memory as soon as no thread computes with it."""
         self._loaded = None
 
     def run(self, job: Job) -> Generated | None:
-        """Continue a chat; the library's own errors become one line."""
+        """Complete a chat; the library's own errors become one line."""
         try:
             return self._generate(job)
         except ModelError:
@@ -289,7 +289,7 @@ class _Torch(Engine):
         try:
             return tokenizer.apply_chat_template(chat, **made)
         except Exception as error:
-            # Some templates refuse a system message; what it says then goes before the user's.
+            # Some templates refuse a system message; its text then precedes the user's.
             if chat[0]["role"] != "system" or len(chat) < 2 or chat[1]["role"] != "user":
                 raise self._refused(error) from error
             content = f"{chat[0]['content']}\n\n{chat[1]['content']}"
@@ -307,7 +307,7 @@ class _Torch(Engine):
         )
 
     def _load(self) -> _Loaded:
-        # Otherwise it asks the hub, in a thread, to have pickled weights converted.
+        # Otherwise the library asks the hub, in a thread, to convert pickled weights.
         os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
         torch, transformers = _libraries()
         folder = self._folder()
@@ -374,11 +374,11 @@ class _Torch(Engine):
 
 
 def _libraries() -> tuple[Any, Any]:
-    # On two busy cores, products of matrices took 6 s with as many turns, 51 s without a bound.
+    # On two busy cores, matrix products took 6 s with this many turns, 51 s without a bound.
     with patient_threads(400):
         import torch
     import transformers
 
-    # Otherwise each file has a bar of its own, on the terminal of whoever chats.
+    # Otherwise each file shows a progress bar on the terminal of a chat.
     transformers.utils.logging.disable_progress_bar()
     return torch, transformers

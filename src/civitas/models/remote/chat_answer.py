@@ -1,7 +1,6 @@
-"""Answers in the chat format that OpenAI's server and those compatible with it speak.
+"""Answers in the chat format of OpenAI's server and compatible servers.
 
-They are data from a stranger: read through a schema, and a field that is not what it should be is
-named.
+They are untrusted data: read through a schema, and an error names the wrong field.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
 
 
 def _fields(**schema: Any) -> Any:
-    """The schema of an object; a field that is missing is null, and others are left out."""
+    """Return the schema of an object; missing fields become null, unknown ones are dropped."""
     given = {
         name: schemas.typed_dict_field(
             schemas.with_default_schema(each, default=None, validate_default=True)
@@ -37,7 +36,7 @@ def _fields(**schema: Any) -> Any:
 
 
 def _one_of(*kinds: type) -> Any:
-    # Not a schema of strings: it would refuse half a character, which may be joined with the next.
+    # No schema of strings: it would refuse half a character, whose other half may come next.
     return schemas.is_instance_schema(kinds, cls_repr="text")
 
 
@@ -69,7 +68,7 @@ _PART = _fields(
     index=_MAYBE(_INDEX), finish_reason=_MAYBE(_one_of(str)), delta=_DELTA, message=_DELTA
 )
 CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
-"""An event of an answer that comes in pieces."""
+"""The schema of an event of a streamed answer."""
 
 _WANTED = {
     "dict_type": "an object",
@@ -81,7 +80,7 @@ _WANTED = {
 
 
 def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
-    """The fields of an object that a schema knows."""
+    """Return the fields of an object that a schema knows."""
     try:
         return schema.validate_python(data)  # type: ignore[no-any-return]
     except ValidationError as error:
@@ -95,10 +94,10 @@ def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
 
 
 def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> ModelReply:
-    """An answer's body as a reply.
+    """Return an answer's body as a reply.
 
-    Usage is what the provider says, and zero where that is no number of tokens. A call without an
-    id of its own gets one. What a model reasoned is kept apart from its answer.
+    Usage is the provider's, and zero where that is no number of tokens. A call without a unique id
+    gets one. A model's reasoning is kept apart from its answer.
     """
     where = f"{name}: the answer"
     answer = parsed(data, where) if isinstance(data, bytes) else data
@@ -110,7 +109,7 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
     text = joined_content(message["content"], where, "choices[0].message.content")
     refusal = message["refusal"]
     if not text and isinstance(refusal, str):
-        # What a provider writes instead of an answer, when it declines to give one.
+        # A provider writes this instead of an answer that it refuses to give.
         text = refusal
     calls = _with_ids(message["tool_calls"], calls_before)
     thinking = readable(thought(message))
@@ -120,7 +119,7 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
 def finished(
     text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
 ) -> ModelReply:
-    """The reply of what an answer was read to be."""
+    """Return the reply made of an answer's parts."""
     if reason == "content_filter" and not text and not calls:
         raise ModelError(f"{name}: the provider's content filter withheld the answer")
     if reason not in ("length", "content_filter"):
@@ -135,7 +134,7 @@ def _tokens(count: Any) -> int:
 
 
 def parsed(data: bytes, where: str) -> Any:
-    """The JSON of a body."""
+    """Return a body's JSON value."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -146,7 +145,7 @@ def parsed(data: bytes, where: str) -> Any:
 
 
 def joined_content(content: str | list[Any] | None, where: str, place: str) -> str:
-    """The text of a message's content; what it may hold beside text is left out."""
+    """Return the text of a message's content; other content is left out."""
     if not isinstance(content, list):
         return content or ""
     parts = []
@@ -160,7 +159,7 @@ def joined_content(content: str | list[Any] | None, where: str, place: str) -> s
 
 
 def thought(message: Mapping[str, Any]) -> str:
-    """What a model reasoned, where the provider shows it: no part of the format, so no fault."""
+    """Return a model's reasoning, if shown; the format has no such field, so none is wrong."""
     for field in ("reasoning_content", "reasoning"):
         text = message.get(field)
         if isinstance(text, str) and text:
@@ -176,7 +175,7 @@ def thought(message: Mapping[str, Any]) -> str:
 
 
 def read_calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
-    """The calls of an answer, each with an id of its own."""
+    """Return the calls of an answer, each with a unique id."""
     return _with_ids(checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"], before)
 
 
@@ -196,7 +195,7 @@ def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, .
 
 
 def failed(body: Any, name: str) -> ModelError:
-    """What is raised of an error that comes in an answer's place."""
+    """Return the exception for an error sent instead of an answer."""
     reason = f"{name}: the server answered with an error: {said(body)}"
     if overflows(body):
         return ContextOverflow(f"{reason}; nothing was cut")
@@ -204,7 +203,7 @@ def failed(body: Any, name: str) -> ModelError:
 
 
 def overflows(body: Any) -> bool:
-    """Whether a server's error says that the prompt does not fit."""
+    """Return whether a server's error says that the prompt does not fit."""
     for _ in range(2):
         if isinstance(body, Mapping):
             for field in ("code", "type"):
@@ -216,7 +215,7 @@ def overflows(body: Any) -> bool:
 
 
 def said(body: Any) -> str:
-    """What a server's error says, in one line."""
+    """Return the text of a server's error, in one line."""
     for _ in range(2):
         if isinstance(body, dict):
             body = body.get("error") or body.get("message") or body.get("detail") or ""
@@ -225,13 +224,13 @@ def said(body: Any) -> str:
 
 
 def wrong(where: str, field: str, found: Any, wanted: str) -> ModelError:
-    """What is raised of a field that is not what it should be."""
+    """Return the exception for a field of a wrong type or value."""
     of = f"'s {field}" if field else ""
     return ModelError(f"{where}{of} is {kind_of(found)}, not {wanted}")
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in words for an error."""
+    """Describe a value's type in words, for an error."""
     if value is None:
         return "missing"
     return "empty" if value == [] else f"of type {json_type(value)}"

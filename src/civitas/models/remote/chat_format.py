@@ -1,4 +1,4 @@
-"""What goes out in the chat format that OpenAI's server and those compatible with it speak."""
+"""Requests in the chat format of OpenAI's server and compatible servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from civitas.action import Action
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-# What strict keeping to a schema does not know; a server refuses a schema with one of these.
+# Keywords that a strict schema may not have; a server refuses a schema with one of these.
 _NOT_STRICT = frozenset(
     (
         *("allOf", "oneOf", "not", "if", "then", "else", "contains", "uniqueItems"),
@@ -25,7 +25,7 @@ _NOT_STRICT = frozenset(
 
 
 def chat_messages(messages: Iterable[Any], name: str) -> list[dict[str, Any]]:
-    """Our messages as the provider takes them; blocks of content are passed on as they are."""
+    """Return our messages in the provider's form; blocks of content are passed on unchanged."""
     return [_message(message, f"{name}: messages[{n}]") for n, message in enumerate(messages)]
 
 
@@ -50,7 +50,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
     elif role not in ("system", "user"):
         raise ModelError(f"{where}: role must be system, user, assistant or tool, got {role!r:.80}")
     speaker = message.get("name")
-    # The name of a speaker is passed on where the format has room for it.
+    # A speaker's name is passed on if the format has a field for it.
     if role != "tool" and isinstance(speaker, str) and _NAME.fullmatch(speaker):
         out["name"] = speaker
     return out
@@ -67,7 +67,7 @@ def _tool_call(call: Any, where: str) -> dict[str, Any]:
 
 
 def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """What the model may call."""
+    """Return the actions that the model may call, in the provider's form."""
     return [
         {
             "type": "function",
@@ -82,9 +82,9 @@ def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
 
 
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What has the model keep to a schema: strictly, where the schema is of a form that allows it.
+    """Return the field that makes the model follow a schema: strictly, if the schema allows it.
 
-    A strict answer cannot leave properties out or add any, so such a schema must not allow it.
+    A strict answer cannot omit or add properties, so a strict schema must not allow that.
     """
     strict = schema.get("type") == "object" and _may_be_strict(schema)
     about: dict[str, Any] = {"name": "answer", "schema": schema}

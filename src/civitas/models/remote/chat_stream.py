@@ -1,7 +1,7 @@
-"""An answer of OpenAI's chat interface that comes in pieces, as server-sent events.
+"""A streamed answer of OpenAI's chat interface, as server-sent events.
 
-Like a whole answer, it is data from a stranger: bounded, and read through a schema. Nothing here
-reads from a network; bytes go in as they came, and parts come out.
+Like a whole answer, it is untrusted data: bounded, and read through a schema. Nothing here
+reads from a network: bytes go in as received, and parts come out.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MAX_LINES = 2**20
 
 
 class AnswerStream:
-    """Reads an answer as it comes.
+    """Reads an answer as it arrives.
 
     Attributes:
-        over: the server said that nothing more comes
-        whole: all of the answer is there, whether or not the server said so
+        over: the server said that no more data follows
+        whole: the answer is complete, whether or not the server said so
     """
 
     def __init__(self, name: str, calls_before: int) -> None:
@@ -43,7 +43,7 @@ class AnswerStream:
         self.whole = False
         self._name = name
         self._before = calls_before
-        # Of the events: the line that is not over, the fields of the event that is not over.
+        # State of the events: the unfinished line, and the fields of the unfinished event.
         self._line = bytearray()
         self._after_return = False
         self._lines = 0
@@ -51,7 +51,7 @@ class AnswerStream:
         self._size = 0
         self._failed = False
         self._events = 0
-        # Of the answer.
+        # State of the answer.
         self._said: list[str] = []
         self._thought: list[str] = []
         self._refusal: list[str] = []
@@ -62,7 +62,7 @@ class AnswerStream:
         self._choices = False
 
     def feed(self, data: bytes) -> Iterator[StreamPart]:
-        """The pieces of the answer that some bytes bring."""
+        """Yield the pieces of the answer that some bytes complete."""
         if self._after_return and data.startswith(b"\n"):
             data = data[1:]
         self._after_return = data.endswith(b"\r")
@@ -112,7 +112,7 @@ class AnswerStream:
         yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
 
     def take(self, chunk: Any) -> Iterator[StreamPart]:
-        """The pieces of the answer that an event brings, which `feed` reads of bytes."""
+        """Yield the pieces of the answer in an event; `feed` reads the events from bytes."""
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
         given = chunk if isinstance(chunk, dict) else {}
@@ -127,8 +127,8 @@ class AnswerStream:
                 yield from self._choice(choice, where, f"choices[{n}]")
 
     def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
-        # Some servers have a reason in every event, and nothing in it until the last; some give a
-        # whole answer in one event.
+        # Some servers send a reason in every event, empty until the last; some send a whole answer
+        # in one event.
         reason, delta = choice["finish_reason"], choice["delta"] or choice["message"]
         if delta is None:
             if not reason:
@@ -166,10 +166,10 @@ class AnswerStream:
             call.args.append(args)
 
     def _which(self, index: int | None, id: str, name: str | None) -> _Call:
-        """The call that a piece is of: a new one, or one that was begun."""
+        """Return the call that a piece belongs to: a new one, or one already begun."""
         last = self._last.get(index)
-        # There are servers that give all calls one index, and servers that give all pieces of a
-        # call other ids; only a new call has both an id and a name that are not of the last.
+        # Some servers give all calls one index, and some give each piece of a call another id; only
+        # a new call has both a name and an id that differs from the last call's.
         if last and not (name and last.name and id and last.id and id != last.id):
             return last
         if len(self._calls) == MAX_CALLS:
@@ -180,8 +180,8 @@ class AnswerStream:
         return call
 
     def end(self) -> list[StreamPart]:
-        """What is left, now that nothing more comes, and at last the answer."""
-        # The last line of the last event is all that may lack its end.
+        """Return the remaining pieces and finally the answer; called when no more data follows."""
+        # Only the last line of the last event may lack its end.
         last = bytes(self._line).strip() or b"\n".join(self._data).strip()
         if last.removeprefix(b"data:").strip() == b"[DONE]":
             self.whole = True
@@ -205,7 +205,7 @@ class AnswerStream:
 
 @dataclass(slots=True)
 class _Call:
-    """A call whose pieces are coming."""
+    """A call of which pieces arrive."""
 
     index: int | None
     id: str = ""

@@ -28,7 +28,7 @@ from civitas.models.remote.remote import RemoteModel, tried
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
 
-# What a call itself says, and what would have litellm go around it.
+# Fields that this class sets itself, and fields that would make litellm bypass it.
 _OWN_FIELDS = frozenset(
     (
         *("api_base", "api_key", "base_url", "callbacks", "client", "custom_llm_provider"),
@@ -37,16 +37,16 @@ _OWN_FIELDS = frozenset(
         *("stream_options", "temperature", "timeout", "tools"),
     )
 )
-# Those that speak to `base_url` and to nobody else. Others may fetch tokens elsewhere first.
+# Providers that connect to `base_url` only. Others may fetch tokens elsewhere first.
 _SPEAKS_TO_ITS_URL_ONLY = frozenset(
     (
         *("anthropic", "custom_openai", "hosted_vllm", "llamafile", "lm_studio", "ollama"),
         *("ollama_chat", "openai", "openai_like"),
     )
 )
-# Those that take no conversation with calls in it unless they are told what could be called.
+# Providers that accept a conversation with calls only together with a list of tools.
 _WANTS_TOOLS = frozenset(("anthropic", "bedrock", "vertex_ai"))
-# What litellm puts around what a server said.
+# Prefixes that litellm adds to a server's error text.
 _AROUND = re.compile(r"(?:(?:litellm\.)?[A-Za-z]+(?:Error|Exception|Timeout) ?[:-] )+")
 _AFTER = re.compile(r"\s*(?:Handle with `|Received Messages=|Traceback \(most|Original exception:)")
 
@@ -55,41 +55,41 @@ _AFTER = re.compile(r"\s*(?:Handle with `|Received Messages=|Traceback \(most|Or
 class LiteLLMModel(RemoteModel):
     """A model of any provider that `litellm` knows, in the provider's own form.
 
-    Keys come from the provider's environment variable, such as `ANTHROPIC_API_KEY`, if none is
-    given; a server named by `base_url` gets only the key that is given for it.
+    Without `api_key`, the key comes from the provider's environment variable, such as
+    `ANTHROPIC_API_KEY`; a server named by `base_url` receives only the key given for it.
 
-    An attempt that fails in a way that may pass (no connection, no answer in time, 408, 409, 429,
-    5xx) is made again, `max_retries` times, after the time that the server asks for, or half a
-    second and then twice as long each time; a stream, as long as nothing of it has come. A server
-    that asks for more than two minutes is not waited for.
+    A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried
+    `max_retries` times, after the time that the server asks for, or after half a second and then
+    twice as long each time. A stream is retried only before its first piece. A server that asks for
+    more than two minutes is not waited for.
 
-    It may be used from several threads and event loops: what litellm does, it does in a thread of
-    its own, where its connections are kept for all of these models, until the process ends. It
-    loads with the first call, without a network and without reading a `.env`, and sends nothing to
-    anyone but the provider. Unlike `OpenAIModel`, it follows redirects and uses the proxies of the
-    environment for every address.
+    It may be used from several threads and event loops: litellm runs in its own thread, which keeps
+    its connections for all of these models until the process ends. litellm is imported with the
+    first call, without a network and without reading a `.env`, and sends data to the provider only.
+    Unlike `OpenAIModel`, it follows redirects and uses the proxies of the environment for every
+    address.
 
     Args:
         name: provider and model, such as `anthropic/claude-sonnet-4-5`
         api_key: the key
-        base_url: another server that speaks the provider's form; what is left out of its path
-            differs from provider to provider
-        context_tokens: how much a prompt and its answer may take together, where you know it
+        base_url: another server with the provider's interface; which part of its path to leave out
+            depends on the provider
+        context_tokens: how much a prompt and its answer may take together, if you know it
         max_tokens: how long an answer may be
         temperature: 0 takes the likeliest token each time; the provider decides if left out
-        seed: of the draws; a provider without one refuses it
+        seed: the random seed; a provider without seeds refuses it
         timeout: seconds that one attempt may take, to the end of its answer
         max_retries: how many more attempts are made
-        rate_limit: the limits of the provider, shared with others by sharing the object
+        rate_limit: the limits of the provider; models that are given the same object share them
         options: more arguments of litellm's `completion`, such as `{"reasoning_effort": "low"}`
 
     Attributes:
-        name: what `model()` takes for it: `litellm:PROVIDER/NAME`
+        name: its name for `model()`: `litellm:PROVIDER/NAME`
 
     Raises:
         MissingExtra: the extra `litellm` is not installed
         ModelError: the key holds a character that no key has
-        DefinitionError: an argument is not what it should be
+        DefinitionError: an argument has a wrong type or value
     """
 
     own_fields = _OWN_FIELDS
@@ -132,12 +132,12 @@ class LiteLLMModel(RemoteModel):
             "model": name,
             "max_tokens": max_tokens,
             "timeout": timeout,
-            # Attempts are counted here: litellm's own retries differ from provider to provider.
+            # Attempts are counted here, since litellm's own retries differ between providers.
             "max_retries": 0,
             "num_retries": 0,
         }
         if self.base_url is not None:
-            # Without one, litellm would hand the provider's own key to this server.
+            # Without a key here, litellm would send the provider's own key to this server.
             self._fields |= {"api_base": self.base_url, "api_key": api_key or "none"}
         elif api_key is not None:
             self._fields["api_key"] = api_key
@@ -174,7 +174,7 @@ class LiteLLMModel(RemoteModel):
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
-        litellm = await asyncio.to_thread(imported)  # it takes some seconds
+        litellm = await asyncio.to_thread(imported)  # the import takes some seconds
         request = {**json.loads(content), **self._fields}
         if stream:
             request |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -202,7 +202,7 @@ class LiteLLMModel(RemoteModel):
                     close = close or getattr(response, "aclose", None)
                     if stream and close is not None:
                         await _closed(close)
-            # litellm ends a stream that broke off as if it had come to its end.
+            # litellm ends a stream that broke off like a complete one.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
             whole = [] if stream else [read_answer(response.model_dump(), self.name, calls_before)]
@@ -213,13 +213,13 @@ class LiteLLMModel(RemoteModel):
             async for part in parts:
                 yield part
 
-    # -- what comes back ---------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------------
 
     async def _after(self, error: Exception, attempt: int) -> None:
-        """Wait before the next attempt, or raise what this one failed with."""
+        """Wait before the next attempt, or raise the error of this one."""
         _raise_forbidden(error)
         response = _response(error)
-        # A failure in litellm's own code, as it reads an answer, is a 500 of its own making.
+        # litellm reports a failure in its own code, as it reads an answer, as a 500.
         status = getattr(error, "status_code", 500)
         again = _is_late(error) or _is_lost(error) or (may_pass(status) and status != 500)
         asked_s = None
@@ -231,7 +231,7 @@ class LiteLLMModel(RemoteModel):
         await asyncio.sleep(wait_s)
 
     def _failed(self, error: Exception, response: Any, tries: int) -> ModelError:
-        """What an attempt failed with, in one line that names the model."""
+        """Return the error of an attempt, in one line that names the model."""
         if response is not None:
             return self._refused(response.status_code, response.text, response.headers, tries)
         where = self.base_url or self.provider
@@ -243,11 +243,11 @@ class LiteLLMModel(RemoteModel):
             return self._lost(f"no answer from {where}: {reason}{tried(tries)}")
         elif "LLM Provider NOT provided" in text:
             text = f"litellm knows no provider {self.provider!r}"
-        elif "`api_key`" in text:  # of OpenAI's own client, which was given none
+        elif "`api_key`" in text:  # OpenAI's own client has no key
             text = "there is no key: set OPENAI_API_KEY, or pass api_key="
         elif (status := getattr(error, "status_code", 500)) == 500:
             text = f"what {where} answered cannot be read"
-        elif may_pass(status):  # of a library that tells litellm no more than this
+        elif may_pass(status):  # a library tells litellm only the status
             return self._refused(status, text, {}, tries)
         return ModelError(self._hidden(f"{self.name}: {text}"))
 
@@ -260,7 +260,7 @@ class LiteLLMModel(RemoteModel):
 
 
 def _said(error: Exception) -> str:
-    """What an error of litellm's own says, without what stands around it."""
+    """Return the text of a litellm error without the prefixes."""
     text = said(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
     with suppress(ValueError, RecursionError):
         text = said(json.loads(text))
@@ -289,7 +289,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _response(error: BaseException) -> Any:
-    """The server's own refusal, which litellm wraps in errors of its own; None if there is none."""
+    """Return the server's refusal, which litellm wraps in its own errors; None if there is none."""
     refused = [each for each in _chain(error) if type(each).__name__ == "HTTPStatusError"]
     return getattr(refused[0], "response", None) if refused else None
 
@@ -299,7 +299,7 @@ def _is_late(error: BaseException) -> bool:
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether there was no connection, or it broke."""
+    """Return whether there was no connection, or it broke."""
     of_http = ("httpx", "aiohttp")
     return any(
         isinstance(each, OSError) or type(each).__module__.startswith(of_http)

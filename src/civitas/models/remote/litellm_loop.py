@@ -1,6 +1,6 @@
-"""The `litellm` library: how it is loaded, and an event loop in a thread of its own for it.
+"""The `litellm` library: its import, and an event loop in its own thread.
 
-The library holds connections and tasks beyond the call that made them, and leaves them open in a
+The library keeps connections and tasks after the call that made them, and leaves them open in a
 loop that ends. Here they have a loop that lasts as long as the process.
 """
 
@@ -19,35 +19,35 @@ from civitas.http.network import check_allowed
 
 _T = TypeVar("_T")
 _AHEAD = 16
-"""How many parts are held for a reader who is slower."""
+"""How many parts are buffered for a slower reader."""
 _EXIT_S = 5.0
 _IMPORTING = threading.Lock()
 
 
 def imported() -> Any:
-    """The library, which takes some seconds to load."""
+    """Return the library, which takes some seconds to import."""
     with _IMPORTING:
-        # It would fetch these lists from the network; those that it brings do.
+        # By default it fetches these lists from the network; those that it includes suffice.
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-        # Otherwise it reads the `.env` of whatever folder it runs in into the environment.
+        # Otherwise it reads the `.env` of the current folder into the environment.
         os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
         import litellm
 
-        litellm.suppress_debug_info = True  # which it prints with every error
+        litellm.suppress_debug_info = True  # else printed with every error
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logger = logging.getLogger(name)
             for handler in list(logger.handlers):
-                logger.removeHandler(handler)  # to standard error, with all of the prompt
+                logger.removeHandler(handler)  # it writes whole prompts to standard error
             logger.propagate = False
         return litellm
 
 
 class BackgroundLoop:
-    """Runs async generators for callers of any thread and event loop; it starts with the first.
+    """Runs async generators for callers of any thread and event loop; it starts on first use.
 
-    Under `CIVITAS_OFFLINE=1` nothing in this loop connects to another machine, wherever a redirect
-    or a proxy may lead.
+    Under `CIVITAS_OFFLINE=1` nothing in this loop connects to another machine, not even by a
+    redirect or a proxy.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class BackgroundLoop:
         self._process = 0
 
     async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncGenerator[_T, None]:
-        """Iterate over what `make` gives, over there. Closed or cancelled, that is cancelled."""
+        """Run `make`'s generator on this loop and yield its parts; closing this cancels it."""
         ahead: asyncio.Queue[tuple[_T] | BaseException] = asyncio.Queue(_AHEAD)
 
         async def pump() -> None:
@@ -85,7 +85,7 @@ class BackgroundLoop:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            # In a process that was forked off, the thread has stayed with the parent.
+            # A forked child does not have the parent's thread.
             if self._loop is None or self._process != os.getpid():
                 self._process = os.getpid()
                 self._stop = asyncio.Event()
@@ -94,7 +94,7 @@ class BackgroundLoop:
                     target=self._serve, args=(self._loop,), name="litellm", daemon=True
                 )
                 self._thread.start()
-                # Last in, first out: before what the library itself does at the end.
+                # atexit runs last in, first out: this runs before the library's own handlers.
                 atexit.register(self._end)
             return self._loop
 
@@ -119,7 +119,7 @@ class BackgroundLoop:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that asks, before each connection, whether it is allowed."""
+    """A loop that checks, before each connection, whether it is allowed."""
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -1,4 +1,4 @@
-"""Models behind OpenAI's chat interface: OpenAI's own, and every server compatible with it."""
+"""Models behind OpenAI's chat interface: OpenAI's own, and those of every compatible server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
 
 _OPENAI = "https://api.openai.com/v1"
-# What complete() and stream() themselves say in a request.
+# Fields of a request that complete() and stream() set themselves.
 _OWN_FIELDS = frozenset(
     ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
 )
@@ -33,46 +33,46 @@ _MAX_BYTES = 64 * 2**20
 
 @names_checked
 class OpenAIModel(RemoteModel):
-    """A model behind OpenAI's chat interface, of OpenAI's own server or any that is compatible.
+    """A model behind OpenAI's chat interface, on OpenAI's own server or any compatible one.
 
-    Without `base_url` it is OpenAI's (or the server that `OPENAI_BASE_URL` names), and the key is
-    that of `OPENAI_API_KEY` if none is given. Any other server gets only the key that is given for
-    it, since a key is not for strangers.
+    Without `base_url` the server is OpenAI's (or the one that `OPENAI_BASE_URL` names), and the
+    default key is that of `OPENAI_API_KEY`. Any other server receives only the key given for it,
+    since a key must not go to strangers.
 
-    An attempt that fails in a way that may pass (no connection, no answer in time, 408, 409, 429,
-    5xx) is made again, `max_retries` times, after the time that the server asks for in
-    `Retry-After`, or half a second and then twice as long each time. A server that asks for more
-    than two minutes is not waited for. Redirects are not followed.
+    A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried
+    `max_retries` times, after the time that the server asks for in `Retry-After`, or after half a
+    second and then twice as long each time. A server that asks for more than two minutes is not
+    waited for. Redirects are not followed.
 
-    It may be used from several event loops; each has its own connections, closed when the loop
-    ends, or by `aclose()`, or by leaving `async with`.
+    It may be used from several event loops; each has its own connections, which close when the loop
+    ends, by `aclose()`, or at the end of `async with`.
 
     Args:
-        name: what the provider calls the model
+        name: the provider's name of the model
         base_url: the server, such as `http://127.0.0.1:8080/v1`
         api_key: the key
-        context_tokens: how much a prompt and its answer may take together, where you know it; an
-            agent's memory keeps to it
+        context_tokens: how much a prompt and its answer may take together, if you know it; an
+            agent's memory keeps within it
         max_tokens: how long an answer may be, in the field that the server knows (one that
-            `options` names); None leaves it to the server, and then no budget can reckon with it
+            `options` names); None leaves it to the server, and then no budget has an upper bound
         temperature: 0 takes the likeliest token each time; the server decides if left out
-        seed: of the draws, for servers that keep to it
-        timeout: seconds that one attempt may take, to the end of its answer; of a streamed one,
-            the seconds that the server is waited for
+        seed: the random seed, for servers that use it
+        timeout: seconds that one attempt may take, to the end of its answer; for a streamed one,
+            only the time spent waiting for the server counts
         max_retries: how many more attempts are made
-        rate_limit: the limits of the provider, shared with others by sharing the object; a call
-            counts once, however many attempts it takes
-        connections: how many calls are on their way at once, in each event loop; others wait
+        rate_limit: the limits of the provider; models that are given the same object share them; a
+            call counts once, however many attempts it takes
+        connections: how many calls run at once in each event loop; others wait
         options: more fields of the request, such as `{"reasoning_effort": "low"}`
 
     Attributes:
-        name: what `model()` takes for it: `openai:NAME`, or `http://host/v1#NAME`
-        max_tokens: the longest answer that is asked for
+        name: its name for `model()`: `openai:NAME`, or `http://host/v1#NAME`
+        max_tokens: the longest answer that a request asks for
 
     Raises:
         MissingExtra: the extra `openai` is not installed
-        ModelError: OpenAI's own server needs a key, and there is none
-        DefinitionError: an argument is not what it should be
+        ModelError: OpenAI's own server needs a key, and none is given
+        DefinitionError: an argument has a wrong type or value
     """
 
     base_url: str
@@ -116,10 +116,10 @@ class OpenAIModel(RemoteModel):
         if self._key is None and self.base_url == _OPENAI:
             raise ModelError(f"{self.name}: there is no key: set OPENAI_API_KEY, or pass api_key=")
         self.model = name
-        # Until a server says that it does not know how.
+        # Until a server says that it cannot.
         self._streams_usage = True
         self._fields: dict[str, Any] = {"model": name, **(options or {})}
-        # OpenAI's newer models refuse the old name, and other servers do not know the new one.
+        # OpenAI's newer models refuse the old field, and other servers do not know the new one.
         limit = limit or _LENGTHS[self.base_url != _OPENAI]
         for field, about in ((limit, max_tokens), ("temperature", temperature), ("seed", seed)):
             if about is not None:
@@ -129,7 +129,7 @@ class OpenAIModel(RemoteModel):
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
-        if base_url is None:  # like the key, they are for OpenAI's
+        if base_url is None:  # like the key, they are for OpenAI's server
             for header, variable in _ACCOUNT.items():
                 if value := os.environ.get(variable):
                     self._headers[header] = value
@@ -227,11 +227,11 @@ class OpenAIModel(RemoteModel):
 
 
 class _NoUsage(ModelError):
-    """A server does not know how to count the tokens of a stream, and refuses to try."""
+    """A server refuses a stream with a count of its tokens."""
 
 
 def _to_stream(content: bytes, usage: bool) -> bytes:
-    """A request for the same answer in pieces."""
+    """Return the request, changed to ask for a stream."""
     counted = b', "stream_options": {"include_usage": true}' if usage else b""
     return content[:-1] + b', "stream": true' + counted + b"}"
 
@@ -241,5 +241,5 @@ async def _more(response: Response, answer: AnswerStream) -> bytes:
         return await response.read()
     except HTTPError:
         if answer.whole:
-            return b""  # what is missing is nothing of the answer
+            return b""  # the missing bytes are not part of the answer
         raise

@@ -1,4 +1,4 @@
-"""A model behind a server: what goes out, within a rate limit, and what the server refuses with."""
+"""A model behind a server: its requests, within a rate limit, and the server's refusals."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from civitas.models.settings import check_base_url, check_key
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
 
-_TOO_LONG = "prompt is too long"  # what Anthropic says, and gives no code for
+_TOO_LONG = "prompt is too long"  # Anthropic's text, which has no error code
 
 
 class RemoteModel(Answering):
-    """What models behind a server share; a subclass has `_asked`, which sends a request."""
+    """What models behind a server share; a subclass defines `_asked`, which sends a request."""
 
     own_fields: ClassVar[Iterable[str]]
     variable: ClassVar[str]
@@ -70,7 +70,7 @@ class RemoteModel(Answering):
     def _asked(
         self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
-        """The pieces of the answer to a request, if they are to be streamed, and the whole."""
+        """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
         raise NotImplementedError
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
@@ -78,7 +78,7 @@ class RemoteModel(Answering):
         content = self._content(request)
         reserved = None
         if self.rate_limit is not None:
-            # One token for each three bytes, and the longest answer: rather too many.
+            # One token per three bytes, plus the longest answer: an estimate on the high side.
             estimate = len(content) // 3 + (self.max_tokens or 0)
             reserved = await self.rate_limit.acquire(estimate)
         async with aclosing(
@@ -90,7 +90,7 @@ class RemoteModel(Answering):
                 yield part
 
     def _content(self, request: Request) -> bytes:
-        """The body of a request."""
+        """Return the body of a request."""
         messages, actions, schema, _ = request
         try:
             body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}
@@ -103,13 +103,13 @@ class RemoteModel(Answering):
             raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        """What a request says beside its messages, actions and schema."""
+        """Return the fields of a request other than its messages, actions and schema."""
         raise NotImplementedError
 
     def _refused(
         self, status: int, text: str, headers: Mapping[str, str], tries: int
     ) -> ModelError:
-        """What a server refuses a request with, in one line, and what to do about it."""
+        """Return the error for a server's refusal, in one line, with what to do about it."""
         body: Any = text
         with suppress(ValueError, RecursionError):
             body = json.loads(text)
@@ -125,12 +125,12 @@ class RemoteModel(Answering):
         return ModelError(self._hidden(f"{reason}{tried(tries)}"))
 
     def _lost(self, reason: str) -> ModelError:
-        """The error where no answer came."""
+        """Return the error for a request without an answer."""
         hint = "; is the server running there?" if "Connection refused" in reason else ""
         return ModelError(self._hidden(f"{self.name}: {reason}{hint}"))
 
     def _hidden(self, text: str) -> str:
-        """A text without the key, and without those of the environment."""
+        """Return a text without the key and the keys of the environment."""
         keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
         for key in (self._key, *keys):
             if key and len(key) > 4:
@@ -139,5 +139,5 @@ class RemoteModel(Answering):
 
 
 def tried(tries: int) -> str:
-    """How often a request was made, as the end of an error's text."""
+    """Return how often a request was made, as the end of an error's text."""
     return f"; tried {tries} times" if tries > 1 else ""

@@ -1,4 +1,4 @@
-"""A model that spends no more than a budget allows."""
+"""A model wrapper that keeps within a budget."""
 
 from __future__ import annotations
 
@@ -35,47 +35,47 @@ _MOST_TOKENS = 2**53
 _END = object()
 _MISSING = object()
 
-# Tokens that stand around what is counted: the marks of a turn and a role, or the frame of an
-# action; and what a chat format says before it all.
+# Tokens beside what is counted: the marks of a turn and a role, or the frame of an action; and
+# the text with which a chat format begins.
 _AROUND_EACH = 16
 _AROUND_ALL = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """How many tokens a call can take at most; None for what has no bound."""
+    """The most tokens that a call can take; None without a bound."""
 
     input: int | None
     output: int | None
 
 
 class BudgetedModel(Answering):
-    """Asks a model within a budget, and only if it reaches.
+    """Asks a model within a budget, and only if the budget suffices.
 
-    Before each call it reserves one model call, the most tokens that it can take, and what these
-    cost. The input is counted by the model's `count_tokens`, or else for as many tokens as its
-    messages, actions and schema have bytes as JSON, and some more for each message and action; the
+    Before each call it reserves one model call, the most tokens that the call can take, and their
+    cost. The model's `count_tokens` counts the input; without it, the input counts as one token per
+    byte of the messages, actions and schema as JSON, plus some for each message and action. The
     output is the model's `max_tokens`. Afterwards it settles with the usage that the reply states;
     a part that is zero, or no number of tokens, counts as much as was reserved.
 
-    Without an upper bound a limit of tokens or money cannot be promised. A model whose `max_tokens`
-    is None could state one, and must. For one that has no such attribute, and for messages with
-    images and the like, all that is left is reserved, so that no other call runs beside it; if it
-    takes more all the same, that is counted and nothing further begins.
+    Without an upper bound a limit of tokens or money cannot be kept. A model whose `max_tokens` is
+    None must state one. For a model without that attribute, and for messages with images and the
+    like, all that is left is reserved, so that no other call runs beside it; if the call still
+    takes more, that is counted and nothing further begins.
 
-    A call that failed or was cancelled, and a stream that was closed early, counts as much as was
-    reserved: a provider may bill it. Only what never left (`CIVITAS_OFFLINE=1`, a missing extra)
-    counts nothing, and a prompt that was refused as too long, only the call.
+    A call that failed or was cancelled, or a stream that was closed early, counts as much as was
+    reserved: a provider may bill it. A call that was never sent (`CIVITAS_OFFLINE=1`, a missing
+    extra) counts nothing; a prompt that was refused as too long counts only as a call.
 
     At the budget's deadline the call is cancelled.
 
-    Each model of a `FallbackModel` is given the budget by itself, since each of them is asked, and
-    has its own price and limit. A `BudgetedModel` of a budget that this one descends from, or that
-    descends from this one, counts once. Attempts that a model makes again by itself are one call.
+    Each model of a `FallbackModel` gets the budget separately, since each of them may be asked, and
+    has its own price and limit. If a `BudgetedModel` wraps another whose budget is an ancestor or
+    descendant of its own, a call counts once. A model's own retries count as one call.
 
     Args:
         model: the model, or the name of one
-        budget: what it may spend, which others may share
+        budget: the budget, which others may share
 
     Attributes:
         model: the model
@@ -86,7 +86,7 @@ class BudgetedModel(Answering):
         count_tokens: the model's, if it has it
 
     Raises:
-        UnknownPrice: the budget has a limit of money, and nobody has stated the model's price
+        UnknownPrice: the budget has a limit of money, and the model's price is not known
         DefinitionError: the budget has a limit of tokens or money, and the model's `max_tokens` is
             None
     """
@@ -99,15 +99,15 @@ class BudgetedModel(Answering):
         self.budget: Budget = budget
         self.model: Model = named(model)
         while type(self.model) is BudgetedModel and budget.is_part_of(self.model.budget):
-            self.model = self.model.model  # what is spent here counts there as it is
+            self.model = self.model.model  # spending here already counts there
         self.name = self.model.name
         self.context_tokens: int | None = self.model.context_tokens
-        # Asked as it is, where what it is made of obeys.
+        # The model to ask without reserving, if it or its parts keep to the budget.
         self._obeying: Model | None = None
-        self._counted: tuple[str, int] | None = None  # the last that was, unless it was used
+        self._counted: tuple[str, int] | None = None  # the last count, until it is used
         if type(self.model) is BudgetedModel and self.model.budget.is_part_of(budget):
             self._obeying = self.model
-        elif type(self.model) is FallbackModel:  # what a class of a user's own does is its own
+        elif type(self.model) is FallbackModel:  # not a subclass, which may act otherwise
             each = [BudgetedModel(part, budget) for part in self.model.models]
             self._obeying = FallbackModel(each, name=self.name)
         else:
@@ -115,7 +115,7 @@ class BudgetedModel(Answering):
             self._output_bound()
 
     def __getattr__(self, name: str) -> Any:
-        # Whether they are there says something: an agent's memory counts by `count_tokens`.
+        # Their presence matters: an agent's memory counts by `count_tokens` if it exists.
         if name in ("count_tokens", "max_tokens") and "model" in self.__dict__:
             return getattr(self.model, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -137,7 +137,7 @@ class BudgetedModel(Answering):
             async with aclosing(parts):
                 while True:
                     try:
-                        # Part by part: a timeout around a `yield` would end who reads it.
+                        # Part by part: a timeout around a `yield` would cancel the reader.
                         part = await self._next(parts)
                     except Exception as error:
                         if not began:
@@ -146,7 +146,7 @@ class BudgetedModel(Answering):
                     if part is _END:
                         return
                     began = True
-                    # A plain answer may be anything that a user's own model gives.
+                    # A user's own model may return anything as a plain answer.
                     if (isinstance(part, ModelReply) or not request.stream) and held.open:
                         self._settle(held, bound, part)
                     yield part
@@ -159,9 +159,9 @@ class BudgetedModel(Answering):
         actions: list[Action] | None = None,
         schema: dict[str, Any] | None = None,
     ) -> tuple[int, Decimal]:
-        """How many tokens, and how much money, a call would reserve now; it reserves nothing.
+        """Return the tokens and money that a call would reserve now, without reserving them.
 
-        Of the models of a `FallbackModel`, it is what the dearest would.
+        For a `FallbackModel`, return those of its dearest model.
         """
         obeying: Any = self._obeying
         if obeying is not None:
@@ -180,7 +180,7 @@ class BudgetedModel(Answering):
         return tokens, usd
 
     def _bound(self, request: Request) -> tuple[_Bound, int, Decimal]:
-        """How many tokens a call can take at most, by kind and together, and what these cost."""
+        """Return the most tokens of a call, by kind and together, and their cost."""
         bound = _Bound(self._input_bound(request), self._output_bound())
         input, output = bound.input or 0, bound.output or 0
         return bound, input + output, self.cost(input, output)
@@ -201,7 +201,7 @@ class BudgetedModel(Answering):
         return bound, held
 
     def _why_so_much(self) -> str:
-        """What was counted for a call that does not fit, and what to do about it."""
+        """Explain what was counted for a call that does not fit, and what to do about it."""
         if getattr(self.model, "count_tokens", None) is None:
             counted = "at a token a byte, for the model has no count_tokens; give it one"
         else:
@@ -209,7 +209,7 @@ class BudgetedModel(Answering):
         return f" (input counted {counted}, a lower max_tokens, or a larger budget)"
 
     def _input_bound(self, request: Request) -> int | None:
-        """How many tokens go in at most; None if that cannot be told."""
+        """Return the most tokens of the input; None without a bound."""
         if any(map(_has_more_than_text, request.messages)):
             return None
         text = request.as_json(self.name, ensure_ascii=False)
@@ -217,9 +217,9 @@ class BudgetedModel(Answering):
         around = _AROUND_ALL + _AROUND_EACH * parts
         count = getattr(self.model, "count_tokens", None)
         if count is None:
-            # No tokenizer makes more tokens than bytes.
+            # No tokenizer produces more tokens than bytes.
             return len(text.encode("utf-8", "surrogatepass")) + around
-        # A run asks how much it will be before it asks: what a tokenizer took long for stands then.
+        # A run asks for the bound before it asks the model: the slow count is kept for that call.
         known, self._counted = self._counted, None
         if known is not None and known[0] == text:
             return known[1] + around
@@ -232,7 +232,7 @@ class BudgetedModel(Answering):
         return counted + around
 
     def _output_bound(self) -> int | None:
-        """How many tokens come out at most; None if that cannot be told."""
+        """Return the most tokens of the output; None without a bound."""
         bound: Any = getattr(self.model, "max_tokens", _MISSING)
         if bound is _MISSING:
             return None
@@ -252,10 +252,10 @@ class BudgetedModel(Answering):
         return bound
 
     def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
-        """What so many tokens cost, in US dollars; 0 where nothing limits money.
+        """Return the cost of tokens in US dollars; 0 if no limit is of money.
 
         Raises:
-            UnknownPrice: nobody has stated the price
+            UnknownPrice: the price is not known
         """
         prices = self.budget.prices
         try:
@@ -273,7 +273,7 @@ class BudgetedModel(Answering):
     # -- the call, and after it --------------------------------------------------------------------
 
     async def _next(self, parts: AsyncGenerator[StreamPart, None]) -> Any:
-        """The next part, if it comes before the deadline; then the call is cancelled."""
+        """Return the next part; cancel the call and raise at the deadline."""
         left = self.budget.remaining_seconds()
         if left is None:
             return await anext(parts, _END)
@@ -285,8 +285,8 @@ class BudgetedModel(Answering):
             async with limit:
                 return await anext(parts, _END)
         except Exception as error:
-            # A TimeoutError of the model's own is the model's. Cancelled from outside as well, it
-            # is no Exception that comes here.
+            # A TimeoutError of the model itself is not the deadline's. A cancellation from outside
+            # is not an Exception and does not come here.
             if limit.expired():
                 raise DeadlineExceeded(late) from error
             raise
@@ -301,13 +301,13 @@ class BudgetedModel(Answering):
             output = answered or bound.output
         input = given or bound.input
         if input is None or output is None:
-            held.settle()  # nothing better is known
+            held.settle()  # as reserved, since the usage is not known
         else:
             held.settle(tokens=input + output, usd=self.cost(input, output))
 
 
 def _has_more_than_text(message: Any) -> bool:
-    """Whether a message has blocks whose size in bytes says nothing, such as images."""
+    """Return whether a message has blocks whose tokens do not follow from bytes, such as images."""
     content = message.get("content") if isinstance(message, dict) else None
     return isinstance(content, list) and any(
         isinstance(block, dict) and block.get("type", "text") != "text" for block in content
@@ -315,7 +315,7 @@ def _has_more_than_text(message: Any) -> bool:
 
 
 def _give_back(held: Reservation, error: Exception) -> None:
-    """Of a call that failed at once: what certainly costs nothing."""
+    """Release what certainly cost nothing in a call that failed before its first part."""
     if isinstance(error, RemoteForbidden | MissingExtra):
         held.release()
     elif isinstance(error, ContextOverflow):
@@ -323,7 +323,7 @@ def _give_back(held: Reservation, error: Exception) -> None:
 
 
 def _tokens(value: Any) -> int:
-    """A number of tokens as stated; 0 if it is none."""
+    """Return a stated number of tokens; 0 if the value is no such number."""
     return value if type(value) is int and 0 < value <= _MOST_TOKENS // 2 else 0
 
 

@@ -1,4 +1,4 @@
-"""Several models as one: the next answers where the one before could not."""
+"""Several models as one: if one cannot answer, the next is asked."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class FallbackModel(Answering):
 
     The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
     prompt too long for it, a call that `CIVITAS_OFFLINE=1` forbids. Each time a warning is logged.
-    Cancelling ends it, and any other exception passes through: it is a fault of the program, which
-    another model would only hide. Streamed, the next is asked only as long as nothing was given.
+    Cancelling ends it. Any other exception passes through: it is a fault of the program, which
+    another model would only hide. In a stream, the next is asked only before the first piece.
 
-    Its `context_tokens` is the smallest of those that are known, so that what an agent remembers
-    fits whichever answers. Its `max_tokens` is the largest, and None if one's is not known, so that
-    what is reckoned with is enough for whichever answers.
+    Its `context_tokens` is the smallest known one, so that an agent's memory fits every model. Its
+    `max_tokens` is the largest, or None if one is not known, so that a budget's bound suffices for
+    every model.
 
     Args:
         models: models, or names of models, in the order in which they are asked
@@ -58,7 +58,7 @@ class FallbackModel(Answering):
                 return
             except (ModelError, MissingExtra) as error:
                 if begun:
-                    raise  # the next one's answer would be another
+                    raise  # the next model's answer would not continue these pieces
                 self._next(errors, error)
         raise self._none(errors) from errors[-1]
 
@@ -68,7 +68,7 @@ class FallbackModel(Answering):
             logger.warning("%s; asking %s", error, self.models[len(errors)].name)
 
     def _none(self, errors: list[Exception]) -> ModelError:
-        # Raised as such, it tells the caller that less would do.
+        # As `ContextOverflow`, it tells the caller that a shorter prompt may fit.
         kind = (
             ContextOverflow if all(isinstance(e, ContextOverflow) for e in errors) else ModelError
         )

@@ -1,4 +1,4 @@
-"""What models cost: US dollars per million tokens, by the names that models have."""
+"""Prices of models: US dollars per million tokens, by the models' names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from civitas.errors import DefinitionError, UnknownPrice
 from civitas.http.network import is_loopback
 from civitas.text import excerpt, shorten
 
-# A model in this process, or one that only repeats what it was told.
+# Models in this process, and scripted ones.
 _FREE = ("local:", "gguf:", "hf:", "scripted")
 
 PriceLike: TypeAlias = "Price | tuple[float | Decimal, float | Decimal]"
@@ -21,31 +21,31 @@ PriceLike: TypeAlias = "Price | tuple[float | Decimal, float | Decimal]"
 
 @dataclass(frozen=True, init=False, slots=True)
 class Price:
-    """What a model costs, in US dollars per million tokens.
+    """A model's price, in US dollars per million tokens.
 
-    Where it varies, by the length of the prompt or by the hour, state the highest.
+    If it varies, by the length of the prompt or by the hour, state the highest.
 
     Args:
-        input: per million tokens of what a model is given
-        output: per million tokens of what it answers, those that it thinks in too
+        input: per million input tokens
+        output: per million output tokens, including reasoning tokens
 
     Raises:
-        DefinitionError: one is not a number from 0 on
+        DefinitionError: a price is not a number from 0 on
     """
 
     input: Decimal
     output: Decimal
-    # In whole picodollars a cost is exact, whatever precision the caller's decimals have.
+    # In whole picodollars a cost is exact, whatever the precision of the caller's decimals.
     _each: tuple[int, int] = field(repr=False, compare=False)
 
     def __init__(self, input: float | Decimal, output: float | Decimal) -> None:
         each = picodollars("Price", input, "input"), picodollars("Price", output, "output")
-        object.__setattr__(self, "input", Decimal(str(input)))  # 0.15 is what was written
+        object.__setattr__(self, "input", Decimal(str(input)))  # 0.15 means 0.15 exactly
         object.__setattr__(self, "output", Decimal(str(output)))
         object.__setattr__(self, "_each", each)
 
     def cost(self, input_tokens: int, output_tokens: int) -> Decimal:
-        """US dollars for so many tokens, exactly."""
+        """Return the exact cost of tokens in US dollars."""
         total = self._each[0] * input_tokens + self._each[1] * output_tokens
         return Decimal(f"{total}E-18")
 
@@ -53,7 +53,7 @@ class Price:
 FREE = Price(0, 0)
 
 LISTED_ON = "2025-08"
-"""When the prices below were the ones that OpenAI stated."""
+"""The date on which OpenAI stated the prices below."""
 
 LISTED: Mapping[str, Price] = MappingProxyType(
     {
@@ -69,22 +69,22 @@ LISTED: Mapping[str, Price] = MappingProxyType(
         "openai:o4-mini": Price(1.10, 4.40),
     }
 )
-"""Prices without any discount (cache, batch), in the region and tier that cost nothing extra."""
+"""Prices without discounts (cache, batch), in the region and tier without a surcharge."""
 
 
 class Prices:
-    """What models cost, by name: the built-in list, and what you state, which comes first.
+    """Prices of models by name: the built-in list, and your own, which take precedence.
 
-    Providers change their prices; those of the built-in list are of `LISTED_ON`. Models of this
-    machine (`local`, `gguf:`, `hf:`, `scripted`, and servers on loopback) cost nothing unless you
-    state a price for them. No name is guessed from another: a dated version needs its own line.
+    Providers change their prices; the built-in list is of `LISTED_ON`. Models of this machine
+    (`local`, `gguf:`, `hf:`, `scripted`, and servers on loopback) cost nothing unless you state a
+    price for them. No name is guessed from another: a dated version needs its own entry.
 
     Args:
         stated: `{"openai:NAME": Price(input, output)}`, in US dollars per million tokens; a pair of
-            numbers will do for a `Price`
+            numbers may replace a `Price`
 
     Raises:
-        DefinitionError: a name or a price is none
+        DefinitionError: a name or a price is not valid
     """
 
     def __init__(self, stated: Mapping[str, PriceLike] | None = None) -> None:
@@ -110,23 +110,23 @@ class Prices:
         input_usd_per_million: float | Decimal,
         output_usd_per_million: float | Decimal,
     ) -> None:
-        """State what a model costs from now on.
+        """Set a model's price from now on.
 
         Args:
-            name: what the model is called, such as `openai:NAME`
-            input_usd_per_million: US dollars per million tokens of what it is given
-            output_usd_per_million: US dollars per million tokens of what it answers
+            name: the model's name, such as `openai:NAME`
+            input_usd_per_million: US dollars per million input tokens
+            output_usd_per_million: US dollars per million output tokens
 
         Raises:
-            DefinitionError: the name or a price is none
+            DefinitionError: the name or a price is not valid
         """
         self._state(name, Price(input_usd_per_million, output_usd_per_million))
 
     def price(self, name: str) -> Price:
-        """What a model costs.
+        """Return a model's price.
 
         Raises:
-            UnknownPrice: nobody has stated it
+            UnknownPrice: the price is not known
         """
         found = self._stated.get(name) or LISTED.get(name)
         if found is None and _is_free(name):
@@ -141,10 +141,10 @@ class Prices:
         return found
 
     def cost(self, model: str, input_tokens: int, output_tokens: int) -> Decimal:
-        """US dollars for so many tokens of a model.
+        """Return the cost in US dollars of a model's tokens.
 
         Raises:
-            UnknownPrice: nobody has stated its price
+            UnknownPrice: the model's price is not known
         """
         return self.price(model).cost(input_tokens, output_tokens)
 

@@ -1,4 +1,4 @@
-"""Keeping to a provider's limits: so many requests, and so many tokens, in any minute."""
+"""Keeping to a provider's limits of requests and tokens in any minute."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MINUTE_S = 60.0
 
 
 class _Clock(Protocol):
-    """The time in seconds since some moment, and waiting; tests bring one that they set."""
+    """The time in seconds since some moment, and waiting; tests use a clock that they set."""
 
     def now(self) -> float: ...
 
@@ -28,7 +28,7 @@ class _Clock(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Reservation:
-    """What a call was given of a limit."""
+    """A call's share of a limit."""
 
     _limit: RateLimit
     at: float
@@ -36,29 +36,29 @@ class Reservation:
     counted: bool = True
 
     def settle_by(self, usage: Usage) -> None:
-        """Settle with what a provider counted; the estimate stands where it counted nothing."""
+        """Settle with the provider's count; without a count, the estimate remains."""
         if usage.total:
             self.settle(usage.total)
 
     def settle(self, tokens: int) -> None:
-        """Say how many tokens it was in the end, in place of the estimate."""
+        """Replace the estimate by the actual number of tokens."""
         self._limit._settle(self, tokens)
 
 
 class RateLimit:
-    """So many requests and tokens in any 60 seconds, shared by all who are given it.
+    """A limit of requests and tokens in any 60 seconds, shared by all that use this object.
 
-    Models, agents, threads and event loops may share one. Who comes first goes first: a small
-    request does not overtake a large one. Nobody holds a lock while waiting, and one who is
+    Models, agents, threads and event loops may share one. Requests begin in order of arrival: a
+    small one does not overtake a large one. A waiting request holds no lock, and one that is
     cancelled while waiting takes nothing.
 
-    Tokens are counted by an estimate when a request begins, and by the provider's count when it
-    has ended. A request with an estimate above the limit waits until it is alone.
+    A request counts by its estimate when it begins, and by the provider's count when it has ended.
+    A request with an estimate above the limit waits until no other counts.
 
     Args:
-        requests_per_minute: how many may begin in any 60 seconds; None does not limit them
-        tokens_per_minute: how many tokens these may have together; None does not limit them
-        clock: what tells the time, for tests
+        requests_per_minute: how many requests may begin in any 60 seconds; None for no limit
+        tokens_per_minute: how many tokens these may have together; None for no limit
+        clock: the clock, for tests
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class RateLimit:
         self._guard = threading.Lock()
         self._begun: deque[Reservation] = deque()
         self._tokens = 0
-        # The first in turn first; each is woken, on its own loop, to look whether there is room.
+        # In order of arrival; each is woken, on its own loop, to check whether there is room.
         self._waiting: dict[object, asyncio.Future[None]] = {}
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """How many requests wait."""
         return len(self._waiting)
 
     async def acquire(self, tokens: int = 0) -> Reservation:
         """Wait until a request may begin.
 
         Args:
-            tokens: how many tokens it will have, about
+            tokens: an estimate of its tokens
         """
         place, loop = object(), asyncio.get_running_loop()
         try:
@@ -109,7 +109,7 @@ class RateLimit:
                 self._wake_first()
 
     async def _sleep(self, woken: asyncio.Future[None], delay: float | None) -> None:
-        """Wait to be woken, or so long."""
+        """Wait to be woken, at most `delay` seconds."""
         if delay is None:
             await woken
             return
@@ -121,7 +121,7 @@ class RateLimit:
                 sleeper.cancel()
 
     def _take(self, tokens: int) -> tuple[float, Reservation | None]:
-        """A reservation, or how long until there may be room."""
+        """Return seconds until there may be room, and a reservation if there is room."""
         now = self._now()
         begun = self._begun
         while begun and begun[0].at + _MINUTE_S <= now:
@@ -149,7 +149,7 @@ class RateLimit:
                 self._wake_first()
 
     def _first(self) -> asyncio.Future[None] | None:
-        """The first who waits on a loop that is not closed."""
+        """Return the first waiter whose loop is not closed."""
         for place, woken in list(self._waiting.items()):
             if not woken.get_loop().is_closed():
                 return woken
@@ -158,4 +158,4 @@ class RateLimit:
 
     def _wake_first(self) -> None:
         while (first := self._first()) is not None and not settle(first):
-            pass  # its loop was closed just now
+            pass  # its loop has just been closed

@@ -1,4 +1,4 @@
-"""A model whose answers are kept in a file, and given again for the same request."""
+"""A model whose answers are recorded in a file and replayed for the same request."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _VERSION = 1
 
 
 class RecordedModel(Answering, Closing):
-    """Asks a model once for each request, and gives the recorded answer from then on.
+    """Asks a model once for each request, and replays the recorded answer from then on.
 
-    A request is its content: messages, actions (name, description and parameters), schema. With
-    `None` for the model it only replays, and never calls out: a request that is not in the file is
-    a `ModelError` that says what it was. Errors are not recorded.
+    Requests are compared by content: messages, actions (name, description and parameters), schema.
+    With `None` for the model it only replays and calls no model: a request that is not in the file
+    raises a `ModelError` that shows it. Errors are not recorded.
 
-    Callers at the same time with the same request cause one call. The answers are in memory; the
-    file is only added to, a line at a time, so a process that is killed leaves all but the line
-    that it was writing. It is for one process at a time: what another adds is not seen.
+    Concurrent equal requests cause one call. The answers are in memory; the file only grows, a line
+    at a time, so a killed process loses at most the line that it was writing. Only one process at a
+    time may use the file: what another adds is not seen.
 
-    What is recorded is streamed word by word. A stream is recorded when it has come to its end; one
-    that broke off, or was closed before, is not.
+    A recorded answer is streamed word by word. A stream is recorded at its end; one that broke off,
+    or was closed earlier, is not.
 
     Args:
         model: the model, or the name of one; None to replay
         path: the file; it belongs to one model, whose name is in it
         name: what people call it; the model's own name if left out
-        context_tokens: for replaying in place of what is recorded
-        max_tokens: likewise
+        context_tokens: when replaying, replaces the recorded value
+        max_tokens: when replaying, replaces the recorded value
 
     Raises:
         ModelError: the file is missing, damaged, or another model's
@@ -65,12 +65,12 @@ class RecordedModel(Answering, Closing):
         self.path = Path(path).expanduser()
         self.model = None if model is None else named(model)
         self._lock = threading.Lock()
-        self._asking: dict[str, Future[None]] = {}  # what ends with the answer to a request
+        self._asking: dict[str, Future[None]] = {}  # each ends with the answer to its request
         self._file = _File(self.path, self.model)
         self._finalizer = weakref.finalize(self, self._file.close)
         self.name = name or self._file.model
         self.context_tokens = context_tokens or self._file.context_tokens
-        # Of the model, if there is one: recordings from before it was recorded have none.
+        # The model's, if there is one; old recordings do not have it.
         longest = self._file.max_tokens
         if self.model is not None:
             longest = getattr(self.model, "max_tokens", None)
@@ -84,7 +84,7 @@ class RecordedModel(Answering, Closing):
         return f"RecordedModel({self.name!r}, {str(self.path)!r})"
 
     def close(self) -> None:
-        """Close the file; then it answers no more."""
+        """Close the file; a closed model answers no more."""
         with self._lock:
             self._finalizer()
 
@@ -97,7 +97,7 @@ class RecordedModel(Answering, Closing):
             for part in in_pieces(known) if request.stream else (known,):
                 yield part
             return
-        assert self.model is not None  # nobody gets a turn to ask without one
+        assert self.model is not None  # without a model `_turn` raises
         asking = self._asking[key]
         reply: ModelReply | None = None
         try:
@@ -123,7 +123,7 @@ class RecordedModel(Answering, Closing):
         yield reply
 
     async def _turn(self, key: str, about: str) -> ModelReply | None:
-        """The recorded answer, or None: then it is the caller's turn to ask for one."""
+        """Return the recorded answer; None means that the caller must ask for it."""
         while True:
             with self._lock:
                 if not self._finalizer.alive:
@@ -138,13 +138,13 @@ class RecordedModel(Answering, Closing):
                 if asking is None:
                     self._asking[key] = Future()
                     return None
-            # Who asks may be cancelled; then one of those who wait asks in its place. Who waits may
-            # be, too, which is nothing to the others.
+            # If the asking caller is cancelled, one of the waiting callers asks in its place. A
+            # waiting caller's cancellation does not affect the others.
             await asyncio.shield(asyncio.wrap_future(asking))
 
 
 def _about(request: Request) -> str:
-    """A request in one line, for people."""
+    """Describe a request in one line, for people."""
     messages, actions, schema, _ = request
     text = messages[-1].get("content")
     shown = one_line(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False), 80)
@@ -157,7 +157,7 @@ def _about(request: Request) -> str:
 
 
 class _File:
-    """The lines of a recording: a head that names the model, then an answer in each.
+    """The lines of a recording: a head that names the model, then one answer per line.
 
     Attributes:
         replies: the answers, by their requests
@@ -171,7 +171,7 @@ class _File:
             if model is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-                # Unbuffered, a line is one write: another's line does not come into its midst.
+                # Unbuffered, a line is one write, which no other writer's line interrupts.
                 self._out = open(os.open(path, flags, 0o600), "wb", buffering=0)  # noqa: SIM115
             head = self._load()
             if head is None:
@@ -200,7 +200,7 @@ class _File:
             self._out.close()
 
     def _load(self) -> dict[str, Any] | None:
-        """Read the answers; gives the head, or None if there is nothing."""
+        """Read the answers; return the head, or None if the file is empty."""
         head: dict[str, Any] | None = None
         end = 0
         with self.path.open("rb") as file:
@@ -208,7 +208,7 @@ class _File:
                 if not line.endswith(b"\n"):
                     logger.warning("the recording %s ends with an unfinished line", self.path)
                     if self._out is not None:
-                        # A process was killed as it wrote it: it would damage what is added.
+                        # A process was killed as it wrote this line; a next line would be damaged.
                         self._out.truncate(end)
                     break
                 try:
@@ -238,15 +238,15 @@ class _File:
         self.replies[key] = reply
 
     def _write(self, record: dict[str, Any]) -> None:
-        assert self._out is not None  # only what has a model records
+        assert self._out is not None  # open, since there is a model to record
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         if (written := self._out.write(line)) != len(line):
-            self._out.truncate(self._out.tell() - (written or 0))  # half a line helps nobody
+            self._out.truncate(self._out.tell() - (written or 0))  # remove the partial line
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _data(reply: ModelReply) -> dict[str, Any]:
-    # Recordings from before there was reasoning have none, and are what they would be today.
+    # Without reasoning the field is left out, so old recordings are unchanged.
     reasoning = {"reasoning": reply.reasoning} if reply.reasoning else {}
     return reasoning | {
         "text": reply.text,
@@ -257,7 +257,7 @@ def _data(reply: ModelReply) -> dict[str, Any]:
 
 
 def _reply(data: Any) -> ModelReply:
-    """The answer of a record; a `KeyError`, `TypeError` or `ValueError` if it is not one."""
+    """Return a record's answer; raise `KeyError`, `TypeError` or `ValueError` without one."""
     calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
     reasoning = data.get("reasoning", "")
     return ModelReply(data["text"], calls, Usage(*data["usage"]), data["finish_reason"], reasoning)

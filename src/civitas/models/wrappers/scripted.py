@@ -1,4 +1,4 @@
-"""A model that says what it was told to: for tests, examples and measurements."""
+"""A model with prepared replies, for tests, examples and measurements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_A_FUNCTION = 1000
 
 
 class ScriptedModel(Answering):
-    """Gives prepared replies, one after the other.
+    """Returns prepared replies, one after the other.
 
     A reply is one of
 
@@ -24,23 +24,23 @@ class ScriptedModel(Answering):
     * a `ModelReply`;
     * a `Call`, or a dict `{"name": …, "args": {…}}`, or a list of these for several calls at once;
     * an exception, which is raised;
-    * a function of the messages and the actions, plain or `async`, that gives any of these;
+    * a function of the messages and the actions, plain or `async`, that returns any of these;
     * an async generator function of the messages and the actions, which yields the pieces of a text
-      as they are to be streamed.
+      to stream.
 
-    Streamed, any other text comes word by word.
+    Any other text is streamed word by word.
 
     Args:
-        replies: what it says, in order; or one function of the messages and the actions, as above,
+        replies: its replies, in order; or one function of the messages and the actions, as above,
             that answers every call
         name: what people call it
-        context_tokens: what it says its context is
-        max_tokens: how long it says its answers may be; nothing is cut. Left out, it is as much as
-            the longest of its replies takes: the output that a `ModelReply` states, else as many
-            tokens as it has bytes, and 1,000 where a function gives it.
+        context_tokens: the value of its `context_tokens`
+        max_tokens: the value of its `max_tokens`; nothing is cut. Default: the tokens of the
+            longest reply: the output that a `ModelReply` states, else one token per byte, and 1,000
+            for a function.
 
     Attributes:
-        received: the messages that it was given, a list for each call of `complete` or `stream`
+        received: the messages that it received, a list for each call of `complete` or `stream`
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class ScriptedModel(Answering):
 
     @property
     def max_tokens(self) -> int | None:
-        """How long it says its answers may be; what a budget reserves for one."""
+        """The stated longest answer in tokens; a budget reserves it for each call."""
         if self._max_tokens is None:
             self._max_tokens = max(map(_most_tokens, self._replies), default=0)
         return self._max_tokens
 
     def skip(self, replies: int) -> None:
-        """Pass over some replies: a run that goes on in another process was given them before."""
+        """Skip replies that a resumed run was given in another process."""
         self._skipped += replies
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
@@ -133,7 +133,7 @@ class ScriptedModel(Answering):
         if isinstance(item, Call):
             return item
         if isinstance(item, Mapping) and "name" in item and item.keys() <= {"name", "args", "id"}:
-            # The arguments are passed on as they are: a test may want wrong ones.
+            # The arguments are passed on unchecked: a test may need wrong ones.
             id = item.get("id", f"call_{place + 1}_{number + 1}")
             return Call(id, item["name"], item.get("args", {}))
         raise self._fault(item, place)
@@ -146,7 +146,7 @@ class ScriptedModel(Answering):
 
 
 def _most_tokens(reply: Any) -> int:
-    """How many tokens a prepared reply takes at most."""
+    """Return the most tokens that a prepared reply takes."""
     if isinstance(reply, ModelReply):
         stated = reply.usage.output_tokens
         if type(stated) is int and stated > 0:
