@@ -51,8 +51,8 @@ class Wanted(NamedTuple):
 class Service:
     """Settles wants of one or several kinds in the commit stage: a firm, the bank, a feed.
 
-    The service at the place settles `Work` and `Buy`; the first service that takes them, in id order,
-    settles others. A message to a service is a want too: its action is its kind's name, lowercase.
+    The service at the place settles `Work` and `Buy`; the first in id order that takes them settles
+    others. A message to a service is a want too: its action is its kind's name, lowercase.
 
     Args:
         id: the id that messages to the service name
