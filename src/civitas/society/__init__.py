@@ -1,4 +1,4 @@
-"""Societies: where citizens live, and the randomness, time and facts that their blocks share."""
+"""Societies: citizens in virtual time, with their blocks, city, services and experiments."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class FeedBlock(TalkBlock):
     grows with the citizen's interest in the topic and with its relation to the author (homophily:
     McPherson, Smith-Lovin, Cook 2001, "Birds of a feather"), and it follows some liked authors. The
     frequencies are assumed. With a model, the model's answer says what the citizen posts, likes and
-    follows. Without a feed, the posts have no effect.
+    follows. Without a feed, no posts are shown or accepted.
     """
 
     description = "Reads the feed, posts, likes and follows"

@@ -269,7 +269,7 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
 
 
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:
-    """Adapt each firm's price to its own demand and supply, and its wage to those of all firms."""
+    """Adapt firms' prices to their own demand and supply, and wages to the sums of all firms."""
     asked = sum(firm.month_asked for firm in firms)
     offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
     for firm in firms:

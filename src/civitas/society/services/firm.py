@@ -32,7 +32,7 @@ class Firm(Service):
         stock: units at the start
         sells: whether the firm sells to citizens
         public: whether the government pays its wages
-        output: units of the common good that an hour of work here produces
+        output: units that an hour of work here adds to the product of all firms
 
     Attributes:
         asked: units asked for today
