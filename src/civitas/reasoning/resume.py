@@ -68,14 +68,14 @@ ENDED = frozenset(
 
 
 def ended(record: ReadRecord[Any]) -> bool:
-    """Return whether a run is over and cannot be resumed."""
+    """Return whether a run is over for good."""
     return record.over is not None and record.over["reason"] in ENDED
 
 
 def value_at_end(over: dict[str, Any], schema: AnswerSchema | None) -> Any:
     """Return the value that a run ended with, as the requested type."""
     if schema is not None and over["reason"] == "done":
-        with suppress(Unreadable):  # another schema was requested
+        with suppress(Unreadable):  # from a terminal action, or by another schema
             return schema.read(over["text"])
     return over["value"]
 
