@@ -19,7 +19,7 @@ class Entry:
         sequence: its place in the run, from 1 without gaps
         path: which part of the run it belongs to: empty for the run's own agent, such as `R1/coder`
             for an agent that works on its behalf
-        kind: what happened, such as `answered`, `started` or `ended`
+        kind: what happened, such as `begun`, `started` or `ended`
         at: when, in seconds since 1970
         data: the details, as JSON data
     """
@@ -43,7 +43,7 @@ class Outline:
         began: when, in seconds since 1970
         changed: when the last entry was written, likewise
         entries: how many there are
-        state: `running` while a process works on it, `stopped` if that died with no end recorded,
+        state: `running` while a process works on it, `stopped` if that ended and recorded no end,
             else the reason for which the run ended, such as `done` or `in_doubt`
         forked_from: the id of the run that it was forked from, or None
     """
