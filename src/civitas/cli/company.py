@@ -79,7 +79,7 @@ class Company:
     ) -> Company:
         """Make the agents that the command line, the environment and civitas.toml name."""
         brought = {"model_name", "root", "agents"}
-        if amqp:  # to others' agents, only those that the command line names are added
+        if amqp:  # with --amqp, only what the command line names is added
             typed, ctx = click.core.ParameterSource.COMMANDLINE, click.get_current_context()
             brought = {each for each in brought if ctx.get_parameter_source(each) is typed}
         said = settings("chat")

@@ -62,7 +62,7 @@ class Recorded:
         return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
 
     def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
-        """Return the ways to go on after a stop reason, as (words, command); none if it is over."""
+        """Return the ways to continue after a stop reason, as (words, command); none if over."""
         if stop_reason in ENDED:
             return []
         if stop_reason == "in_doubt":
@@ -147,7 +147,7 @@ def not_copied(recorded: Recorded) -> None:
 
 
 def refused_in_doubt(recorded: Recorded, as_json: bool) -> bool:
-    """Return whether a person must decide before a run can go on; if so, print how."""
+    """Return whether a person must decide before a run can continue; if so, print how."""
     try:
         if recorded.outline.state == "running":
             return False  # a call under way in another process is not in doubt

@@ -185,7 +185,7 @@ def _named(name: str, kind: str) -> Any:
 
 
 def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
-    """Print how to go on if no agent was named; return the exit code."""
+    """Print how to continue if no agent was named; return the exit code."""
     next = (
         f"to go on, run the program of agent {escaped(agent)} again with "
         f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
@@ -223,7 +223,7 @@ def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
 
 
 def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:
-    """Return why a run of a changed program goes on in a copy; empty if it may not."""
+    """Return why a run of a changed program continues in a copy; empty if it may not."""
     if isinstance(order, Order) and is_small(order.model) and error.changed == ("actions",):
         # A small model's actions name the files, so they change with the folder.
         return "the folder has other files now"

@@ -1,4 +1,4 @@
-"""What waits for a person: approvals, questions and decisions, as cards on every page."""
+"""Approvals, questions and decisions that wait for a person, as cards on every page."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
 
 
 def _client(scope: Scope) -> str:
-    """Return the client's address, or its network for IPv6, where one client has very many."""
+    """Return the client's address; for IPv6 its network, in which it has billions of addresses."""
     address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
     return ipaddress.IPv6Address(address).exploded[:19] if ":" in address else address
 

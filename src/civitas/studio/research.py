@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from civitas.studio.hub import Hub
     from civitas.studio.jobs import Jobs
 
-# A report is shown with no script of its own run; its links open elsewhere.
+# The page of a report runs no scripts; its links open elsewhere.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"

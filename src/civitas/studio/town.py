@@ -206,7 +206,7 @@ class Town:
         self._become("paused" if self.state == "making" else self.state)
 
     def _packed(self) -> bytes:
-        """Return where citizens are, packed as in `frame`: once, and not on the society's loop."""
+        """Return where citizens are, packed for `frame`; done once, not on the society's loop."""
         from civitas.society.arrays import numpy
 
         where, (seen, packed) = self._where, self._frame

@@ -300,7 +300,7 @@ class ResearchShown(Shown):
             super()._ways(stop_reason)
 
     def say_ways(self, stop_reason: str) -> None:
-        """Print how to go on."""
+        """Print how to continue the run."""
         super()._ways(stop_reason)
         if self._recorded is None and stop_reason not in ENDED:
             self._line("with --journal FILE it would be recorded, and could go on from here")

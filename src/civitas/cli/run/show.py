@@ -274,7 +274,7 @@ class Shown:
         self._ways(reply.stop_reason)
 
     def _ways(self, stop_reason: str) -> None:
-        """Print how to go on with the run."""
+        """Print how to continue the run."""
         for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
             # Not folded, so that it can be copied.
             self._console.print(f"{words}: {escaped(command)}", soft_wrap=True)

@@ -103,7 +103,7 @@ class MobilityBlock(CitizenBlock):
         return where if self._set_out(where) else None
 
     def _set_out(self, place: str) -> bool:
-        """Want to move to a place; return False if it is unreachable or closed on arrival."""
+        """Ask to move to a place; return False if it is unreachable or closed on arrival."""
         here = self.perceived.place
         mode, seconds = (None, 0) if here is None else self._mode(here, place)
         if seconds is None:

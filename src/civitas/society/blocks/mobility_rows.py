@@ -92,7 +92,7 @@ def _open(rows: Rows, places: Any, seconds: Any) -> Any:
 
 
 def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
-    """Do `_set_out` and `_mode`: want to move, unless unreachable or closed on arrival."""
+    """Do `_set_out` and `_mode`: ask to move, unless unreachable or closed on arrival."""
     np, params, words = numpy(), self.params, rows.population.words
     here, to = rows["place"][at].astype(np.int64), goes[at]
     mode = np.full(len(at), -1, np.int64)

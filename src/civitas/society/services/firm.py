@@ -243,7 +243,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
 
 
 def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> None:
-    """Clear `able` where the government cannot pay: its money and the taxes before each wage."""
+    """Clear `able` for public wages above the government's money in their turn, taxes included."""
     rows = zip(able.tolist(), public.tolist(), gross.tolist(), tax.tolist(), strict=True)
     for at, (paid, by_government, wage, withheld) in enumerate(rows):
         if not by_government:

@@ -126,7 +126,7 @@ class Ledger:
 
 
 def in_rows(made: type, rule: str, rows: str) -> bool:
-    """Return whether a class has a rule for rows too, defined no earlier than the rule itself."""
+    """Return whether `rows` is defined by the class that defines `rule`, or by a subclass."""
     own = next((each for each in made.__mro__ if rule in vars(each)), None)
     has = next((each for each in made.__mro__ if rows in vars(each)), None)
     return own is not None and has is not None and issubclass(has, own)
@@ -192,7 +192,7 @@ def credited(kept: Any, interest: int, own: int) -> Any:
 def shares(total: int, weights: Sequence[int]) -> list[int]:
     """Divide a whole number in proportion to weights, without a remainder.
 
-    Uses largest remainders (Hamilton), of equal ones the first. Weights of 0 only give shares of 0.
+    Uses largest remainders (Hamilton), of equal ones the first. All-zero weights give zero shares.
     """
     whole = sum(weights)
     if whole == 0:
