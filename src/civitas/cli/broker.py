@@ -199,24 +199,24 @@ def dead_letters(ctx: click.Context, exchange: str | None) -> int | None:
 @exchange_option
 @click.pass_obj
 def list_(above: str | None, exchange: str | None) -> int:
-    """List them, the oldest first; a thousand at most."""
+    """List dead letters, the oldest first, a thousand at most."""
     return _list(exchange or above)
 
 
 @dead_letters.command()
 @click.argument("key", required=False)
-@click.option("--all", "all_", is_flag=True, help="Each that is there now.")
+@click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
 @exchange_option
 @click.pass_obj
 def resend(above: str | None, key: str | None, all_: bool, exchange: str | None) -> int:
-    """Send the one of that KEY, or all, to the agent it was for.
+    """Resend the dead letter KEY, or all, to the agents they were sent to.
 
-    It is a new message then, which is run even if the outcome of the old one is unknown: look first
-    whether that took effect. What came as a request is answered by a message. What cannot be sent
-    stays.
+    A resent letter is a new message and is handled even if the outcome of the first is unknown:
+    check first whether that took effect. A request is answered by a message. Letters that cannot be
+    sent stay.
     """
     if (key is None) is not all_:
-        raise click.UsageError("give either the KEY of one, or --all")
+        raise click.UsageError("give either a KEY or --all")
     sent = stay = 0
     with _opened(exchange or above) as dead:
         for letter, why in dead.resend(key):
