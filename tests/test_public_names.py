@@ -220,9 +220,11 @@ def test_a_name_is_there_and_says_what_it_is(name: str) -> None:
         assert thing is not None
 
 
-def test_type_checkers_know_the_same_names() -> None:
-    stub = ast.parse(Path(civitas.__file__).with_suffix(".pyi").read_text())
-    known = {"__version__"}
+@pytest.mark.parametrize("package", ("", ".agents", ".memory", ".models", ".research", ".society"))
+def test_type_checkers_know_the_same_names(package: str) -> None:
+    module = importlib.import_module(f"civitas{package}")
+    stub = ast.parse(Path(str(module.__file__)).with_suffix(".pyi").read_text())
+    known = {"__version__"} & {*module.__all__}
     for node in stub.body:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("civitas"):
             home = importlib.import_module(str(node.module))
@@ -230,9 +232,9 @@ def test_type_checkers_know_the_same_names() -> None:
             if names == ["*"]:
                 names = [name for name in vars(home) if not name.startswith("_")]
             for name in names:
-                assert getattr(home, name) is getattr(civitas, name)
+                assert getattr(home, name) is getattr(module, name)
                 known.add(name)
-    assert known == set(NAMES)
+    assert known == {*module.__all__}
 
 
 def test_the_names_are_listed() -> None:

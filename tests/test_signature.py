@@ -48,6 +48,11 @@ class Level(enum.IntEnum):
 
 
 @dataclass
+class Switch:
+    level: Literal[0, 1]
+
+
+@dataclass
 class Point:
     x: int
     y: float = 0.5
@@ -820,8 +825,14 @@ def test_json_becomes_the_annotated_type(annotation, value, expected):
         (Address, {"street": "A", "nr": 1}, 'argument "x.nr" is unexpected'),
         (Node, {"name": "a", "children": [{"name": "b", "age": 1}]},
          'argument "x.children[0].age" is unexpected'),
+        (Literal[0, 1, 2], True, 'argument "x" must be 0, 1 or 2, not true'),
+        (Literal[0, 1, 2] | None, False, 'argument "x" must be 0, 1 or 2, not false'),
+        (Literal[True], 1, 'argument "x" must be True, not 1'),
         (Level, 3, 'argument "x" must be 1 or 2, not 3'),
         (Level, "1", 'argument "x" must be 1 or 2, not "1"'),
+        (tuple[Level, Level], [1, True], 'argument "x[1]" must be 1 or 2, not true'),
+        (Level, True, 'argument "x" must be 1 or 2, not true'),
+        (Switch, {"level": True}, 'argument "x.level" must be 0 or 1, not true'),
     ),
 )  # fmt: skip
 def test_values_of_another_type_are_refused_with_their_place(annotation, value, text):

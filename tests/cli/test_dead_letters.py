@@ -132,8 +132,8 @@ def test_what_is_wrong_is_one_line(run: Any, exchange: str, options: AMQPOptions
 @pytest.mark.parametrize(
     ("args", "port", "text"),
     (
-        (("resend",), "", "either the KEY of one, or --all"),
-        (("resend", "x", "--all"), "", "either the KEY of one, or --all"),
+        (("resend",), "", "either a KEY or --all"),
+        (("resend", "x", "--all"), "", "either a KEY or --all"),
         (("show", "x"), "", "No such command 'show'"),
         (("--exchange", "amq.direct"), "", "not starting with amq."),
         ((), "many", "AMQP_PORT must be 1 to 65535"),

@@ -35,7 +35,7 @@ exchange_option = click.option(
 
 
 def broker_space(exchange: str | None, **options: Any) -> AMQPSpace:
-    """A space on an exchange of the environment's broker."""
+    """Return a space on an exchange of the environment's broker."""
     from civitas.spaces.amqp.space import AMQPSpace
 
     _hush_pika()
@@ -44,7 +44,7 @@ def broker_space(exchange: str | None, **options: Any) -> AMQPSpace:
 
 
 def _hush_pika() -> None:
-    """What pika has to say of a failure, civitas says in one line."""
+    """Silence pika's log: civitas reports a failure in one line."""
     logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
 
 
@@ -114,8 +114,8 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
 
     def stop() -> None:
         if not serving or stopped.is_set():
-            # At once: neither actions in threads nor the broker are waited for. The broker sees
-            # that the connection ends, and gives the id and the messages to the next.
+            # Exit without waiting for actions in threads or for the broker. The broker sees the
+            # connection end, and gives the id and the messages to the next process.
             with suppress(OSError):
                 sys.stdout.flush()
             os._exit(_INTERRUPTED)
@@ -129,7 +129,7 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
         id = escaped(str(agent.id))
         address = AMQPOptions.from_environment().address
         _say(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
-        # Nothing tells that it has left by itself, or that another process has taken its id.
+        # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _LOOK_S)
@@ -147,19 +147,19 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
 
 
 def _say(text: str) -> None:
-    with suppress(OSError):  # nobody reads it, which is no reason to end
+    with suppress(OSError):  # a closed output is no reason to end
         print(text, flush=True)
 
 
 class _Lines(logging.Formatter):
-    """Lines with nothing in them that a terminal obeys."""
+    """Formats lines without control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return "\n".join(escaped(line) for line in super().format(record).split("\n"))
 
 
 def _log() -> None:
-    """Show on standard error what becomes of the connection, and what fails, with its traceback."""
+    """Log the connection's changes and all failures, with tracebacks, to standard error."""
     logger = logging.getLogger("civitas")
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
@@ -199,24 +199,24 @@ def dead_letters(ctx: click.Context, exchange: str | None) -> int | None:
 @exchange_option
 @click.pass_obj
 def list_(above: str | None, exchange: str | None) -> int:
-    """List them, the oldest first; a thousand at most."""
+    """List dead letters, the oldest first, a thousand at most."""
     return _list(exchange or above)
 
 
 @dead_letters.command()
 @click.argument("key", required=False)
-@click.option("--all", "all_", is_flag=True, help="Each that is there now.")
+@click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
 @exchange_option
 @click.pass_obj
 def resend(above: str | None, key: str | None, all_: bool, exchange: str | None) -> int:
-    """Send the one of that KEY, or all, to the agent it was for.
+    """Resend the dead letter KEY, or all, to the agents they were sent to.
 
-    It is a new message then, which is run even if the outcome of the old one is unknown: look first
-    whether that took effect. What came as a request is answered by a message. What cannot be sent
-    stays.
+    A resent letter is a new message and is handled even if the outcome of the first is unknown:
+    check first whether that took effect. A request is answered by a message. Letters that cannot be
+    sent stay.
     """
     if (key is None) is not all_:
-        raise click.UsageError("give either the KEY of one, or --all")
+        raise click.UsageError("give either a KEY or --all")
     sent = stay = 0
     with _opened(exchange or above) as dead:
         for letter, why in dead.resend(key):
@@ -238,7 +238,7 @@ def resend(above: str | None, key: str | None, all_: bool, exchange: str | None)
 
 
 def _opened(exchange: str | None) -> DeadLetters:
-    """The dead letters of an exchange of the environment's broker."""
+    """Return the dead letters of an exchange of the environment's broker."""
     try:
         import pika  # noqa: F401
     except ImportError as error:

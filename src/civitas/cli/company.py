@@ -1,4 +1,4 @@
-"""Agents of the user's own, by MODULE:NAME, and whom chat and studio bring into a space."""
+"""The user's own agents, by MODULE:NAME, and the agents that chat and studio add to a space."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _OPTIONS = (
 
 
 def company_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say who is brought."""
+    """Add the options that choose the agents."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 class _Forgetful(ChattyAI):
-    """Answers each text by itself: a small model repeats what it has said before."""
+    """Answers each text without the ones before: a small model repeats what it has said."""
 
     def _conversation(self) -> TokenBoundedMemory:
         return TokenBoundedMemory(1)
@@ -62,8 +62,8 @@ class Company:
     """Chatty and FunctionAI by the model, Host by the folder, and the user's own agents."""
 
     members: list[Agent]
-    small: bool  # whether the model is the small one, which is not up to calling anything
-    notes: list[str] = field(default_factory=list)  # what the person is told about them
+    small: bool  # whether the model is the small one, which cannot call actions
+    notes: list[str] = field(default_factory=list)  # shown to the person
     model: Any = None
 
     @classmethod
@@ -77,9 +77,9 @@ class Company:
         agents: Sequence[str],
         network: bool,
     ) -> Company:
-        """Those whom a command line, the environment and civitas.toml name together."""
+        """Make the agents that the command line, the environment and civitas.toml name."""
         brought = {"model_name", "root", "agents"}
-        if amqp:  # to those of others are brought whom the command line names
+        if amqp:  # with --amqp, only what the command line names is added
             typed, ctx = click.core.ParameterSource.COMMANDLINE, click.get_current_context()
             brought = {each for each in brought if ctx.get_parameter_source(each) is typed}
         said = settings("chat")
@@ -95,7 +95,7 @@ class Company:
                 host = Host("Host", root or said.get("root", "."), network=network)
             made.members.insert(0, host)
         if model is not None:
-            # Chatty has nothing to call, and is busy whenever something is said to all.
+            # Not Chatty, which has nothing to call, and is busy whenever something is said to all.
             called = [str(each.id) for each in made.members]
             function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=called)
             chatty = (_Forgetful if made.small else ChattyAI)("Chatty", model)
@@ -110,15 +110,15 @@ class Company:
         return made
 
     def close(self) -> None:
-        """Give back what the model holds."""
+        """Release what the model holds."""
         close = getattr(self.model, "close", None)
         if callable(close):
             close()
 
 
 def permitted_agents(names: list[str]) -> list[str]:
-    """Those that civitas.toml names, if the person says so: none of them, or all."""
-    # The file may have come with a folder that somebody else made, and to import is to run.
+    """Return the agents that civitas.toml names if the person permits them, else none."""
+    # Somebody else may have made the folder with the file, and an import runs code.
     if not names:
         return []
     lines = keyboard()
@@ -133,7 +133,7 @@ def permitted_agents(names: list[str]) -> list[str]:
 
 
 def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Agent:
-    """The agent that MODULE:NAME is or makes; a class of agents gets its own name as the id."""
+    """Return the agent that MODULE:NAME is or makes; a class gets its own name as default id."""
     module_name, colon, attribute = name.partition(":")
     parts = module_name.split(".")
     if not colon or not attribute.isidentifier() or not all(p.isidentifier() for p in parts):
@@ -185,7 +185,7 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
 
 
 def bring(space: Space, agent: Agent) -> None:
-    """Add an agent of the user's own to a space; what its `after_add` raises is told in a line."""
+    """Add the user's own agent to a space; DefinitionError if its `after_add` fails."""
     try:
         space.add(agent)
     except CivitasError:

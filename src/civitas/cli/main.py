@@ -1,4 +1,4 @@
-"""The command `civitas`: its subcommands, and what a failure looks like from outside."""
+"""The command `civitas`: its subcommands, and how a failure is shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 
 from civitas.errors import CivitasError
 
-# The modules, each loaded when its command is run, and the name of the command in it.
+# By command: its module, imported when the command runs, its name there, and its short help.
 _COMMANDS = {
     "act": ("run.act", "Have an agent work on the files of a folder."),
     "chat": ("chat.command", "Talk with agents at the terminal."),
@@ -30,12 +30,12 @@ _COMMANDS = {
     "simulate": ("run.simulate", "Simulate a town of citizens, or run an experiment."),
 }
 
-_HELP = {"help_option_names": ["-h", "--help"]}  # of the commands too
+_HELP = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
 _SHELLS = ("bash", "zsh", "fish")
 
 
 class _Formatter(click.HelpFormatter):
-    """Leaves room for what an option does on a narrow terminal."""
+    """Leaves room for the help of an option on a narrow terminal."""
 
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
@@ -122,7 +122,7 @@ def completion(shell: str) -> None:
     The script runs `civitas` itself at each press of Tab. Bash must be 4.4 or later.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     kind: Any = get_completion_class(shell)
-    # Not `source()`, which for bash first runs the one that it finds, to look at its version.
+    # Not `source()`, which for bash first runs the installed bash to check its version.
     made = kind(command, {}, "civitas", "_CIVITAS_COMPLETE")
     click.echo(made.source_template % made.source_vars())
 
@@ -147,7 +147,7 @@ def _status(args: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("civitas: interrupted", err=True)
         return 130
-    except OSError as error:  # whatever reads the output has gone, or there is no room for it
+    except OSError as error:  # the reader of the output has gone, or the disk is full
         print(f"civitas: {error}", file=sys.stderr)
         return 1
     except CivitasError as error:
@@ -157,7 +157,7 @@ def _status(args: Sequence[str] | None) -> int:
 
 
 def _context(args: Sequence[str]) -> click.Context:
-    """The context of a wrong usage that click raises without one, so that the usage is shown."""
+    """Return a context for a UsageError that click raised without one, so that usage is shown."""
     context = click.Context(command, info_name="civitas")
     found = command.get_command(context, args[0]) if args else None
     return context if found is None else click.Context(found, context, info_name=args[0])

@@ -1,4 +1,4 @@
-"""`civitas models`: which models can be used, and bringing weights here."""
+"""`civitas models`: list the models that can be used, and download weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INSTALL = "pip install 'civitas[local]'"
 
 @dataclass(frozen=True)
 class _Row:
-    """What is told of a model, or of a kind of them, which has no license and no bytes."""
+    """A row of the list: a model, or a kind of models, which has no license and no bytes."""
 
     name: str
     title: str
@@ -182,7 +182,7 @@ def _installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ValueError:
-        return False  # hidden
+        return False  # its __spec__ is None
 
 
 def _size(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What several commands take: civitas.toml, options and their completion, a journal."""
+"""What several commands share: civitas.toml, options and their completion, a journal."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _MAX_ID: Final = 255
 
 
 def settings(command: str) -> dict[str, Any]:
-    """What the file says for a command: its own table goes before the top level."""
-    # The whole file is looked at: a key that nobody reads would be a setting that does nothing.
+    """Return the settings of civitas.toml for a command; its own table overrides the top level."""
+    # The whole file is checked: an unknown key would be a setting that does nothing.
     try:
         text = Path(FILE).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _checked(table: dict[str, Any], where: str, known: tuple[str, ...]) -> dict[
 
 @contextmanager
 def usage(folder: str = "") -> Iterator[None]:
-    """Have a wrong setting, or a folder by what names it, be wrong usage: exit code 2."""
+    """Turn a wrong setting or folder into wrong usage, exit code 2; `folder` says what names it."""
     try:
         yield
     except ConfigError as error:
@@ -84,14 +84,14 @@ def usage(folder: str = "") -> Iterator[None]:
 
 
 class Above0(click.FloatRange):
-    """A number above 0, and not infinity or NaN, which click takes for numbers."""
+    """A number above 0, and not infinity or NaN, which click accepts as numbers."""
 
     def __init__(self, unit: str = "seconds") -> None:
         super().__init__(min=0, min_open=True)
         self._unit = unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number."""
+        """Return the number."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} must be a number of {self._unit}", param, ctx)
@@ -99,7 +99,7 @@ class Above0(click.FloatRange):
 
 
 def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option that names a journal."""
+    """Return the option that names a journal."""
     return click.option(
         "--journal",
         metavar="PATH",
@@ -110,13 +110,13 @@ def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 def is_named() -> bool:
-    """Whether the command line names the journal of the command that is running."""
+    """Return whether the command line names the journal of the command that is running."""
     source = click.get_current_context().get_parameter_source("journal")
     return source is click.core.ParameterSource.COMMANDLINE
 
 
 def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command whose run may be recorded."""
+    """Add the options of a command whose run may be recorded."""
     run_id = click.option(
         "--run-id",
         metavar="ID",
@@ -127,7 +127,7 @@ def recording_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def opened(path: str | None) -> Journal:
-    """The journal of a path, which is there."""
+    """Open the journal of a path, which must exist."""
     if path is None:
         raise _NotNamed(f"no journal was named: give --journal PATH, or set {_VARIABLE}")
     if not os.path.exists(path):
@@ -141,7 +141,7 @@ def opened(path: str | None) -> Journal:
 
 @contextmanager
 def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[None]:
-    """Have the replies of agents recorded, of those that record any and have no journal."""
+    """Record the replies of the agents that can record them and have no journal."""
     takes = [each for each in agents if getattr(each, "journal", path) is None]
     if path is None or not takes:
         if path is not None and is_named():
@@ -159,7 +159,7 @@ def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[
 
 
 class _NotNamed(click.ClickException):
-    """Wrong usage, in a line: how the command is used would not say more."""
+    """Wrong usage, reported in one line without the command's usage, which would not help."""
 
     exit_code = 2
 
@@ -189,7 +189,7 @@ def _checked_id(ctx: click.Context, param: click.Parameter, given: str | None) -
 
 
 def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-    """Names of models, and how the others begin."""
+    """Complete names of models, and the beginnings of the others."""
     from civitas.models import weights
 
     names = ["local", *(f"local:{each.name}" for each in weights.LISTED)]
@@ -197,14 +197,14 @@ def models(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
 
 
 def weights_of(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-    """Names of weights that can be fetched."""
+    """Complete names of weights that can be fetched."""
     from civitas.models import weights
 
     return _beginning(incomplete, [each.name for each in weights.LISTED])
 
 
 def folders(ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
-    """Folders, which the shell itself knows."""
+    """Complete folders, by the shell itself."""
     return [CompletionItem(incomplete, type="dir")]
 
 

@@ -1,4 +1,4 @@
-"""How far something is, on standard error."""
+"""Progress on standard error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ON_PIPE_S: Final = 10.0
 
 
 class Progress:
-    """How far it is, on standard error: one line that changes on a terminal, else one at times."""
+    """Shows progress on standard error: one changing line on a terminal, else a line at times."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
@@ -21,7 +21,7 @@ class Progress:
         self._open = False
 
     def is_due(self, *, last: bool) -> bool:
-        """Whether to show something again; the last is always shown."""
+        """Return whether to show a line now; the last one is always shown."""
         now = time.perf_counter()
         if now - self._last < self._every and not last:
             return False

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from civitas.journal.doubt import Doubt
 
 NOBODY: Final = "MODULE:AGENT"
-"""What a command names where it is not known which agent it is."""
+"""Stands in a shown command for an agent that is not known."""
 _OPTIONS: Final = {"allow_hosts": "allow_host"}
 
 
@@ -34,40 +34,40 @@ class Recorded:
 
     journal: Journal
     run_id: str
-    order: AnyOrder | None = None  # None if it is a run of an agent of the user's own,
+    order: AnyOrder | None = None  # None if it is a run of the user's own agent,
     agent: str | None = None  # which is named here as MODULE:AGENT
-    about: str = ""  # what is to be known of one that goes on, in words
-    # Where the command line names the journal, commands name it too.
+    about: str = ""  # shown when the run is resumed
+    # If the command line names the journal, shown commands name it too.
     named: bool = field(default_factory=is_named)
 
     @property
     def outline(self) -> Outline:
-        """How the run stands."""
+        """The run's outline."""
         return self.journal.run(self.run_id)
 
     @property
     def entries(self) -> list[Entry]:
-        """What is recorded of it."""
+        """The run's entries."""
         return self.journal.entries(self.run_id)
 
     @property
     def copies(self) -> list[str]:
-        """The ids of its copies, with which somebody has gone on."""
+        """The ids of the run's copies, which were resumed in its place."""
         return [each.id for each in self.journal.runs() if each.forked_from == self.run_id]
 
     def command(self, name: str, *options: str) -> str:
-        """A command about the run, as it is typed."""
+        """Return a command about the run, as it is typed."""
         journal = ("--journal", self.journal.path) if self.named else ()
         agent = ("--agent", self.agent) if self.agent and name == "resume" else ()
         return shlex.join(("civitas", name, self.run_id, *options, *journal, *agent))
 
     def ways(self, stop_reason: str, doubts: Sequence[int] = (1,)) -> list[tuple[str, str]]:
-        """How to go on after it ended so: each in words, and the command. None if it is over."""
+        """Return the ways to continue after a stop reason, as (words, command); none if over."""
         if stop_reason in ENDED:
             return []
         if stop_reason == "in_doubt":
             return self._decisions(doubts)
-        # How much more it will take, nobody knows.
+        # The limit is shown as N: nobody knows how much more the run needs.
         limits = [
             name
             for name in ("max_usd", "max_tokens")
@@ -82,7 +82,7 @@ class Recorded:
         return [(words, self.command("resume", *more))]
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
-        """How to decide about the calls in doubt, by their numbers."""
+        """Return the ways to decide about the calls in doubt with these numbers."""
         it, on = "it" if len(doubts) == 1 else "all", " and go on"
         decide = self.command
         if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
@@ -98,7 +98,7 @@ class Recorded:
         return [*ways, ("to decide one by one", decide("resume", *done, *rest))]
 
     def _again(self, order: ResearchOrder, other: dict[str, Any]) -> str:
-        """The command of an order as it is typed for this run, with other options."""
+        """Return the command of an order as it is typed for this run, with other options."""
         journal = self.journal.path if self.named else None
         given = {**asdict(order), **other, "run_id": self.run_id, "journal": journal}
         objectives = given.pop("objectives")
@@ -115,8 +115,8 @@ class Recorded:
 def carried_out(
     by: Callable[..., int], order: AnyOrder, journal: str | None, run_id: str | None, as_json: bool
 ) -> int:
-    """Have an order carried out, recorded where a journal is named; give the exit code."""
-    # What the library logs is in the reply, in words.
+    """Carry out an order, recorded if a journal is named; return the exit code."""
+    # The reply says in words what the library logs.
     logging.getLogger("civitas").addHandler(logging.NullHandler())
     if journal is None:
         if run_id is not None:
@@ -136,7 +136,7 @@ def carried_out(
 
 
 def not_copied(recorded: Recorded) -> None:
-    """Refuse a run that has a copy: what was to be executed again, the copy may have executed."""
+    """Refuse a run that has a copy: the copy may have executed the same actions."""
     if found := recorded.copies:
         copy = replace(recorded, run_id=found[-1])
         raise StateError(
@@ -147,10 +147,10 @@ def not_copied(recorded: Recorded) -> None:
 
 
 def refused_in_doubt(recorded: Recorded, as_json: bool) -> bool:
-    """Whether a run cannot go on before a person has decided; then that is said."""
+    """Return whether a person must decide before a run can continue; if so, print how."""
     try:
         if recorded.outline.state == "running":
-            return False  # what is under way in another process is not in doubt
+            return False  # a call under way in another process is not in doubt
         doubts = recorded.journal.in_doubt(recorded.run_id)
     except NoSuchRun:
         return False

@@ -1,4 +1,4 @@
-"""`civitas resume`: go on with a run that a journal has."""
+"""`civitas resume`: resume a run of a journal."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def command(
         about = ""
         if order is not None:
             order = replace(order, **limits)
-            # Whose files it works on now, and who is sent them.
+            # Shows the folder that it works on now, and the model that is sent its files.
             about = f"{order.task} ({order.in_words})"
         asks = None if order else agent or NOBODY
         recorded = Recorded(found, run_id, order, asks, about)
@@ -142,9 +142,9 @@ def command(
                 f"nothing is recorded of run {run_id!r}, whose process ended as it began: begin "
                 "another"
             )
-        # Before anything is decided: a wrong name is told also of a run that is over.
+        # Checked before anything is decided, also for a run that is over.
         named = None if agent is None else _named(agent, outline.kind)
-        # What came of a simulation is made again from its last state.
+        # A simulation's results are made again from its last state.
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
             if isinstance(order, ResearchOrder):
                 _write_missing(order, recorded)
@@ -173,7 +173,7 @@ def command(
 
 
 def _named(name: str, kind: str) -> Any:
-    """The agent of a name, if it is of the kind that a run is of."""
+    """Return the agent of a name; DefinitionError if it is not of the run's kind."""
     from civitas.cli.company import named_agent
 
     agent = named_agent(name)
@@ -185,7 +185,7 @@ def _named(name: str, kind: str) -> Any:
 
 
 def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
-    """Say what is next where nobody was named who could go on."""
+    """Print how to continue if no agent was named; return the exit code."""
     next = (
         f"to go on, run the program of agent {escaped(agent)} again with "
         f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
@@ -196,7 +196,7 @@ def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool
 
 
 def _as_ordered(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
-    """Go on with a run as its order says."""
+    """Resume a run by its order."""
     if isinstance(order, ResearchOrder):
         from civitas.cli.run.research import researched
 
@@ -209,7 +209,7 @@ def _as_ordered(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
 
 
 def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
-    """Go on with a run by an agent of the user's own."""
+    """Resume a run by the user's own agent."""
     outline = recorded.outline
     root = [each for each in recorded.entries if not each.path]
     begun = next((entry.data for entry in root if entry.kind == "begun"), None)
@@ -223,9 +223,9 @@ def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
 
 
 def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:
-    """Why a run that another program began goes on in a copy; empty if it does not."""
+    """Return why a run of a changed program continues in a copy; empty if it may not."""
     if isinstance(order, Order) and is_small(order.model) and error.changed == ("actions",):
-        # A small model is given the names of the files with its actions.
+        # A small model's actions name the files, so they change with the folder.
         return "the folder has other files now"
     return "the program has changed" if force else ""
 
@@ -233,7 +233,7 @@ def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> s
 def _decisions(
     repeat: Iterable[str], skip: Iterable[str], done: Iterable[str]
 ) -> dict[int, Decision]:
-    """What is decided about each call by its number; 0 is for all that are left."""
+    """Return the decision about each call by its number; 0 stands for all the others."""
     said: list[tuple[str, Decision]] = [(each, "repeat") for each in repeat]
     said += [(each, "skip") for each in skip]
     for each in done:
@@ -263,12 +263,12 @@ def _decisions(
 
 
 def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
-    """Write down what a person decides; False if there was nothing to decide."""
+    """Record what a person decides; return False if nothing was in doubt."""
     rest = decisions.pop(0, None)
     wanted: dict[int, Decision] | Decision = decisions
     if rest is not None:
         left = [each.number for each in recorded.journal.in_doubt(recorded.run_id)]
-        # Where all are decided, and none has a number now, all of them are decided anew.
+        # If all are decided, none has a number any more: `rest` decides all of them again.
         wanted = dict.fromkeys(left, rest) | decisions if left or decisions else rest
     doubts = recorded.journal.decide(recorded.run_id, wanted)
     for doubt in doubts:
@@ -281,7 +281,7 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
 
 
 def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
-    """Write the files of a report whose process was killed when it had ended, before it wrote."""
+    """Write the files of a report whose process was killed between its end and the writing."""
     from civitas.orders.research import write
     from civitas.research.recording import report_so_far
 

@@ -98,7 +98,7 @@ def command(run_id: str | None, journal: str | None, citizen: str | None, as_jso
 
 
 def headed(outline: Outline) -> None:
-    """Print of which run it is."""
+    """Print the head of a run: id, state, agent and task."""
     click.echo(escaped(outline.id))
     words = _STATES.get(outline.state, outline.state)
     began = datetime.fromtimestamp(outline.began).strftime("%Y-%m-%d %H:%M:%S")
@@ -127,7 +127,7 @@ def _show(recorded: Recorded, as_json: bool) -> None:
     order = order_of(entries)
     recorded = replace(recorded, order=order, agent=None if order else NOBODY)
     if as_json:
-        # Under way is not in doubt.
+        # A call under way is not in doubt.
         found = [] if outline.state == "running" else [asdict(each) for each in doubts]
         run = {"run": asdict(outline), "entries": [asdict(entry) for entry in entries]}
         click.echo(json.dumps({**run, "in_doubt": found}, indent=2))
@@ -157,13 +157,13 @@ def _show(recorded: Recorded, as_json: bool) -> None:
 
 
 def _fitting(line: str, rest: int) -> str:
-    """A line cut to what is legible: as wide as the terminal, or a little more elsewhere."""
+    """Return a line cut to the terminal's width, or to 120 columns without a terminal."""
     width = max(40, shutil.get_terminal_size((120, 24)).columns - rest)
     return line if len(line) <= width else f"{line[: width - 2]} …"
 
 
 def _calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any]]:
-    """What a citizen asked in a run, in its order; `time` is None where it is not recorded."""
+    """Return a citizen's model calls in a run, in order; `time` is None if it is not recorded."""
     kind = journal.run(run_id).kind
     if kind not in ("Society", "Survey"):
         raise click.UsageError(f"--citizen is for a society's run, and {run_id!r} is of a {kind}")
@@ -249,7 +249,7 @@ def replay(run_id: str, journal: str | None, as_json: bool) -> int:
 
 
 def retold(recorded: Recorded, as_json: bool) -> int:
-    """Show a run from its record; give the exit code that it had."""
+    """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
     own = [entry for entry in entries if not entry.path]
     if not own or own[-1].kind != "over":
@@ -258,7 +258,7 @@ def retold(recorded: Recorded, as_json: bool) -> int:
             f"is, and `{escaped(recorded.command('resume'))}` goes on with it"
         )
     reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
-    if isinstance(reply, dict):  # of an orchestrator of the user's own
+    if isinstance(reply, dict):  # of the user's own orchestrator
         click.echo(json.dumps(reply, indent=2))
         return 0 if reply["over"]["reason"] in ANSWERED else 1
     whole = [reply.steps[-1].action] if reply.stop_reason == "terminal" and reply.steps else []
@@ -272,9 +272,9 @@ def retold(recorded: Recorded, as_json: bool) -> int:
 
 
 def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
-    """What happened, in the order in which it was recorded, in members' turns too."""
-    names = {"": agent}  # of each part
-    researchers = set()  # the parts of those: what their models answer is told by their steps
+    """Yield the recorded events in order, those of members' turns too."""
+    names = {"": agent}  # the agent of each part
+    researchers = set()  # their parts; their steps say what their models answer
     begun: set[tuple[str, str]] = set()
     rounds: Counter[tuple[str, str]] = Counter()
     for entry in entries:
@@ -288,7 +288,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             if data["kind"] == "Researcher":
                 researchers.add(path)
         elif entry.kind == "over" and entry is entries[-1] and "progress" in data:
-            # Of the turn in which it stopped.
+            # From the turn in which the run stopped.
             lists = ("conclusions", "decisions")
             since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
             yield from _grown(by, path, since, rounds)
@@ -304,7 +304,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
                     yield piece(text, by)
         elif entry.kind in ("started", "ended") and "iteration" in about:
             common = (by, about["iteration"], about["id"], about["action"])
-            # What was refused has an end alone.
+            # A refused call has an end, but no start.
             if entry.kind == "started" or (path, data["key"]) not in begun:
                 args = data["result"]["args"] if entry.kind == "ended" else data["args"]
                 yield CallStarted(*common, args)
@@ -318,7 +318,7 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
 def _grown(
     by: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
 ) -> Iterator[Event]:
-    """What was new in a state."""
+    """Yield the events of what a state adds."""
     for message in grown.get("messages", ()):
         yield MessageAdded(by, message)
     for given in grown.get("conclusions", ()):

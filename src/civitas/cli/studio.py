@@ -75,7 +75,7 @@ def command(
                 )
             space.add(studio.user)
             for each in members:
-                if getattr(each, "journal", studio) is None:  # it records its replies, and has none
+                if getattr(each, "journal", studio) is None:  # it can record, without a journal
                     each.journal = studio.journal  # type: ignore[attr-defined]
                 bring(space, each)
             studio.wait()

@@ -1,4 +1,4 @@
-"""The journal: the durable record of runs, enough to go on with one, repeat it and look at it."""
+"""The journal: the durable record of runs, enough to resume, replay and inspect them."""
 
 from __future__ import annotations
 

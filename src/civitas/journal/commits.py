@@ -1,6 +1,6 @@
-"""Runs that this process works on, and the commits that write what was noted of them.
+"""Runs that this process works on, and the commits that write their noted entries.
 
-What runs note is written in transactions, several of them together where they wait.
+Entries are written in transactions; runs that wait at the same time share one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Batch(NamedTuple):
     """What one commit of a run writes.
 
     Attributes:
-        entries: of each, the path, the kind, and the data as JSON text
-        kept: values that they name, by their hashes
-        state: how the run stands then
+        entries: path, kind, and data as JSON text of each entry
+        kept: values that the entries name, by their hashes
+        state: the state of the run after them
     """
 
     entries: list[tuple[str, str, str]]
@@ -37,16 +37,16 @@ class OpenRun:
     """A run that this process works on.
 
     Attributes:
-        give_back: gives its lease back
+        give_back: releases its lease
         number: its number in the file
         id: its id
-        key: what memories know it by
+        key: its key in memories
         place: where it ends
-        past: what was recorded before it was opened, by part
-        state: how it stands, to be written with the next commit; None while it is worked on
-        broken: why something could not be written; then nothing more is
+        past: the entries from before it was opened, by part
+        state: its state, to be written with the next commit; None while it is worked on
+        broken: why a write failed; after that nothing more is written
         noted: how many entries were noted since it was opened
-        written: how many of these are in the file
+        written: how many of these entries are in the file
     """
 
     _commits: Commits
@@ -78,25 +78,25 @@ class OpenRun:
             self.noted += 1
 
     def keep(self, data: bytes) -> str:
-        """Store a value with the next commit; gives its hash."""
+        """Store a value with the next commit; return its hash."""
         hash, kept = self.file.keep(data)
         with self._guard:
             self._batch.kept.update(kept)
         return hash
 
     def kept(self, hash: str) -> bytes:
-        """A value that was stored."""
+        """Return a stored value."""
         with self._guard:
             found = self._batch.kept.get(hash)
         return self.file.kept(hash) if found is None else found
 
     async def commit(self, upto: int | None = None) -> None:
-        """Write what was noted, at least the first `upto`. Cancelled, it still waits."""
+        """Write what was noted, at least the first `upto` entries. If cancelled, still wait."""
         if self._has_to_write(upto):
             await self._commits.commit(self)
 
     def commit_now(self) -> None:
-        """The same, for where nothing can be awaited: the thread waits."""
+        """Write what was noted; the thread waits. For use where nothing can be awaited."""
         if self._has_to_write(None):
             self._commits.commit_now(self)
 
@@ -107,7 +107,7 @@ class OpenRun:
             return self.written < (self.noted if upto is None else upto)
 
     def take(self) -> Batch:
-        """All that was noted and is not written."""
+        """Remove and return all that was noted and is not written."""
         with self._guard:
             if self.broken is not None:
                 raise self.broken
@@ -115,17 +115,17 @@ class OpenRun:
             return batch._replace(state=self.state)
 
     def wrote(self, entries: int) -> None:
-        """So many more entries are in the file."""
+        """Count entries that are now in the file."""
         with self._guard:
             self.written += entries
 
     def failed(self, failure: BaseException) -> None:
-        """Write nothing more: what comes after what could not be written must not stand alone."""
+        """Write nothing more after a failed write: later entries need the ones before them."""
         with self._guard:
             self.broken = failure
 
     def close(self) -> None:
-        """Give the lease back, once."""
+        """Release the lease, once."""
         with self._guard:
             closed, self._closed = self._closed, True
         if not closed:
@@ -135,11 +135,11 @@ class OpenRun:
 class Commits:
     """Writes what runs of this process have noted.
 
-    What is written is taken when the transaction has begun: so all that a run noted is written in
-    the order in which it was noted, whichever of its parts, on whichever loop, commits first.
+    Entries are taken from a run after the transaction has begun. So they are written in the order
+    in which they were noted, whichever part of the run commits first, on whichever loop.
 
     Attributes:
-        file: the same
+        file: the journal's file
         watching: called after each commit, in the thread that writes
     """
 
@@ -148,18 +148,18 @@ class Commits:
         self.watching: set[Callable[[], None]] = set()
         self._waits = waits
         self._writing = threading.Lock()
-        self._guard = threading.Lock()  # of what follows
+        self._guard = threading.Lock()  # for what follows
         self._waiting: list[tuple[OpenRun, concurrent.futures.Future[None]]] = []
         self._draining = False
 
     async def commit(self, run: OpenRun) -> None:
-        """Write what a run has noted. Cancelled, it still waits until it is written."""
+        """Write what a run has noted. If cancelled, still wait until it is written."""
         if not self._waits:
             try:
                 self._write([run], wait=False)
                 return
             except BlockingIOError:
-                pass  # another process writes, and who waits for it must not be a loop
+                pass  # another one writes: a loop must not block on it
         written: concurrent.futures.Future[None] = concurrent.futures.Future()
         with self._guard:
             self._waiting.append((run, written))
@@ -168,7 +168,7 @@ class Commits:
             try:
                 WORKERS.submit(self._drain)
             except TooManyThreads:
-                self._drain()  # or nobody would, ever
+                self._drain()  # else nothing would ever be written
         await until(written)
 
     def commit_now(self, run: OpenRun) -> None:
@@ -176,7 +176,7 @@ class Commits:
         self._write([run], wait=True)
 
     def _drain(self) -> None:
-        """Write what waits, all that has come meanwhile in one transaction."""
+        """Write for all waiting runs, those that have come meanwhile in one transaction."""
         while True:
             with self._guard:
                 taken, self._waiting = self._waiting, []
@@ -194,7 +194,7 @@ class Commits:
 
     def _write(self, runs: Sequence[OpenRun], wait: bool) -> None:
         """Write what runs have noted, in one transaction."""
-        # Held until the places are known: what comes next is written after them.
+        # Held until the new places are known: the next entries are written after them.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.file.name} is being written")
         failure: BaseException | None = None
@@ -230,7 +230,7 @@ class Commits:
 
 
 async def until(written: concurrent.futures.Future[None]) -> None:
-    """Wait until something is written. Cancelled, wait all the same: it soon is."""
+    """Wait until something is written, even if cancelled: a write takes a short time."""
     waiting = asyncio.wrap_future(written)
     cancelled: asyncio.CancelledError | None = None
     while not waiting.done():

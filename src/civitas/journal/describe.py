@@ -1,4 +1,4 @@
-"""What the entries of a journal say, in a line of plain words each, for whoever shows a run."""
+"""The entries of a journal in plain words, a line for each, for the display of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from civitas.text import escaped, escaped_json
 
 
 def entry_line(entry: Entry) -> str:
-    """What happened, in one line of plain words."""
+    """Return what happened, in one line of plain words."""
     tell = _KINDS.get(entry.kind)
     if tell is not None:
         try:
@@ -23,13 +23,13 @@ def entry_line(entry: Entry) -> str:
 
 
 def doubt_line(doubt: Doubt) -> str:
-    """A call in doubt in one line, without its number: `pay(coins=3)`, and in which part."""
+    """Return a call in doubt in one line, without its number: `pay(coins=3)`, and its part."""
     where = f" ({doubt.path})" if doubt.path else ""
     return escaped(call_line(doubt.action, doubt.args) + where)
 
 
 def call_line(name: str, args: Any) -> str:
-    """A call of an action, such as `pay(coins=3)`."""
+    """Return a call of an action in words, such as `pay(coins=3)`."""
     if isinstance(args, str):  # as the model wrote them
         try:
             args = json.loads(args)
@@ -41,13 +41,13 @@ def call_line(name: str, args: Any) -> str:
 
 
 def is_refused(action: Any, result: Any) -> bool:
-    """Whether what is recorded of a call of an action is that it was not permitted."""
+    """Return whether the recorded result of an action's call is that it was not permitted."""
     outcome = result.get("result") if isinstance(result, dict) else None
     return isinstance(outcome, dict) and outcome.get("error") == f'"{action}" not permitted'
 
 
 def fault_line(error: Any) -> str:
-    """What went wrong, as `KIND: text`; the kind alone where there is no text."""
+    """Return what went wrong, as `KIND: text`; only the kind if there is no text."""
     kind, colon, said = _text(error).partition(":")
     if colon and not said.strip():
         return "cancelled" if kind == "CancelledError" else kind
@@ -88,7 +88,7 @@ def _ended(data: dict[str, Any]) -> str:
 
 
 def _researched(key: str, result: dict[str, Any]) -> str:
-    """A step of research."""
+    """Return a step of research in words."""
     if "tasks" in result:
         said = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
         said = said or "no task is left"
@@ -118,14 +118,14 @@ def _tool_result(action: str, result: Any) -> str:
 
 
 def _answer(key: str, answer: Any) -> str:
-    if answer.keys() == {"failed"}:  # in a society, which goes on without it
+    if answer.keys() == {"failed"}:  # in a society, which continues without the answer
         return f"model call {key} failed: {fault_line(answer['failed'])}"
     if answer.keys() == {"answer"}:
         answer = answer["answer"]
     said = [_text(answer["text"])] if answer.get("text") else []
     calls = answer.get("calls") or ()
     said += [f"call {call_line(call['name'], call['args'])}" for call in calls]
-    if "type" not in answer:  # no model's answer as the loop has it, such as who is to speak next
+    if "type" not in answer:  # not the answer of an agent's loop; such as who is to speak next
         said = [_text(answer)]
     return f"model answer {key}: {'; '.join(said) or '(empty)'}"
 
@@ -182,12 +182,12 @@ def _state(data: dict[str, Any]) -> str:
 
 
 _NOUNS: Final = {"transcript": "utterance", "done": "task"}
-"""What the lists of civitas's own states hold, where that is not their name without its `s`."""
+"""The nouns of lists in civitas's own states that are not the list's name without its `s`."""
 
 
 def _grown(name: str, count: int) -> str:
     if name not in _NOUNS and not name.endswith("s"):
-        return f"{count:,} in {name}"  # of a state of the user's own
+        return f"{count:,} in {name}"  # of the user's own state
     return _counted(count, _NOUNS.get(name, name[:-1]))
 
 

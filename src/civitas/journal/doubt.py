@@ -1,4 +1,4 @@
-"""What is in doubt: steps that had begun when their process ended, outcome unknown."""
+"""Calls in doubt: steps that had started when their process ended, outcome unknown."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Done:
 
 
 Decision: TypeAlias = Literal["repeat", "skip"] | Done
-"""What becomes of a call in doubt: it is executed again, or not, or is known to have ended."""
+"""What happens to a call in doubt: it is executed again, or skipped, or is known to have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A call that had begun, and of which nobody knows whether it took effect.
+    """A call that had started, and whose effect is not known.
 
     Attributes:
-        number: its number among those of the run, from 1; it holds until the run goes on
+        number: its number among the run's calls in doubt, from 1; valid until the run is resumed
         path: the part of the run that it belongs to
-        key: which step of that part it is, such as `2.0`: the first call of the second answer
+        key: its step of that part, such as `2.0`: the first call of the second answer
         action: its name
         args: its arguments
     """
@@ -52,20 +52,20 @@ class Doubt:
 
 
 def in_doubt(entries: Iterable[Entry]) -> list[Doubt]:
-    """The calls that have a start and no end, and that nobody has decided about.
+    """Return the calls that have a start, no end, and no decision.
 
-    One that is declared idempotent is not among them: it is simply executed again.
+    A call that is declared idempotent is not among them: it is executed again.
     """
     return [doubt for doubt, decided in _open(entries) if not decided]
 
 
 def to_decide(entries: Iterable[Entry]) -> list[Doubt]:
-    """Those, and the ones whose decision is not carried out yet."""
+    """Return the calls in doubt, and those whose decision is not carried out yet."""
     return [doubt for doubt, _ in _open(entries)]
 
 
 def _open(entries: Iterable[Entry]) -> list[tuple[Doubt, bool]]:
-    """The calls that have a start and no end, and whether somebody has decided about each."""
+    """Return the calls that have a start and no end, and whether each is decided."""
     begun: dict[tuple[str, str], list[Any]] = {}  # the entry's data, and whether it is decided
     for entry in entries:
         data = entry.data
@@ -98,14 +98,14 @@ _WAYS: Final = ("repeat", "skip")
 def decisions_for(
     doubts: list[Doubt], wanted: Mapping[int, Decision] | Decision
 ) -> list[tuple[Doubt, dict[str, Any]]]:
-    """What is to be recorded of decisions, for each call that one is about.
+    """Return the data to record of each decision, with its call.
 
     Args:
         doubts: the calls in doubt
-        wanted: a decision for each number, or one for all that are left
+        wanted: a decision for each number, or one for all calls
 
     Raises:
-        DefinitionError: one is no decision, its result is not JSON, or there is no such number
+        DefinitionError: a decision is wrong, its result is not JSON, or there is no such number
     """
     if not isinstance(wanted, Mapping):
         wanted = {doubt.number: wanted for doubt in doubts}

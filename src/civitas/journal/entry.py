@@ -1,4 +1,4 @@
-"""What stands in a journal: entries, one after the other, and an outline of each run."""
+"""The contents of a journal: entries, in order, and an outline of each run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Entry:
         sequence: its place in the run, from 1 without gaps
         path: which part of the run it belongs to: empty for the run's own agent, such as `R1/coder`
             for an agent that works on its behalf
-        kind: what happened, such as `answered`, `started` or `ended`
+        kind: what happened, such as `begun`, `started` or `ended`
         at: when, in seconds since 1970
-        data: what there is to say about it, as JSON data
+        data: the details, as JSON data
     """
 
     sequence: int
@@ -43,8 +43,8 @@ class Outline:
         began: when, in seconds since 1970
         changed: when the last entry was written, likewise
         entries: how many there are
-        state: `running` while a process works on it, `stopped` if that has ended without a word,
-            else the reason for which it ended, such as `done` or `in_doubt`
+        state: `running` while a process works on it, `stopped` if that ended and recorded no end,
+            else the reason for which the run ended, such as `done` or `in_doubt`
         forked_from: the id of the run that it was forked from, or None
     """
 
@@ -60,10 +60,10 @@ class Outline:
 
 
 def copied(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
-    """The data of entries as it is in a copy of their run.
+    """Yield the data of entries as it is in a copy of their run.
 
-    What a part begins with has no fingerprint: it is that of who goes on with the copy. And it says
-    up to where the part is that of the other run, which memories and budgets know.
+    A part's `begun` entry has no fingerprint: the program that resumes the copy sets it. The entry
+    also says how far the part is that of the other run, which memories and budgets know.
     """
     count: Counter[str] = Counter()
     messages: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The file of a journal: its tables, its large values, and the check that it is as written."""
+"""The file of a journal: its tables, its large values, and the check of what was written."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from civitas.jsonvalue import to_json
 from civitas.sqlite import SQLiteFile, SQLitePool
 
 TEXT_CHARS: Final = 2000
-"""A text of an entry that is longer stands in the journal once, by its hash."""
+"""A longer text of an entry is stored in the journal once, by its hash."""
 FILE_BYTES: Final = 1 << 20
 """A value of this size or more is a file beside the journal, written without a lock."""
 
 _MARK: Final = "\0"
-"""The one key of the object that stands for a large text; an object of the data's own that has this
-key stands one object deeper."""
+"""The one key of an object that stands for a large text; an object of the data that has this key
+itself is stored one object deeper."""
 
 
 def hash_of(data: bytes) -> str:
-    """What a value is known by."""
+    """Return the hash that identifies a value."""
     return sha256(data).hexdigest()
 
 
 def set_aside(data: Any, put: Callable[[bytes], str]) -> Any:
-    """JSON data with the large texts replaced by their hashes."""
+    """Return JSON data with its large texts replaced by their hashes."""
     if isinstance(data, str):
         if len(data) <= TEXT_CHARS:
             return data
@@ -48,7 +48,7 @@ def set_aside(data: Any, put: Callable[[bytes], str]) -> Any:
 
 
 def restored(data: Any, find: Callable[[str], bytes]) -> Any:
-    """JSON data with its large texts, as it was before `set_aside`."""
+    """Return JSON data with its large texts, as it was before `set_aside`."""
     if isinstance(data, dict):
         if len(data) == 1 and _MARK in data:
             inner = data[_MARK]
@@ -85,7 +85,7 @@ class KeptFiles:
             raise
 
     def get(self, hash: str) -> bytes | None:
-        """A value; None if it is not there."""
+        """Return a value; None if it is not there."""
         try:
             return (self.folder / hash).read_bytes()
         except FileNotFoundError:
@@ -93,12 +93,12 @@ class KeptFiles:
 
 
 APPLICATION: Final = 0x63766A31
-"""What the file's header says it is (`cvj1`), so that no other program's database is changed."""
+"""The application id in the file's header (`cvj1`): no other program's database is changed."""
 
 DURABILITY: Final = {"process": "NORMAL", "power": "FULL"}
-"""What a journal survives, and SQLite's word for it."""
+"""What a journal survives, and SQLite's name for it."""
 
-# Append only, as with every file of ours. `state` is NULL until a run's own agent has ended.
+# Migrations are only appended. `state` is NULL until a run's own agent has ended.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE runs (
@@ -140,11 +140,11 @@ _SELECT = (
     "ORDER BY sequence"
 )
 _MARKED: Final = '{"\\u0000":'
-"""How an object that stands for a large text begins, as JSON text."""
+"""The JSON text with which an object that stands for a large text begins."""
 
 
 def _parts(value: Any) -> Any:
-    """What stands for a value that is no JSON data: of a dataclass its fields, which come next."""
+    """Return JSON data for another value; for a dataclass its fields, which are encoded next."""
     names = getattr(type(value), "__dataclass_fields__", None)
     return to_json(value) if names is None else {name: getattr(value, name) for name in names}
 
@@ -155,8 +155,8 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), defau
 class JournalFile(SQLitePool[JournalError]):
     """The SQLite file of a journal.
 
-    Each entry of a run has a checksum of itself and of the one before, so that one which was
-    changed, or is missing, is noticed.
+    Each entry of a run has a checksum of itself and of the one before, so that a changed or
+    missing entry is noticed.
     """
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
@@ -186,11 +186,11 @@ class JournalFile(SQLitePool[JournalError]):
 
     @property
     def path(self) -> str:
-        """The file, whatever the working directory becomes."""
+        """The absolute path of the file."""
         return str(self._file.path)
 
     def number(self, db: sqlite3.Connection, run_id: str) -> int:
-        """The number of a run, by which the tables know it; NoSuchRun if there is none."""
+        """Return the number of a run in the tables; raise NoSuchRun if there is no such run."""
         row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
         if row is None:
             raise self.unknown(run_id, db)
@@ -198,7 +198,7 @@ class JournalFile(SQLitePool[JournalError]):
         return number
 
     def unknown(self, run_id: str, db: sqlite3.Connection | None = None) -> NoSuchRun:
-        """The error for a run that there is not."""
+        """Return the error for a run that does not exist."""
         if db is None:
             with self.reading() as db:
                 return self.unknown(run_id, db)
@@ -212,7 +212,7 @@ class JournalFile(SQLitePool[JournalError]):
     # -- large values ------------------------------------------------------------------------------
 
     def encoded(self, data: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
-        """The data of an entry as it is stored, and the large values that it names by hash."""
+        """Return the data of an entry as it is stored, and its large values by their hashes."""
         text = as_text(data)
         if len(text) <= TEXT_CHARS and _MARKED not in text:
             return text, {}
@@ -226,7 +226,7 @@ class JournalFile(SQLitePool[JournalError]):
         return as_text(set_aside(json.loads(text), put)), kept
 
     def keep(self, data: bytes) -> tuple[str, dict[str, bytes]]:
-        """The hash of a value, and the row to be written for it; a large one is a file by now."""
+        """Return a value's hash and the row to write; a very large value is written to a file."""
         hash = hash_of(data)
         if len(data) < FILE_BYTES:
             return hash, {hash: data}
@@ -243,7 +243,7 @@ class JournalFile(SQLitePool[JournalError]):
             db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", kept.items())
 
     def kept(self, hash: str, db: sqlite3.Connection | None = None) -> bytes:
-        """A value by its hash."""
+        """Return a value by its hash; JournalError if it is missing or damaged."""
         if db is None:
             with self.reading() as db:
                 return self.kept(hash, db)
@@ -268,9 +268,9 @@ class JournalFile(SQLitePool[JournalError]):
         state: str | None,
         times: Iterable[float] | None = None,
     ) -> Place:
-        """Append entries, each of path, kind and data as JSON text; gives where the run ends.
+        """Append entries, each of path, kind and data as JSON text; return where the run ends.
 
-        They are of now, or each of its time; `state` is how the run stands then.
+        Their time is now, or that in `times`; `state` is the state of the run after them.
         """
         sequence, sum = after
         rows = []
@@ -286,7 +286,7 @@ class JournalFile(SQLitePool[JournalError]):
     def read(
         self, db: sqlite3.Connection, run: int, id: str, after: int = 0
     ) -> Iterator[tuple[Entry, bytes]]:
-        """The entries of a run with a higher sequence number, each with its checksum."""
+        """Yield the entries of a run with a higher sequence number, each with its checksum."""
         end = db.execute("SELECT last, sum FROM runs WHERE number = ?", (run,)).fetchone()
         last, sum = 0, b""
         if 0 < after <= end[0]:
@@ -317,11 +317,11 @@ class JournalFile(SQLitePool[JournalError]):
 
 
 Place = tuple[int, bytes]
-"""Where a run ends: the number of its last entry, and that one's checksum."""
+"""Where a run ends: the number of its last entry, and the checksum of that entry."""
 
 
 def as_text(data: dict[str, Any]) -> str:
-    """JSON data as it is stored: what UTF-8 cannot carry is escaped."""
+    """Return JSON data as it is stored: what UTF-8 cannot encode is escaped."""
     text = _JSON.encode(data)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 

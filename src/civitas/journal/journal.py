@@ -21,32 +21,32 @@ from civitas.jsonvalue import readable
 
 _TASK_CHARS = 500
 _OTHERS_S = 0.25
-"""How long to wait before looking for what another process has written: SQLite tells nobody."""
+"""Seconds between looks for what another process has written: SQLite does not signal it."""
 
 
 class Journal:
     """The durable record of runs, in an SQLite file.
 
     An agent with a `journal=` records each answer of its model, and the start and end of each
-    action, before it relies on them. `reply(…, run_id=R)` then goes on where the run of that id
-    stands, in this process or, after that was killed, in another one: what ended is not done again.
-    An action that had begun and not ended is in doubt; it is executed again only if it is
+    action, before it relies on them. `reply(…, run_id=R)` then resumes that run where it stopped,
+    in this process or, after it was killed, in another one: what has ended is not done again. An
+    action that had started and not ended is in doubt; it is executed again only if it is
     `idempotent`, or if a person says so by `decide`.
 
-    A run has one writer at a time. A process that ends, however that comes about, gives its runs
-    back at once; what a living one works on raises `RunHeld` elsewhere. Any process may read.
+    A run has one writer at a time. A process that ends, for any reason, releases its runs at once;
+    a run that a living process works on raises `RunHeld` elsewhere. Any process may read.
 
-    What is committed survives the process, killed in whatever moment. With `durability="power"` it
-    survives a loss of power too, and each commit waits for the disk; commits of several runs at
+    Committed entries survive a kill of the process at any moment. With `durability="power"` they
+    also survive a loss of power, and each commit waits for the disk; commits of several runs at
     the same time wait for it together.
 
     Args:
-        path: the file; made if it is not there, in a folder that is
+        path: the file; created if it does not exist; its folder must exist
         durability: `process` or `power`
         timeout: seconds to wait while another process holds the file locked
 
     Raises:
-        DefinitionError: an argument is none of what it may be
+        DefinitionError: an argument is wrong
         JournalError: the file cannot be used; the text says why and what to do
     """
 
@@ -67,7 +67,7 @@ class Journal:
         return f"Journal({self.path!r})"
 
     def close(self) -> None:
-        """Close the file, and give back the runs that this journal holds."""
+        """Close the file, and release the runs that this journal holds."""
         self._file.close()
         self._runs.close()
 
@@ -80,7 +80,7 @@ class Journal:
     # -- looking -----------------------------------------------------------------------------------
 
     def runs(self) -> list[Outline]:
-        """An outline of each run, in the order in which they began.
+        """Return an outline of each run, in the order in which they began.
 
         Raises:
             JournalError: the file cannot be read
@@ -90,10 +90,10 @@ class Journal:
         return [self._outline(row) for row in rows]
 
     def run(self, run_id: str) -> Outline:
-        """The outline of a run.
+        """Return the outline of a run.
 
         Raises:
-            NoSuchRun: there is none of that id
+            NoSuchRun: there is no run of that id
             JournalError: the file cannot be read
         """
         with self._file.reading() as db:
@@ -103,7 +103,7 @@ class Journal:
         return self._outline(row)
 
     def entries(self, run_id: str, after: int = 0) -> list[Entry]:
-        """What was recorded of a run, in order.
+        """Return the entries of a run, in order.
 
         Args:
             run_id: the run's id
@@ -118,10 +118,10 @@ class Journal:
             return [entry for entry, _ in self._file.read(db, number, run_id, max(after, 0))]
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
-        """The entries of a run, those that are there and then each as it is written.
+        """Yield the entries of a run: the existing ones, then each as it is written.
 
-        It ends when nobody works on the run any more. What this process writes comes at once, what
-        another one writes within a quarter of a second.
+        It ends when no process works on the run any more. Entries that this process writes come at
+        once, those of another process within a quarter of a second.
 
         Args:
             run_id: the run's id
@@ -138,13 +138,13 @@ class Journal:
             try:
                 loop.call_soon_threadsafe(written.set)
             except RuntimeError:
-                pass  # the loop has ended, and with it whoever looked on
+                pass  # the loop of this reader has ended
 
         self._commits.watching.add(tell)
         try:
             while True:
                 written.clear()
-                # Before the entries: what is written between the two is seen the next time.
+                # Read before the entries: what is written in between is seen the next time.
                 now = self.run(run_id)
                 if now.entries > after:
                     for entry in self.entries(run_id, after):
@@ -162,7 +162,7 @@ class Journal:
             self._commits.watching.discard(tell)
 
     def kept(self, hash: str) -> bytes:
-        """A large value that an entry names by its sha256.
+        """Return a large value that an entry names by its sha256.
 
         Raises:
             JournalError: it is missing or damaged, or the file cannot be read
@@ -170,12 +170,11 @@ class Journal:
         return self._file.kept(hash)
 
     def replay(self, run_id: str) -> Any:
-        """Repeat a run from its record: no model is asked, no action executed, nothing is changed.
+        """Replay a run from its record: no model is asked, no action executed, nothing is changed.
 
         Returns:
-            The reply that the run gave, with the same messages, steps and usage. Values are as they
-            were recorded, as JSON data. Of an orchestrator of your own, a dict with its `begun`,
-            `state` and `over`.
+            The run's reply, with the same messages, steps and usage. Values are JSON data, as they
+            were recorded. For your own orchestrator, a dict with its `begun`, `state` and `over`.
 
         Raises:
             NoSuchRun: there is no run of that id
@@ -185,9 +184,9 @@ class Journal:
         return reply_of(ReadPart(run_id, self.entries(run_id)))
 
     def in_doubt(self, run_id: str) -> list[Doubt]:
-        """The actions of a run of which nobody knows whether they took effect.
+        """Return the calls of a run whose outcome is unknown.
 
-        Of a run that is being worked on, those that are under way.
+        For a run that is being worked on, these are the calls under way.
 
         Raises:
             NoSuchRun: there is no run of that id
@@ -198,9 +197,9 @@ class Journal:
     # -- deciding ----------------------------------------------------------------------------------
 
     def decide(self, run_id: str, decisions: Mapping[int, Decision] | Decision) -> list[Doubt]:
-        """Say what becomes of the calls in doubt; it holds when the run goes on.
+        """Record decisions about the calls in doubt; they take effect when the run is resumed.
 
-        Until then each may be decided otherwise.
+        Until then, each decision can be replaced.
 
         Args:
             run_id: the run's id
@@ -212,9 +211,9 @@ class Journal:
             The calls that were decided about; none, if none was in doubt.
 
         Raises:
-            DefinitionError: one is no decision, or there is no call of such a number
+            DefinitionError: a decision is wrong, or there is no call of such a number
             NoSuchRun: there is no run of that id
-            RunHeld: somebody works on the run
+            RunHeld: another writer has the run
             JournalError: the file cannot be written, or is damaged
         """
         run = self._runs.open(run_id)
@@ -231,23 +230,23 @@ class Journal:
         return [doubt for doubt, _ in made]
 
     def fork(self, run_id: str, new_id: str | None = None) -> str:
-        """Copy a run, for a program that has changed since to go on with the copy.
+        """Copy a run, so that a program that has changed since can resume the copy.
 
         Args:
             run_id: the run's id
-            new_id: the copy's; the run's with a number if left out
+            new_id: the copy's id; the run's id with a number if left out
 
         Returns:
             The copy's id.
 
         Raises:
             NoSuchRun: there is no run of that id
-            ValueError: there is a run of the new id, or it is none
+            ValueError: there is a run of the new id, or the new id is not valid
             JournalError: the file cannot be written, or is damaged
         """
         if new_id is not None:
             check_id(new_id)
-        with self._file.reading() as db:  # which keeps nobody waiting, however long the run is
+        with self._file.reading() as db:  # makes no writer wait, however long the run is
             number = self._file.number(db, run_id)
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
             about = db.execute("SELECT key, state FROM runs WHERE number = ?", (number,))
@@ -273,10 +272,10 @@ class Journal:
             self._file.write(db, made, (0, b""), copies, state, times)
         return new_id
 
-    # -- what is spent -----------------------------------------------------------------------------
+    # -- budgets -----------------------------------------------------------------------------------
 
     def account(self, name: str) -> dict[str, Any] | None:
-        """The account of a budget that processes share. For `Budget`.
+        """Return the account of a budget that processes share. For `Budget`.
 
         Raises:
             JournalError: the file cannot be read, or is damaged
@@ -287,7 +286,7 @@ class Journal:
     def change_account(
         self, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any]]
     ) -> None:
-        """Change the account of a budget while nobody else can. For `Budget`.
+        """Change the account of a budget, alone among all processes. For `Budget`.
 
         Raises:
             JournalError: the file cannot be written, or is damaged
@@ -315,7 +314,7 @@ class Journal:
     # -- working -----------------------------------------------------------------------------------
 
     async def begin(self, run_id: str, kind: str, agent: str, task: str) -> Part:
-        """Work on a run: begin it, or go on with it. For agents; whoever does closes the record.
+        """Begin or resume a run. For agents; the caller closes the part.
 
         Args:
             run_id: the run's id
@@ -324,7 +323,7 @@ class Journal:
             task: what it was asked, as text
 
         Raises:
-            RunHeld: somebody works on the run
+            RunHeld: another writer has the run
             JournalError: the file cannot be used, or is damaged
         """
         new = (kind, agent, readable(task[:_TASK_CHARS]))
@@ -349,7 +348,7 @@ _OUTLINES = (
 
 
 def as_journal(given: Journal | str | os.PathLike[str], whose: str) -> Journal:
-    """A journal, or that of a path."""
+    """Return a journal, opened if it is given as a path."""
     if isinstance(given, Journal):
         return given
     if isinstance(given, str | os.PathLike):

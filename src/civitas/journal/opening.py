@@ -1,4 +1,4 @@
-"""Opening runs: each has one writer at a time, which holds its lease, and none who has died."""
+"""Opening runs: each has at most one writer, a living process that holds its lease."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
 
 
 class Leases:
-    """The runs that a journal of this process works on.
+    """The leases of the runs that a journal of this process works on.
 
-    Each is one byte of a file beside the journal, locked; so the system gives it back the moment
-    the process ends, however that comes about, and nobody has to guess from a process's number
-    whether it lives. The file holds nothing and is never removed.
+    Each lease is a lock on one byte of a file beside the journal. The system releases it at the
+    moment the process ends, for any reason, so that nobody has to guess from a process number
+    whether the process lives. The file is empty and is never removed.
     """
 
     def __init__(self, path: str) -> None:
-        # One file, by whatever name the journal is opened.
+        # The same file for every name of the journal, such as a symbolic link.
         self._path = f"{os.path.realpath(path)}-leases"
         self._fd = -1
         self._end: Callable[[], object] | None = None
@@ -46,7 +46,7 @@ class Leases:
         _ALL.add(self)
 
     def take(self, run: int) -> bool:
-        """Take the lease of a run; False if somebody has it."""
+        """Take the lease of a run; return False if it is taken."""
         if run in self._held:
             return False
         try:
@@ -65,17 +65,17 @@ class Leases:
         return True
 
     def give_back(self, run: int) -> None:
-        """Give the lease of a run back."""
+        """Release the lease of a run."""
         if run in self._held:
             self._held.discard(run)
             if self._fd >= 0:
                 self._lock(fcntl.F_UNLCK, run)
 
     def is_taken(self, run: int) -> bool:
-        """Whether somebody works on a run, in this process or another."""
+        """Return whether this process or another one works on a run."""
         if run in self._held:
             return True
-        if _LINUX:  # asked without taking it, which somebody might just be about to
+        if _LINUX:  # asked without taking the lease, which another might be about to take
             try:
                 fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
@@ -90,12 +90,12 @@ class Leases:
             if not self.take(run):
                 return True
         except JournalError:
-            return False  # whoever may not make the file has no run either
+            return False  # without the right to make the file, nobody here has a run
         self.give_back(run)
         return False
 
     def close(self) -> None:
-        """Give all of them back."""
+        """Release all leases."""
         self._held.clear()
         self._fd = -1
         end, self._end = self._end, None
@@ -104,7 +104,7 @@ class Leases:
 
     def _lock(self, kind: int, run: int) -> None:
         if _LINUX:
-            # Such a lock belongs to the open file, so that two journals of one process exclude
+            # An OFD lock belongs to the open file, so that two journals of one process exclude
             # each other too.
             fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _flock(kind, run))
         else:
@@ -113,7 +113,7 @@ class Leases:
 
 
 def _flock(kind: int, run: int) -> bytes:
-    """Linux's `struct flock`: one byte, at the run's number."""
+    """Return Linux's `struct flock` for one byte, at the run's number."""
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, run, 1, 0)
 
 
@@ -121,7 +121,7 @@ _ALL: weakref.WeakSet[Leases] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    # The child has its parent's open file, and would keep the locks when the parent has died.
+    # The child inherits the open file, and would keep the locks after its parent's death.
     for leases in list(_ALL):
         leases.close()
 
@@ -134,30 +134,30 @@ _MAX_ID = 255
 
 
 class Runs:
-    """The runs of a journal, those that this process works on held by a lease."""
+    """Opens runs of a journal; this process holds a lease on each run that it works on."""
 
     def __init__(self, file: JournalFile, commits: Commits) -> None:
         self._file = file
         self._commits = commits
         self._leases = Leases(file.path)
-        # Held until a run that nobody wants any more is given back: no other finds it held.
+        # Held until a run of a cancelled caller is released, so that the next finds it free.
         self._opening = threading.Lock()
-        self._guard = threading.Lock()  # of the leases
+        self._guard = threading.Lock()  # for the leases
 
     def close(self) -> None:
-        """Give back the runs that are held."""
+        """Release all runs that this process holds."""
         with self._guard:
             self._leases.close()
 
     def is_taken(self, number: int) -> bool:
-        """Whether somebody works on a run."""
+        """Return whether this process or another one works on a run."""
         with self._guard:
             return self._leases.is_taken(number)
 
     async def begin(self, run_id: str, new: tuple[str, str, str]) -> OpenRun:
         """Open a run in a worker thread; a new one begins with its kind, agent and task."""
-        self._file.check()  # before a lock: in a forked child it may be held
-        # Not a future of the loop: that may have ended when the run is open.
+        self._file.check()  # before taking a lock, which may be held forever in a forked child
+        # Not a future of the loop: the loop may have ended when the run is open.
         opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
         WORKERS.submit(self._open_for, opening, run_id, new)
         try:
@@ -168,7 +168,7 @@ class Runs:
             raise
 
     def open(self, run_id: str) -> OpenRun:
-        """Open a run that there is."""
+        """Open an existing run."""
         self._file.check()
         with self._opening:
             return self._opened(run_id)
@@ -179,7 +179,7 @@ class Runs:
         run_id: str,
         new: tuple[str, str, str],
     ) -> None:
-        """Open a run for whoever waits for it; if that was cancelled meanwhile, close it."""
+        """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
         with self._opening:
             try:
                 run = self._opened(run_id, new)
@@ -193,7 +193,7 @@ class Runs:
                 run.close()
 
     def _opened(self, run_id: str, new: tuple[str, str, str] | None = None) -> OpenRun:
-        """Take the lease of a run, and read what it has; begin it, if it may be new."""
+        """Take the lease of a run and read its entries; with `new`, create a missing run."""
         taken = 0
         try:
             with self._file.writing() as db:
@@ -206,7 +206,7 @@ class Runs:
                 if holder != mine:
                     db.execute("UPDATE runs SET holder = ? WHERE number = ?", (mine, number))
                 (key,) = db.execute("SELECT key FROM runs WHERE number = ?", (number,)).fetchone()
-            # Nobody else writes it now. Read without the lock, so that no other run waits for it.
+            # No other process writes it now. Read without the lock, so that no other run waits.
             past: dict[str, list[Entry]] = {}
             place: Place = (0, b"")
             with self._file.reading() as db:
@@ -222,7 +222,7 @@ class Runs:
     def _found_or_made(
         self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
     ) -> tuple[int, str]:
-        """The number of a run, and who worked on it last."""
+        """Return the number of a run, and the process that worked on it last."""
         row = db.execute("SELECT number, holder FROM runs WHERE id = ?", (run_id,)).fetchone()
         if row is not None:
             return int(row[0]), str(row[1])
@@ -242,7 +242,7 @@ class Runs:
 
 
 def check_id(run_id: object) -> None:
-    """Refuse what cannot be the id of a run."""
+    """Check that a text can be the id of a run; raise DefinitionError if not."""
     if not isinstance(run_id, str) or not 0 < len(run_id) <= _MAX_ID or not run_id.isprintable():
         raise DefinitionError(
             f"a run's id must be a printable text of 1 to {_MAX_ID} characters, got {run_id!r:.80}"

@@ -1,4 +1,4 @@
-"""Where civitas keeps what it remembers for a user."""
+"""The place of files that civitas keeps for a user."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def state_file(name: str) -> Path:
-    """The path of a file in the user's folder for what programs remember: `XDG_STATE_HOME`."""
+    """Return the path of a file of civitas in the user's state folder, `XDG_STATE_HOME`."""
     given = os.environ.get("XDG_STATE_HOME", "")
-    # A path that is not absolute is to be ignored, says the XDG specification.
+    # The XDG specification says to ignore a path that is not absolute.
     state = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "state"
     return state / "civitas" / name

@@ -1,4 +1,4 @@
-"""The parts of a run: of its agent, and of those that work on its behalf; what each came to."""
+"""The parts of a run: of its agent, and of those that work on its behalf; and their replies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from civitas.journal.entry import ROOT, Entry
 
 
 class Part:
-    """One part of a run that is open: that of its agent, or of one that works on its behalf.
+    """One part of an open run: that of its agent, or of an agent that works on its behalf.
 
     Attributes:
-        run: the run, with its values, and with how much of it is in the file
-        path: which part
-        past: what was recorded of it before the run was opened
+        run: the open run
+        path: the part's path
+        past: the part's entries from before the run was opened
     """
 
     __slots__ = ("past", "path", "run")
@@ -34,19 +34,19 @@ class Part:
 
     @property
     def key(self) -> str:
-        """What tells this part from all others, of this run and others, in whatever journal."""
+        """The key of this part, unique among the parts of all runs in all journals."""
         return f"{self.run.key}/{self.path}"
 
     def part(self, name: str) -> Part:
         """The part of an agent that works on this one's behalf.
 
         Args:
-            name: such as `H1`, or `R1/ID`: what stands behind the first slash is quoted
+            name: such as `H1`, or `R1/ID`: what follows the first slash is quoted
         """
         return Part(self.run, below(self.path, name))
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
-        """Note something; it is written with the next commit.
+        """Note an entry; it is written with the next commit.
 
         Raises:
             TypeError, ValueError: the data is not JSON
@@ -57,7 +57,7 @@ class Part:
     async def commit(self) -> None:
         """Write what was noted, in all parts of the run. When this returns, it is in the file.
 
-        Cancelled, it still waits for what it is writing; then that is in the file too.
+        If cancelled, it still waits until what it is writing is in the file.
 
         Raises:
             JournalError: it cannot be written; nothing was, and nothing more will be
@@ -65,11 +65,11 @@ class Part:
         await self.run.commit()
 
     def end(self, state: str) -> None:
-        """Say how the run stands, for those who look at the journal; written with what is noted."""
+        """Set the state of the run, as its outline shows it; written with the next commit."""
         self.run.state = state
 
     def close(self) -> None:
-        """Let others work on the run. What is noted and not committed is forgotten."""
+        """Let others work on the run. Entries that are noted and not committed are dropped."""
         self.run.close()
 
 
@@ -78,8 +78,8 @@ class ReadPart:
 
     Attributes:
         run_id: the id of the run
-        path: which part
-        past: what was recorded of it
+        path: the part's path
+        past: the part's entries
     """
 
     __slots__ = ("_entries", "past", "path", "run_id")
@@ -96,14 +96,14 @@ class ReadPart:
 
 
 def below(path: str, name: str) -> str:
-    """The path of a part: an id with a slash in it stays one name, so no two parts share a path."""
+    """Return the path of a part; a slash in an id is quoted, so that no two parts share a path."""
     turn, slash, id = name.partition("/")
     name = f"{turn}{slash}{id.replace('%', '%25').replace('/', '%2F')}"
     return f"{path}/{name}" if path else name
 
 
-# By whom the runs of each class of agents are told: the module has `replayed(part)`. These modules
-# build on the journal and come after it, so they are only named.
+# By class of agent: the module whose `replayed(part)` rebuilds a run. These modules import the
+# journal, so they are only named here.
 _TOLD_BY: Final = {
     "ReActAgent": "civitas.reasoning.loop.recording",
     "DualActAgent": "civitas.reasoning.dualact.progress",
@@ -113,14 +113,14 @@ _TOLD_BY: Final = {
 
 
 RecordedPart: TypeAlias = Part | ReadPart
-"""A part of a run, as far as it is read."""
+"""A part of a run that can be read."""
 
 
 def reply_of(part: RecordedPart) -> Any:
-    """What a part of a run came to, put together from what was recorded.
+    """Return the reply of a part of a run, rebuilt from its entries.
 
     Raises:
-        StateError: it has not ended
+        StateError: the run has not ended
     """
     if not part.past or part.past[-1].kind != "over":
         raise StateError(

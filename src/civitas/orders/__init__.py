@@ -1,1 +1,1 @@
-"""What a command was ordered to do, as its run records it; and the agent that it asks for."""
+"""Orders: the options that a command was run with, as its run records them, and their agents."""

@@ -1,4 +1,4 @@
-"""What `civitas act` is ordered to do, and the agent that works on the files of a folder."""
+"""The order of `civitas act`, and the agent that works on the files of a folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from civitas.journal import Journal
 
 ITERATIONS: Final = 10
-"""How many answers a model may give that is not small."""
+"""How many answers a model that is not small may give."""
 _WHO: Final = """\
 You work on the files of one folder for a person, by the actions that you are given. The names of
 files are relative to the folder. Look before you change anything; prefer edit_file to write_file
@@ -31,7 +31,7 @@ it really called shows that the task is done."""
 
 @dataclass(frozen=True)
 class Order:
-    """What the command line, the environment and civitas.toml say together to `civitas act`.
+    """The settings of `civitas act` from the command line, the environment and civitas.toml.
 
     Attributes:
         task: what is to be done
@@ -39,9 +39,9 @@ class Order:
         model: the model's name
         model_of_file: whether civitas.toml chose it, which decides whose key it is given
         review: who has to accept the work: a model's name, `me`, or None
-        max_iterations: how many answers the model may give; None for as many as is usual
+        max_iterations: how many answers the model may give; None for the default
         max_seconds: the time limit, or None
-        max_tokens: of all calls together, or None
+        max_tokens: the limit of all calls together, or None
         yes_read: whether files may be looked at without asking
         network: whether commands in the sandbox have the network
         max_usd: what it may cost, or None
@@ -67,7 +67,7 @@ class Order:
 
     @property
     def in_words(self) -> str:
-        """What is set up, in a line."""
+        """The settings, in a line."""
         review = f", reviewed by {self.review}" if self.review else ""
         network = ", commands have the network" if self.network else ""
         return f"{self.model} in {self.root}{review}{network}"
@@ -83,11 +83,11 @@ def act_agent(
     journal: Journal | None = None,
     actions: list[Action] | None = None,
 ) -> Any:
-    """The agent that an order asks for: a ReActAgent, or a DualActAgent where it is reviewed.
+    """Return the agent that an order asks for: a ReActAgent, or a DualActAgent if it is reviewed.
 
-    `own_key` is for the reviewer's model, which is the person's own; `reviewer` reviews instead of
-    the model that the order names, such as a Person; `actions` are those of `actions_of`.
-    UnknownPrice is raised if money is limited, and nobody has stated the price of a model.
+    `own_key` is the person's own key, for the reviewer's model. `reviewer`, such as a Person,
+    replaces the model that the order names as reviewer. `actions` defaults to `actions_of(order)`.
+    Raise UnknownPrice if money is limited and a model has no stated price.
     """
     from civitas.reasoning.loop.react import ReActAgent
 
@@ -121,7 +121,7 @@ def act_agent(
 
 
 def actions_of(order: Order) -> list[Action]:
-    """The actions that the agent of an order has; its approver is asked by their access policy."""
+    """Return the actions of an order's agent; their access policy says when to ask its approver."""
     from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
     from civitas.agents.files import changing_actions, file_actions
 
@@ -137,13 +137,13 @@ def actions_of(order: Order) -> list[Action]:
 
 
 def is_small(model: str) -> bool:
-    """Whether a model does one thing, on a file that there is, and does not judge the outcome."""
+    """Return whether a model does one thing, on an existing file, without judging the outcome."""
     return model in ("local", f"local:{weights.DEFAULT.name}")
 
 
 def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The key for the model of an order, and that for its reviewer."""
-    # A key of civitas.toml is for a model that the file chose, which gets no other.
+    """Return the key for the model of an order, and the key for its reviewer."""
+    # A key of civitas.toml is only for a model that the file chose, and such a model gets no other.
     own = os.environ.get("CIVITAS_KEY")
     if not order.model_of_file:
         return own, own
@@ -151,9 +151,9 @@ def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]
 
 
 def apart(order: Order, path: str) -> None:
-    """Check that a journal is out of the reach of what works in the folder; ConfigError if not."""
-    # A command that was permitted may write below the folder, and nowhere else: but whoever writes
-    # a journal says what was permitted, and in which folder the run goes on.
+    """Check that a journal is out of reach of the agent in the folder; ConfigError if it is not."""
+    # A permitted command can write only below the folder. If it could write the journal, it could
+    # change what was permitted, and the folder in which the run is resumed.
     root, journal = Path(order.root).resolve(), Path(path).resolve()
     if journal.is_relative_to(root):
         raise ConfigError(

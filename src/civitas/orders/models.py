@@ -1,4 +1,4 @@
-"""The models that orders name, their keys, and what they may spend."""
+"""The models that orders name, their keys, and their budgets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def chosen_model(
     said: Mapping[str, Any], model: str | None, key: str | None
 ) -> tuple[str, str | None]:
-    """The name of the model to use, and the key that goes with it."""
-    # A key of the file is for the model of the file, and one of the environment for any that the
-    # file did not choose: the file may be by somebody who wants the key.
+    """Return the name of the model to use, and its key."""
+    # A key of the file is for the model of the file. A key of the environment is for any other
+    # model: the file may be by somebody who wants the key.
     if model:
         return model, key
     if "model" in said:
@@ -26,7 +26,7 @@ def chosen_model(
 
 
 def made_model(name: str, key: str | None) -> Model:
-    """The model of a name, with a key of its own for a server that takes one."""
+    """Return the model of a name, with `key` for a server that takes one."""
     from civitas.models.names import SPELLINGS, model
 
     scheme, _, rest = name.partition(":")
@@ -43,7 +43,7 @@ def made_model(name: str, key: str | None) -> Model:
     if scheme == "openai":
         url, listed = "", rest
     if not listed:
-        return model(name)  # which says what is missing
+        return model(name)  # its error says what is missing
     try:
         return OpenAIModel(listed, url or None, api_key=key)
     except DefinitionError as error:
@@ -51,10 +51,10 @@ def made_model(name: str, key: str | None) -> Model:
 
 
 def budget_of(command: str, *models: Model | None, **limits: float | None) -> Budget | None:
-    """What the run of a command may spend, by limits as `Budget` takes them; None for no limit.
+    """Return the budget of a command's run, by limits as `Budget` takes them; None for no limit.
 
-    What its models cannot keep to is said before anything is paid: UnknownPrice, where money is
-    limited and nobody has stated what one costs.
+    Raise UnknownPrice, before anything is paid, if money is limited and a model has no stated
+    price.
     """
     given: dict[str, Any] = {name: limit for name, limit in limits.items() if limit is not None}
     if not given:

@@ -1,4 +1,4 @@
-"""What a command was ordered to do: recorded in its run, which goes on with the same order."""
+"""The order of a command: recorded in its run, which is resumed with the same order."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ AnyOrder: TypeAlias = Order | ResearchOrder | SimulateOrder
 _KINDS: Final[dict[str, type[AnyOrder]]] = {
     kind.part: kind for kind in (Order, ResearchOrder, SimulateOrder)
 }
-"""By the part of a run whose state the order is: no agent's, so none is told of it."""
+"""The kinds of orders by the part of a run that records them; no agent has such a part."""
 
 
 def without_keys(order: AnyOrder) -> None:
-    """See that an order holds nothing that might be a key; ConfigError where it may."""
+    """Check that an order holds nothing that might be a key; ConfigError if it may."""
     for name in order.addresses:
         try:
             parts = urlsplit((getattr(order, name) or "").partition("#")[0])
         except ValueError:
-            continue  # no model is called so, which is said when it is made
+            continue  # no model has such a name: an error when it is made
         if parts.scheme in ("http", "https") and ("@" in parts.netloc or parts.query):
             raise ConfigError(
                 f"the address of {parts.hostname} has a user or a query, which may be a key and "
@@ -41,7 +41,7 @@ def without_keys(order: AnyOrder) -> None:
 
 
 def of_entry(entry: Entry) -> AnyOrder | None:
-    """The order that an entry holds, or None; StateError if another version of civitas wrote it."""
+    """Return the order in an entry, or None; StateError if another version of civitas wrote it."""
     kind = _KINDS.get(entry.path)
     if kind is None or entry.kind != "state":
         return None
@@ -54,7 +54,7 @@ def of_entry(entry: Entry) -> AnyOrder | None:
 
 
 def order_in(entry: Entry) -> AnyOrder | None:
-    """The same; None also for one of another version."""
+    """Return the order in an entry, or None, also if another version of civitas wrote it."""
     try:
         return of_entry(entry)
     except StateError:
@@ -62,22 +62,22 @@ def order_in(entry: Entry) -> AnyOrder | None:
 
 
 def line_of(entry: Entry) -> str:
-    """What happened, in a line for a terminal or a page."""
+    """Return what an entry records, in a line for a terminal or a page."""
     order = order_in(entry)
     return entry_line(entry) if order is None else escaped(f"set up: {order.in_words}")
 
 
 def order_of(entries: Sequence[Entry]) -> AnyOrder | None:
-    """The order that a run of a command was begun with; None for any other run."""
+    """Return the last recorded order of a command's run; None for any other run."""
     return next((o for entry in reversed(entries) if (o := of_entry(entry)) is not None), None)
 
 
 async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> None:
-    """Write down the order of a run, before its agent or society begins it or goes on.
+    """Record the order of a run, before its agent or society begins or resumes it.
 
     Raises:
-        RunMismatch: the run is no such command's, or has another order; `may_change` may differ
-        RunHeld: somebody works on the run
+        RunMismatch: the run is of another program or order; fields in `may_change` may differ
+        RunHeld: another writer has the run
         JournalError: the journal cannot be used
     """
     order = _from_anywhere(order)
@@ -92,7 +92,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
             _check(run_id, before, order)
         if before != order:
             part.note("state", {"state": asdict(order), "appended": {}})
-            if opened.past and opened.past[-1].kind == "over":  # it has ended, unless it goes on
+            if opened.past and opened.past[-1].kind == "over":  # still ended, unless it is resumed
                 opened.end(opened.past[-1].data["reason"])
             await part.commit()
     finally:
@@ -100,7 +100,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
 
 
 def _from_anywhere(order: AnyOrder) -> AnyOrder:
-    """The same order, with its paths as they are called from every other folder."""
+    """Return the order with absolute paths."""
     paths = {name: getattr(order, name) for name in order.paths}
     return replace(order, **{name: path and os.path.abspath(path) for name, path in paths.items()})
 

@@ -1,4 +1,4 @@
-"""What `civitas research` is ordered to do, and the researcher that does it."""
+"""The order of `civitas research`, and the researcher that carries it out."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResearchOrder:
-    """What the command line says to `civitas research`.
+    """The settings of `civitas research` from the command line.
 
     Attributes:
         objectives: what is to be found out
         folder: the folder to search, or None
         search_web: whether a search engine of the web is asked
         searxng: the address of the SearXNG that is asked, or None
-        iterations: how many there may be
+        iterations: the most iterations
         model: the model's name; None for the extractive form
         role: who the researcher is, in words for the model
         site: the host that the web is restricted to, or None
-        allow_hosts: hosts that may be visited though they are of this machine or network
+        allow_hosts: hosts of this machine or network that may be visited all the same
         max_usd: what it may cost, or None
-        max_tokens: of all calls together, or None
+        max_tokens: the limit of all calls together, or None
         max_seconds: the time limit, or None
         out: the file of the report, or None
         html: the file of the page, or None
@@ -69,7 +69,7 @@ class ResearchOrder:
 
     @property
     def in_words(self) -> str:
-        """What is set up, in a line."""
+        """The settings, in a line."""
         where = [self.folder] if self.folder else []
         where += [f"the web by {self.searxng}"] if self.searxng else []
         where += ["the web"] if self.search_web and not self.searxng else []
@@ -78,7 +78,7 @@ class ResearchOrder:
 
 
 def check(order: ResearchOrder) -> None:
-    """See that an order can be carried out, before anything is paid; ConfigError if it cannot."""
+    """Check that an order can be carried out, before anything is paid; ConfigError if it cannot."""
     if not all(each.strip() for each in order.objectives):
         raise ConfigError("an OBJECTIVE is empty")
     on_web = order.search_web or order.searxng
@@ -108,13 +108,13 @@ def check(order: ResearchOrder) -> None:
         from civitas.research.page import page
         from civitas.research.report import Report
 
-        page(Report("", [], "done"))  # what is missing is said before anything is paid
+        page(Report("", [], "done"))  # a missing package is an error before anything is paid
 
 
 def researcher(
     order: ResearchOrder, journal: Journal | None = None, key: str | None = None
 ) -> Researcher:
-    """The researcher that an order asks for; `key` is for its model."""
+    """Return the researcher that an order asks for; `key` is for its model."""
     from civitas.research.researcher import Researcher
 
     model = None if order.model is None else made_model(order.model, key)
@@ -133,7 +133,7 @@ def researcher(
 
 
 def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
-    """Write a report where it was ordered; gives what was written, and where.
+    """Write a report to the files of the order; return what was written, and the paths.
 
     Raises:
         OSError: nothing can be written there
@@ -156,7 +156,7 @@ def _tools(order: ResearchOrder) -> list[Action]:
 
     tools: list[Action] = []
     if order.folder:
-        # What this order has written there before is no source.
+        # The report files of this order are no sources.
         own = [Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each]
         tools.append(without(search_folder(order.folder), own))
     if order.search_web or order.searxng:

@@ -1,4 +1,4 @@
-"""What is simulated, and the society that an order asks for."""
+"""The order of `civitas simulate`, and the society that it asks for."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MOST_AGENTS: Final = 10_000
 """More citizens than this live in columns, unless a model decides."""
 _MOST_DAYS: Final = 100_000
 _SAVED_S: Final = DAY_S // 4
-"""After so many simulated seconds the state is recorded."""
+"""How many simulated seconds pass between two recorded states."""
 _CALL_TOKENS: Final = 900
 """Measured in steps of 15min to 6h: 1.2 calls a citizen and step, prompts of 800 tokens."""
 
 
 @dataclass(frozen=True)
 class SimulateOrder:
-    """What the command line says to `civitas simulate`.
+    """The settings of `civitas simulate` from the command line.
 
     Attributes:
         citizens: how many live there
@@ -33,7 +33,7 @@ class SimulateOrder:
         step: how long a step is, such as `15min`
         model: the name of the model that citizens ask; None for rules alone
         max_usd: what it may cost, or None
-        max_calls: how often the model may be asked, or None
+        max_calls: how often the model may be called, or None
         out: the folder of the tables, or None
         parquet: whether tables are Parquet or CSV; None for Parquet where pyarrow is installed
         threads: how many threads run citizens in columns
@@ -58,44 +58,44 @@ class SimulateOrder:
 
     @property
     def steps(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         return int(self.days * DAY_S // seconds_of(self.step))
 
     @property
     def in_columns(self) -> bool:
-        """Whether citizens are a population in columns: many, by rules alone."""
+        """Whether citizens are a population in columns: many, and without a model."""
         return self.model is None and self.citizens > MOST_AGENTS
 
     @property
     def save_every(self) -> int:
-        """After how many steps the state is recorded."""
+        """How many steps pass between two recorded states."""
         return max(1, _SAVED_S // seconds_of(self.step))
 
     @property
     def expected(self) -> tuple[int, int]:
-        """How many calls of its model it takes, and of how many tokens in all, about."""
+        """The expected number of model calls, and of tokens in all; both are estimates."""
         calls = self.citizens * self.steps * 6 // 5
         return calls, calls * _CALL_TOKENS
 
     @property
     def is_remote(self) -> bool:
-        """Whether its model is of a server, which may cost money."""
+        """Whether its model is on a server, which may cost money."""
         return (self.model or "").partition(":")[0] in ("openai", "http", "https", "litellm")
 
     @property
     def task(self) -> str:
-        """Who lives how long."""
+        """How many citizens live for how many steps, in a line."""
         return f"{self.citizens:,} citizens, {self.steps:,} steps of {self.step}, seed {self.seed}"
 
     @property
     def in_words(self) -> str:
-        """What is set up, in a line."""
+        """The settings, in a line."""
         how = self.model or ("rules, in columns" if self.in_columns else "rules")
         return f"by {how}{f'; tables in {self.out}' if self.out else ''}"
 
 
 def check(order: SimulateOrder) -> None:
-    """See that an order can be carried out; ConfigError if it cannot."""
+    """Check that an order can be carried out; ConfigError if it cannot."""
     seconds = seconds_of(order.step, "--step")
     if not 0 < order.days <= _MOST_DAYS:
         raise ConfigError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
@@ -113,11 +113,11 @@ def check(order: SimulateOrder) -> None:
 def society_of(
     order: SimulateOrder, journal: Journal | None = None, key: str | None = None
 ) -> Society:
-    """The society that an order asks for: its city, people and services, by its seed.
+    """Return the society that an order asks for: its city, people and services, by its seed.
 
-    `await society.run(order.days, order.step, run_id=…, save_every=order.save_every)` lives there.
-    It takes seconds to make one of many citizens: do it in a thread beside a loop. `key` is for its
-    model; UnknownPrice is raised if money is limited, and nobody has stated the model's price.
+    Run it by `await society.run(order.days, order.step, run_id=…, save_every=order.save_every)`.
+    Making many citizens takes seconds: call this in a thread, not on an event loop. `key` is for
+    the model. Raise UnknownPrice if money is limited and the model has no stated price.
     """
     from civitas.society.experiments.models import town
 

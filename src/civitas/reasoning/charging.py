@@ -1,4 +1,4 @@
-"""Charging budgets: a model asked within one, and what a run has spent in another process."""
+"""Charging budgets: for calls of a model, and for what a run spent in another process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Spending:
     model_calls: int = 0
     actions: int = 0
     unpriced: Usage = field(default_factory=Usage)  # tokens of which the price was not known
-    untold: int = 0  # the same, where it is not even known whether they went in or came out
+    untold: int = 0  # tokens without a price that may be input or output
 
     def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
         """Count a call of a model."""
@@ -52,9 +52,9 @@ class Spending:
 
 
 def spending(entries: Iterable[Entry]) -> Spending:
-    """What one agent's part in a run has spent; not, where a budget refused it."""
+    """Return what one agent's part in a run has spent, without calls that a budget refused."""
     spent = Spending()
-    reserved: dict[str, Mapping[str, Any]] = {}  # of the steps that have no end yet
+    reserved: dict[str, Mapping[str, Any]] = {}  # for the steps without an end
     for entry in entries:
         data = entry.data
         about = data.get("about", {})
@@ -70,7 +70,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
             usage = (data.get("result") or {}).get("usage")
             cost = data.get("charged")
             spent.add(cost, None if usage is None else Usage(*usage))
-            # Not one that a budget refused, or that was cut off.
+            # Calls that a budget refused, or that were cut off, do not count.
             if not data.get("cancelled") and (cost is None or cost["model_calls"]):
                 spent.answers += 1
     for left in reserved.values():
@@ -82,7 +82,7 @@ def spending(entries: Iterable[Entry]) -> Spending:
 async def charged(
     step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
 ) -> AsyncIterator[None]:
-    """Ask a model in here: it is recorded that this begins, and what a budget lets it spend."""
+    """Record that the call in this context begins, what it reserves, and what it is charged."""
     if budget is None:
         await step.begins(args)
         yield
@@ -95,7 +95,7 @@ async def charged(
 
 
 def budgeted(model: Any, budget: Budget | None) -> Any:
-    """A model that spends of a budget; itself where there is none."""
+    """Return the model bound to a budget; without a budget, the model itself."""
     if budget is None:
         return model
     from civitas.models.wrappers.budgeted import BudgetedModel
@@ -110,9 +110,9 @@ async def completed(
     schema: dict[str, Any] | None,
     step: Step,
 ) -> Any:
-    """A model's answer, asked for once it is recorded what that may spend at most."""
+    """Ask a model once its reservation is recorded, and return its answer."""
     model = budgeted(model, budget)
-    # A schema is named only where there is one: models of users' own may not know of it.
+    # Pass a schema only if there is one: a user's own model may not have the parameter.
     more = {} if schema is None else {"schema": schema}
     args = {"messages": prompt, **more}
     async with charged(step, budget, model, prompt, None, schema, args=args):
@@ -121,16 +121,16 @@ async def completed(
 
 
 def _most_json(model: Any, *asked: Any) -> dict[str, Any] | None:
-    """What a call will reserve, as JSON data; None if that cannot be told."""
+    """Return what a call will reserve, as JSON data; None if the model cannot compute it."""
     try:
         tokens, usd = model._most(*asked)
     except Exception:
-        return None  # the call itself fails of it, and says so
+        return None  # the call itself raises the same error
     return charged_json(tokens, picodollars("reserve", usd), 1)
 
 
 def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
-    """Have a budget count what was spent, also where that is more than it allows."""
+    """Charge a budget what was spent, even if that is more than it allows."""
     usd = spent.usd
     if spent.untold or spent.unpriced != Usage():
         usd += _price(budget, model, spent.unpriced, spent.untold)
@@ -140,12 +140,12 @@ def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
     except DeadlineExceeded:
         raise
     except BudgetExceeded:
-        pass  # nothing more begins; a run that is over already is told all the same
+        pass  # no further call starts; the reply of a run that has ended is returned all the same
 
 
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
-    """What tokens cost by the prices of now, where nobody knew a price or had a budget then."""
-    # Which model of several it was is not recorded, nor what went in: the dearest.
+    """Return the cost, at current prices, of tokens that were recorded without a price."""
+    # The record does not say which of several models it was, nor the direction: take the dearest.
     models = getattr(model, "models", [model])
     input, output = usage.input_tokens, usage.output_tokens
     dearest: Decimal = max(

@@ -1,4 +1,4 @@
-"""What was recorded of one agent's part of a run, and the fingerprint of the program that did."""
+"""Reads the record of one agent's part of a run, and fingerprints the program that wrote it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ S = TypeVar("S")
 
 
 class ReadRecord(Generic[S]):
-    """What was recorded of one agent's part of a run.
+    """The record of one agent's part of a run, as it was read.
 
     Attributes:
         state: the last state that was saved, or None
         begun: what the part began with, or None if it is new
-        over: why it ended, if it did and nothing came after it
-        heard: what was heard since the last state, in order
-        members: what is known of the turns that others record in parts of their own, by part
+        over: the end, with its reason, if no entry follows it; else None
+        heard: the inputs from outside since the last state, in order
+        members: the start entries of the turns that members record in their own parts, by part
     """
 
     def __init__(self, part: RecordedPart, kind: type[S]) -> None:
@@ -41,7 +41,7 @@ class ReadRecord(Generic[S]):
         self._steps: dict[str, Past] = {}
         metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
         self._scalars = [name for name, how in metadata.items() if how not in (APPENDED, LIVE)]
-        # How many items of each list are recorded.
+        # How many items of each append-only list are recorded.
         self._written = {name: 0 for name, how in metadata.items() if how == APPENDED}
         self.members: dict[str, dict[str, Any]] = {}
         self.begun: dict[str, Any] | None = None
@@ -68,25 +68,25 @@ class ReadRecord(Generic[S]):
 
     @property
     def run_id(self) -> str:
-        """The id of the run."""
+        """Return the id of the run."""
         return self._read.run_id
 
     def past(self, prefix: str = "") -> list[Past]:
-        """What was recorded of the steps whose keys begin so, in the order in which they began."""
+        """Return the recorded steps whose keys have this prefix, in the order of their start."""
         return [past for key, past in self._steps.items() if key.startswith(prefix)]
 
     def has_ended(self, key: str) -> bool:
-        """Whether a step had ended before."""
+        """Return whether a step has a recorded result."""
         past = self._steps.get(key)
         return past is not None and past.state == "ended"
 
     def entries(self) -> list[Entry]:
-        """What was recorded before, entry by entry."""
+        """Return the recorded entries."""
         return self._read.past
 
     @property
     def copied(self) -> list[dict[str, Any]]:
-        """Of a copy: the runs before it, with their `key`, and how much of them was copied."""
+        """Return, for a fork, the runs it copied, with their `key` and how much was copied."""
         copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
         return copied
 
@@ -132,7 +132,7 @@ class ReadRecord(Generic[S]):
 
 
 def fingerprint(**parts: Any) -> dict[str, str]:
-    """What a program does, by part: as JSON where that is short, else by its hash."""
+    """Return a program's parts by name: each as JSON if that is short, else as its hash."""
     made = {}
     for name, value in parts.items():
         text = json.dumps(as_json(value), sort_keys=True, ensure_ascii=True)
@@ -142,13 +142,13 @@ def fingerprint(**parts: Any) -> dict[str, str]:
 
 
 def of_group(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
-    """What a group does, by part, and what each of its members does."""
+    """Return the fingerprint of a group, with those of its members."""
     programs = [[str(member.id), _of_member(member)] for member in members]
     return {**fingerprint(**parts), _MEMBERS: programs}
 
 
 def _of_member(member: Any) -> dict[str, Any]:
-    """What a member does, by part; of one that keeps no record, its class and its id."""
+    """Return a member's program; for a member that keeps no record, its class and its id."""
     if getattr(member, "_records", False):
         program: dict[str, Any] = member._program()
         return program
@@ -158,7 +158,7 @@ def _of_member(member: Any) -> dict[str, Any]:
 def check(
     run_id: str, begun: Mapping[str, Any], kind: str, agent: str, program: Mapping[str, Any]
 ) -> None:
-    """See that a program is the one that began the run."""
+    """Check that a program is the one that began the run."""
     changed: Iterable[str]
     if begun["kind"] != kind:
         changed, told = ["agent"], f"it was a {begun['kind']}, and is a {kind}"
@@ -178,9 +178,9 @@ def check(
 def _changes(
     whose: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
-    """What differs, by part, of an agent and of its members; only of those of whom something does.
+    """Return the changed parts of an agent and its members, by id; unchanged ones are left out.
 
-    What only one of the two knows of was written by another civitas, and says nothing.
+    A part that only one of the two has comes from another version of civitas and is ignored.
     """
     own = {
         name: f"was {recorded[name]}, is {text}"
@@ -188,7 +188,7 @@ def _changes(
         if name != _MEMBERS and name in recorded and recorded[name] != text
     }
     changes = {whose: own} if own else {}
-    # Who is a member, and as what, is a part of the group's own.
+    # The group's own parts say which members it has, and in which role.
     pairs = zip(recorded.get(_MEMBERS, ()), now.get(_MEMBERS, ()), strict=False)
     for (was, was_program), (id, program) in pairs:
         if was == id:

@@ -1,9 +1,9 @@
 """The record of a run: its state, and the steps from one state to the next.
 
 Every orchestrator (the loop, a dual act, a conversation, one of your own) is a state, which is a
-dataclass, and steps. It saves its state between two turns, and wraps in `step` whatever must not be
-done twice. A run that goes on begins with its last state and walks the turn that was under way
-again: a step that has ended gives its recorded result and calls nothing.
+dataclass, and steps. It saves its state between two turns, and wraps in `step` all work that must
+not be done twice. A resumed run starts from its last state and repeats the interrupted turn: a
+step that has ended returns its recorded result and calls nothing.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ T = TypeVar("T")
 
 
 class Record(ReadRecord[S]):
-    """One agent's part of a run that is recorded. One task writes it, and those that it starts.
+    """One agent's part of a recorded run. One task writes it, and the tasks that this one starts.
 
     Attributes:
-        count: how many entries it has, with those that are noted
+        count: how many entries it has, including those not yet committed
         open: how many steps are under way
         committed: called after each commit
     """
@@ -54,38 +54,38 @@ class Record(ReadRecord[S]):
     def __init__(self, part: Part, kind: type[S]) -> None:
         super().__init__(part, kind)
         self._part = part
-        self._then: list[tuple[int, Callable[[], None]]] = []  # what the next commit makes true
+        self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
         self.committed: Callable[[], None] | None = None
         self.count = len(part.past)
         self.open = 0
 
     @property
     def key(self) -> str:
-        """What tells this part from all others, of this run and others, in whatever journal."""
+        """Return the key of this part, unique among all runs and journals."""
         return self._part.key
 
     @property
     def journal(self) -> str:
-        """The path of the journal."""
+        """Return the path of the journal."""
         return self._part.run.file.path
 
     def key_of(self, message: int) -> str:
-        """By what key a memory knows a message of this run: a copy shares those before it."""
+        """Return the key by which memory deduplicates a message; a fork shares those it copied."""
         copied = (each["key"] for each in self.copied if message < each["messages"])
         return next(copied, self.key)
 
     # -- what happens ------------------------------------------------------------------------------
 
     def begin(self, kind: str, agent: str, program: Mapping[str, Any], /, **about: Any) -> None:
-        """Note what the part begins with, or see that the program is the one that began it.
+        """Note what the part begins with, or check that the same program began it.
 
         Raises:
-            RunMismatch: it is another one
+            RunMismatch: another program began it
         """
         begun = self.begun
         if begun is not None:
             check(self.run_id, begun, kind, agent, program)
-        if begun is None or begun["fingerprint"] is None:  # a copy may be of another program
+        if begun is None or begun["fingerprint"] is None:  # a fork may have another program
             about = {"kind": kind, "agent": agent, **about, **(begun or {}), "fingerprint": program}
             self.begun = about
             self.note("begun", about)
@@ -102,26 +102,26 @@ class Record(ReadRecord[S]):
         decided: Callable[[Past], T] | None = None,
         **about: Any,
     ) -> T:
-        """Do something once: gives what was recorded of it, or calls and records that.
+        """Do something once: return the recorded result, or call and record the result.
 
-        A call that raises is recorded as failed, and called again when the run goes on. One that
-        was cancelled has no end. A call awaits `step.begins()` before its effect: one that does not
-        is repeated, whatever `outcome` says. The end is in the file with the next commit.
+        A call that raises is recorded as failed, and called again when the run is resumed. A
+        cancelled call has no end. A call must await `step.begins()` before its effect: otherwise it
+        is repeated, whatever `outcome` says. The next commit writes the end to the file.
 
         Args:
-            key: what the step is called: the same when the run goes on, and no other's
-            call: does it; it is given a `Step`, by which it says when the effect begins
-            of: the type of the result, where that is no JSON data
-            outcome: what becomes of it where it had begun and not ended: `repeat` calls it again;
-                `ask` leaves that to a person
-            beside: whether others are done at the same time: then one commit is for all that begin
-            decided: makes the result of a person's decision `skip` or `done`; without it `done`
-                gives the value, and `skip` raises InDoubt
-            **about: what to record of it besides, as JSON data; `action` names it to a person
+            key: the step's key: the same when the run is resumed, and unique in the part
+            call: does the work; it gets a `Step`, by which it says when the effect begins
+            of: the type of the result, if it is not JSON data
+            outcome: what to do if it had begun and not ended: `repeat` calls it again; `ask` lets a
+                person decide
+            beside: whether other steps run at the same time: one commit then covers all that begin
+            decided: makes the result from a person's decision `skip` or `done`; without it, `done`
+                returns the value, and `skip` raises InDoubt
+            **about: what else to record, as JSON data; `action` is the name that a person sees
 
         Raises:
             InDoubt: it had begun and not ended, and nobody has decided
-            JournalError: it cannot be written
+            JournalError: the journal cannot be written
             Exception: what the call raises
         """
         past = self._steps.get(key) or Past(key)
@@ -146,7 +146,7 @@ class Record(ReadRecord[S]):
             step.end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise
         except asyncio.CancelledError:
-            if step.begun and outcome == "repeat":  # what it cost is known
+            if step.begun and outcome == "repeat":  # its cost is known
                 step.end("failed", {"error": "cancelled", "cancelled": True})
             raise
         finally:
@@ -156,11 +156,11 @@ class Record(ReadRecord[S]):
         else:
             step.end("ended", {"result": codec.dump(result)})
         if self.open:
-            await self.commit()  # before those beside it have ended
+            await self.commit()  # before the steps beside it have ended
         return result
 
     def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
-        """Note that something has happened, or that a step was cut off: a step without a call."""
+        """Note a step without a call: an event, or a step that was cut off."""
         data = {"key": key, "about": about} if about else {"key": key}
         self.note("ended", {**data, "result": result})
 
@@ -177,11 +177,11 @@ class Record(ReadRecord[S]):
         return cast(T, past.value if isinstance(of, Codec) else codec_of(of).load(past.value))
 
     def hear(self, data: Any) -> None:
-        """Note something that came from outside, which belongs to the next state."""
+        """Note input from outside; it belongs to the next state."""
         self.note("heard", data)
 
     def save(self, state: S) -> None:
-        """Note the state between two turns. Lists that only grow are recorded item by item."""
+        """Note the state between two turns. Append-only lists are recorded item by item."""
         grown: dict[str, Any] = {}
         for name, written in self._written.items():
             items = getattr(state, name)
@@ -192,38 +192,38 @@ class Record(ReadRecord[S]):
         self.note("state", {"state": scalars, "appended": grown})
 
     def drop(self, state: S, name: str) -> None:
-        """Let go of all items of a list but the last: they are recorded, and take memory here."""
+        """Drop all items of a list but the last, to save memory: they are recorded."""
         items = getattr(state, name)
         del items[:-1]
         self._written[name] = len(items)
 
     def then(self, done: Callable[[], None]) -> None:
-        """Call something once what was noted until now is in the file."""
+        """Call something once all entries noted so far are in the file."""
         self._then.append((self.noted, done))
 
     async def commit(self, upto: int | None = None) -> None:
-        """Write what was noted. When this returns, it is in the file.
+        """Write the noted entries. When this returns, they are in the file.
 
         Args:
-            upto: how many of the part's `noted` entries are waited for; all, if left out
+            upto: how many of the run's `noted` entries to wait for; all by default
 
         Raises:
             JournalError: it cannot be written
         """
         try:
             await self._part.run.commit(upto)
-        finally:  # also if cancelled: what is in the file holds
+        finally:  # also if cancelled: some entries may be in the file
             self._has_committed()
 
     def member(self, name: str, agent: str, **about: Any) -> Part | None:
-        """The part of the run in which an agent records the turn that it takes for this one.
+        """Return the part of the run in which a member records its turn; None without a journal.
 
-        It answers from there when the run goes on, so that this is no step. None without a journal.
+        A resumed run answers from that part, so the turn is not a step.
 
         Args:
             name: such as `H1`, or `R1/ID`
             agent: the agent's id
-            **about: what to record of it besides, as JSON data
+            **about: what else to record, as JSON data
         """
         if name not in self.members:
             data = {"key": name, "part": name, "agent": agent, **about}
@@ -232,15 +232,15 @@ class Record(ReadRecord[S]):
         return self._part.part(name)
 
     def keep(self, data: bytes) -> str:
-        """Store a value once, by its sha256; 1 MiB or more becomes a file beside the journal."""
+        """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""
         return self._part.run.keep(data)
 
     def kept(self, hash: str) -> bytes:
-        """A value that was stored; a JournalError where it is missing or damaged."""
+        """Return a stored value; raise a JournalError if it is missing or damaged."""
         return self._part.run.kept(hash)
 
     async def end(self, reason: str, **about: Any) -> None:
-        """Write down why it ended.
+        """Write the end of the part, with its reason.
 
         Raises:
             JournalError: it cannot be written
@@ -249,14 +249,14 @@ class Record(ReadRecord[S]):
         await self.commit()
 
     def note_end(self, reason: str, **about: Any) -> None:
-        """Note why it ended."""
+        """Note the end of the part, with its reason."""
         self.over = {"reason": reason, **as_json(about)}
         self.note("over", self.over)
         if not self._part.path:
             self._part.end(reason)
 
     def commit_now(self) -> None:
-        """Write what was noted, where nothing can be awaited: the thread waits.
+        """Write the noted entries where nothing can be awaited; this blocks the thread.
 
         Raises:
             JournalError: it cannot be written
@@ -266,11 +266,11 @@ class Record(ReadRecord[S]):
 
     @property
     def noted(self) -> int:
-        """How many entries of the run were noted since it was opened."""
+        """Return how many entries of the run were noted since it was opened."""
         return self._part.run.noted
 
     def note(self, kind: str, data: Any) -> None:
-        """Note an entry; of a value that has no JSON form, the text that a model is shown."""
+        """Note an entry; a value without a JSON form becomes the text that a model is shown."""
         try:
             self._part.note(kind, data)
         except (TypeError, ValueError, RecursionError):
@@ -278,7 +278,7 @@ class Record(ReadRecord[S]):
         self.count += 1
 
     def _has_committed(self) -> None:
-        """Do what was to be done once something is in the file."""
+        """Run the callbacks whose entries are now in the file."""
         then, written = self._then, self._part.run.written
         self._then = [each for each in then if each[0] > written]
         for number, done in then:
@@ -289,7 +289,7 @@ class Record(ReadRecord[S]):
 
 
 class NullRecord(Record[S]):
-    """The record of a run that nobody records: steps are called, and nothing is kept."""
+    """The record of a run without a journal: steps are called, and nothing is kept."""
 
     key = ""
 
@@ -347,21 +347,21 @@ async def recorded(
     task: str = "",
     program: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Record[S]]:
-    """The record of a run of one's own orchestrator: begun, or resumed.
+    """Open the record of a run of your own orchestrator, new or resumed.
 
-    A run that is over has `record.over`: return its result in the place of doing it again.
+    A run that is over has `record.over`: return its result instead of doing it again.
 
     Args:
-        journal: where; None records nothing
+        journal: the journal; None records nothing
         run_id: the run's id
         kind: the name of the orchestrator
-        agent: the id of who runs it
-        state: the dataclass that its state is, with a default for each field
-        task: what it is to do, as people see it in `civitas runs`
-        program: what must be the same for a program to go on with the run, as JSON data by name
+        agent: the id of the agent that runs it
+        state: the dataclass of its state, with a default for each field
+        task: its task, as people see it in `civitas runs`
+        program: what must be equal for a program to resume the run, as JSON data by name
 
     Raises:
-        RunHeld: somebody works on the run
+        RunHeld: the run is in use elsewhere
         RunMismatch: another program began it
         JournalError: the journal cannot be used, or is damaged
     """
@@ -378,7 +378,7 @@ async def recorded(
         try:
             yield record
         except BaseException:
-            with suppress(JournalError):  # what stopped the run is raised
+            with suppress(JournalError):  # raise what stopped the run instead
                 record.commit_now()
             raise
         await record.commit()

@@ -1,4 +1,4 @@
-"""Agents whose replies are recorded, with a journal, so that they go on after a crash."""
+"""Agents whose replies are recorded in a journal, so that they can be resumed after a crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RecordedAgent(ConversationalAgent):
-    """An agent whose replies are recorded, with a journal or as part of another's run."""
+    """An agent whose replies are recorded in a journal, or as part of another agent's run."""
 
     _records = True
     _kind = ""
@@ -29,7 +29,7 @@ class RecordedAgent(ConversationalAgent):
 
     @property
     def journal(self) -> Journal | None:
-        """Where its replies are recorded, or None."""
+        """Return the journal that records its replies, or None."""
         return self._journal
 
     @journal.setter
@@ -53,15 +53,15 @@ class RecordedAgent(ConversationalAgent):
                 part.close()
 
     def _begun(self, part: Part, asked: Asked) -> Record[Any]:
-        """The record of a run that begins, or that goes on if it is as it began."""
+        """Return the record of a new run, or of a resumed one if the program is the same."""
         record: Record[Any] = Record(part, self._state_type)
         schema = None if asked.answer is None else asked.answer.json
         if schema is None and asked.resumed and record.begun is not None:
-            schema = record.begun["schema"]  # `resume` need not name it again
+            schema = record.begun["schema"]  # `resume` need not pass it again
         program = fingerprint(task=asked.given, thread=asked.thread, schema=schema)
         if record.begun is not None and (asked.record is not None or asked.resumed):
-            program.pop("task")  # whoever made it has recorded that, or nobody says it again
-        given = None if asked.given == asked.content else asked.given  # before a hook changed it
+            program.pop("task")  # the group has recorded it, or `resume` does not repeat it
+        given = None if asked.given == asked.content else asked.given  # before hooks
         about = {"task": asked.content, "given": given, "thread": asked.thread, "schema": schema}
         record.begin(self._kind, str(self.id), program | self._program(), **about)
         assert record.begun is not None
@@ -69,16 +69,16 @@ class RecordedAgent(ConversationalAgent):
         return record
 
     def _check_asked(self, asked: Asked) -> None:
-        """Refuse what it cannot be asked, before a run begins."""
+        """Refuse an invalid request before a run begins."""
 
     async def _work(self, asked: Asked, record: Record[Any]) -> Reply:
-        """Answer, or go on with what was recorded."""
+        """Answer, or resume from the record."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it works")
 
     def _program(self) -> dict[str, Any]:
-        """What it and its members do, whatever they are asked."""
+        """Return its program and those of its members, independent of the request."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does")
 
     async def _recall(self, part: Part, budget: Budget | None) -> None:
-        """Know what it did in a part of a run that is over, within the budget of this reply."""
+        """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")

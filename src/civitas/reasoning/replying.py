@@ -1,4 +1,4 @@
-"""What a reply lies in: the replies that lead to it, and the run that it is a part of."""
+"""The context of a reply: the outer replies that led to it, and the run that it is a part of."""
 
 from __future__ import annotations
 
@@ -21,29 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Replying:
-    """A reply under way; what a tool of it started in the background may outlive it."""
+    """A reply under way; a background task of one of its tools may outlive it."""
 
     agent: Agent
     asked: Asked
-    turns: Turns  # whose turn it has
+    turns: Turns  # the lock that it holds
     open: bool = True  # whether it is still under way
 
 
 REPLYING: ContextVar[tuple[Replying, ...]] = ContextVar("civitas_replying", default=())
-"""The replies that lead to what is being done, in the task or thread that does it."""
+"""The replies that led to the current code, outermost first, in this task or thread."""
 
 Joined: TypeAlias = "tuple[Agent, Part | None, tuple[Action, ...]]"
 
 JOINED: ContextVar[Joined | None] = ContextVar("civitas_joined", default=None)
-"""Whose reply is asked for as part of another's, where it is recorded, and what is offered in it.
-"""
+"""The member to be asked, the part that records its reply, and the actions offered in it."""
 
 ONCE: ContextVar[tuple[str, int] | None] = ContextVar("civitas_told_once", default=None)
-"""As which message of which run something is observed, if it is part of one that is recorded."""
+"""The run and the number of the message being observed, if it belongs to a recorded run."""
 
 
 def own_reply(agent: Any) -> Asked | None:
-    """What an agent is replying to where this is called; None if it is not."""
+    """Return the request that an agent is replying to in this context; None if there is none."""
     for each in reversed(REPLYING.get()):
         if each.agent is agent and each.open:
             return each.asked
@@ -51,7 +50,7 @@ def own_reply(agent: Any) -> Asked | None:
 
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
-    """The thread of a `say` that is no message: called by a program, or as another's action."""
+    """Return the thread of a `say` that a program, or another agent's reply, calls directly."""
     within = next((each for each in reversed(REPLYING.get()) if each.open), None)
     if within is None or within.asked.thread is None:
         return thread
@@ -67,33 +66,33 @@ def _with(variable: ContextVar[Any], value: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # never finished, and now thrown away in another context
+        with suppress(ValueError):  # a coroutine that never finished is closed in another context
             variable.reset(token)
 
 
 def joined(
     agent: Any, record: Part | None, offered: tuple[Action, ...]
 ) -> AbstractContextManager[None]:
-    """Have the reply that an agent is asked for in here be a part of another's."""
+    """Record the agent's reply in this context as part of another's run."""
     return _with(JOINED, (agent, record, offered))
 
 
 def observing(once: tuple[str, int] | None) -> AbstractContextManager[None]:
-    """Have what agents observe in here be this message of a run, or of none.
+    """Mark what agents observe in this context as this message of a run, or of none.
 
-    It is remembered once, however often they are told it.
+    It is remembered once, however often it is observed.
     """
     return _with(ONCE, once)
 
 
 def approver_of_group(agent: Agent) -> Approver | None:
-    """The approver of what an agent is a member of and replies for."""
+    """Return the approver of the group on whose behalf an agent replies."""
     replying = [each.agent for each in REPLYING.get()]
     while replying and replying[-1] is not agent:
         replying.pop()
     member = agent
     for group in reversed(replying):
-        # Whoever merely called it, by a tool, does not answer for it.
+        # An agent that called it by a tool is not its group and does not approve for it.
         if any(each is member for each in getattr(group, "_member_agents", ())):
             approver = Agent._approver(group)
             if approver is not None:

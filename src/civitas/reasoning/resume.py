@@ -1,4 +1,4 @@
-"""Going on with a run: whether it is the same program, what its parts remember and have spent."""
+"""Resuming a run: what its objects know of it, how it ended, and recording its end."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.reasoning")
 
 _MOST: Final = 10_000
-"""Of how many runs an object's marks are kept; those of the oldest are forgotten first."""
+"""How many runs an object's marks cover; those of the run set longest ago are dropped first."""
 
 
 class Marks:
-    """For objects, such as memories and budgets, how far they are in each run.
+    """Replay offsets of objects, such as memories and budgets, in each run.
 
-    A memory that was told the first five messages of a run, and is told of the run once more, is
-    only told those from the sixth on. An object is itself alone, whatever it says it equals; one
-    that cannot be referred to weakly has no marks.
+    A memory that has the first five messages of a run gets only those from the sixth on when the
+    run is resumed. Objects are compared by identity; one without weak references has no marks.
     """
 
     def __init__(self) -> None:
@@ -40,12 +39,12 @@ class Marks:
         self._of: dict[int, OrderedDict[str, int]] = {}
 
     def get(self, of: Any, run: str) -> int:
-        """How far an object is in a run; 0 if nothing is known."""
+        """Return an object's offset in a run; 0 if unknown."""
         marks = self._of.get(id(of))
         return 0 if marks is None else marks.get(run, 0)
 
     def set(self, of: Any, run: str, place: int) -> None:
-        """Say how far an object is in a run."""
+        """Set an object's offset in a run."""
         marks = self._of.get(id(of))
         if marks is None:
             try:
@@ -65,18 +64,18 @@ R = TypeVar("R", bound=Reply)
 ENDED = frozenset(
     ("done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable")
 )
-"""The reasons for which a run is over. After any other, it goes on when it is called again."""
+"""The reasons for which a run is over. After any other, the next call resumes it."""
 
 
 def ended(record: ReadRecord[Any]) -> bool:
-    """Whether a run is over for good."""
+    """Return whether a run is over for good."""
     return record.over is not None and record.over["reason"] in ENDED
 
 
 def value_at_end(over: dict[str, Any], schema: AnswerSchema | None) -> Any:
-    """The value that a run ended with, as the type that is asked for."""
+    """Return the value that a run ended with, as the requested type."""
     if schema is not None and over["reason"] == "done":
-        with suppress(Unreadable):  # a terminal action gave it, or something else was asked for
+        with suppress(Unreadable):  # from a terminal action, or by another schema
             return schema.read(over["text"])
     return over["value"]
 
@@ -87,13 +86,13 @@ async def guarded(
     over: Callable[[R], Mapping[str, Any]],
     stopped: Callable[[Stop], R],
 ) -> R:
-    """Run to the end and write down why it ended, whatever ends it.
+    """Run to the end and record the reason of the end, even if it is an exception.
 
     Args:
-        record: where
-        run: does it
-        over: what is recorded of the end, beside the reason
-        stopped: the reply of a run that is stopped here
+        record: the record of the run
+        run: does the work
+        over: returns what to record at the end, besides the reason
+        stopped: returns the reply of a run that is stopped here
     """
     try:
         reply = await run()
@@ -102,22 +101,22 @@ async def guarded(
         log_failure(logger, f"run {record.run_id!r} stops", error)
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
-        if record.over is None:  # else it had ended, and only its end was still to be written
+        if record.over is None:  # else the end is noted already, and only not written
             cut_off = Stop("cancelled", f"{type(error).__name__}: {error}")
             record.note_end("cancelled", **over(stopped(cut_off)))
         try:
             if isinstance(error, Exception | asyncio.CancelledError):
                 await record.commit()
             else:
-                record.commit_now()  # nothing can be awaited any more
-        except CivitasError as lost:  # the memory's too: what stopped the run goes on
+                record.commit_now()  # nothing can be awaited here
+        except CivitasError as lost:  # also an error of the memory: raise what stopped the run
             logger.error("run %r: its end is not kept: %s", record.run_id, lost)
         raise
     return reply
 
 
 def overlap(known: list[Any], messages: list[Any]) -> int:
-    """How many of a run's messages a memory has that cannot be asked: those at its end."""
+    """Return how many of a run's messages are at the end of a memory that has no `add_once`."""
     for count in range(len(messages), 0, -1):
         shared = min(count, len(known))
         if shared and known[-shared:] == messages[count - shared : count]:

@@ -1,4 +1,4 @@
-"""One step of a run that is recorded: what was recorded of it before, and how far it is now."""
+"""One step of a recorded run: its earlier record, and its progress."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any, Final
 
 @dataclass(slots=True)
 class Past:
-    """What was recorded of a step before."""
+    """The earlier record of a step."""
 
     key: str
-    state: str = ""  # how far it had come: `permitted`, `started`, `ended` or `failed`
-    about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator said of it
+    state: str = ""  # `permitted`, `started`, `ended` or `failed`
+    about: dict[str, Any] = field(default_factory=dict)  # what the orchestrator recorded besides
     args: Any = None  # the arguments with which it began
-    asks: bool = False  # whether a person decides, where it had begun and not ended
-    result: Any = None  # what it gave, as JSON data
+    asks: bool = False  # whether a person decides if it had begun and not ended
+    result: Any = None  # its result, as JSON data
     error: str = ""  # why it failed
-    permitted: str | None = None  # the fingerprint of what was permitted
+    permitted: str | None = None  # the fingerprint of the permitted request
     decision: str | None = None  # what a person decided: `repeat`, `skip` or `done`
-    value: Any = None  # the result that a person told, where the decision is `done`
-    kept: str | None = None  # the hash of the result, where that is bytes
+    value: Any = None  # the result that a person stated, if the decision is `done`
+    kept: str | None = None  # the hash of the result, if that is bytes
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it had begun and not ended, and somebody has still to decide."""
+        """Return whether it had begun and not ended, and a person has still to decide."""
         return self.state == "started" and self.asks and self.decision is None
 
 
 class Step:
-    """What a step's call is given, to say how far it is.
+    """Passed to a step's call, which reports its progress by it.
 
     Attributes:
-        args: the arguments with which it had begun before the process died, which hold; else None
-        past: what was recorded of it before
+        args: the arguments with which it began before the process died, which hold; else None
+        past: its earlier record
         begun: whether its effect has begun
     """
 
@@ -52,16 +52,16 @@ class Step:
         self.args: Any = past.args if past.state == "started" else None
 
     async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Whether this is permitted: asks once, or gives what was recorded.
+        """Return whether this is permitted: as recorded, or by asking.
 
         Args:
-            fingerprint: what exactly is asked for
+            fingerprint: identifies the request exactly
             ask: asks a person, or a rule; only True permits
         """
         if self.past.permitted == fingerprint:
             return True
         record = self._record
-        await record.commit()  # a person may take long: what led to the question is not lost
+        await record.commit()  # keep all entries so far: a person may take long to answer
         decision = await ask()
         if decision is True:
             record.note("permitted", {"key": self._key, "fingerprint": fingerprint})
@@ -69,16 +69,16 @@ class Step:
         return decision
 
     async def begins(self, args: Any = None, reserved: Mapping[str, Any] | None = None) -> None:
-        """Say that the effect begins now; returns when that is in the file.
+        """Note that the effect begins now; return when that is in the file.
 
-        Called after hooks, permission and reservation: what waits for a person is never in doubt.
+        Call it after hooks, permission and reservation, so that a waiting step is not in doubt.
 
         Args:
             args: the arguments of the effect, as JSON data
-            reserved: what it may spend at most, which counts if no more is heard of it
+            reserved: what it may spend at most, which is charged if it has no recorded end
 
         Raises:
-            JournalError: it cannot be written; the effect must not begin
+            JournalError: the journal cannot be written; the effect must not begin
         """
         data = dict(self._note)
         if args is not None:
@@ -90,15 +90,15 @@ class Step:
         record.note("started", data)
         noted = record.noted
         if self._beside or record.open > 1:
-            await asyncio.sleep(0)  # those beside it begin now too
+            await asyncio.sleep(0)  # let concurrent steps begin in the same commit
         await record.commit(noted)
 
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
-        """Say what tells, when the step is over, what it has spent."""
+        """Set the function that returns, at the end of the step, what it has spent."""
         self._charged = charged
 
     def tell(self, **more: Any) -> None:
-        """Say what to record with the end of the step."""
+        """Add to what is recorded at the end of the step."""
         self._note.update(more)
 
     def end(self, kind: str, data: dict[str, Any]) -> None:
@@ -108,7 +108,7 @@ class Step:
 
 
 class _NullStep(Step):
-    """The step of a run that nobody records."""
+    """The step of a run without a journal."""
 
     async def permitted(self, fingerprint: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         return await ask()

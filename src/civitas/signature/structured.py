@@ -5,6 +5,7 @@ This module imports pydantic, so it is imported for the first such annotation.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import types
@@ -16,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import (
     PydanticCustomError,
+    PydanticKnownError,
     SchemaValidator,
     ValidationError,
     to_json,
@@ -37,7 +39,7 @@ def structured_form(annotation: Any) -> tuple[Any, TypeAdapter[Any]]:
     adapter: TypeAdapter[Any] = TypeAdapter(_new_type("Value", annotation), config=_CONFIG)
     if not getattr(adapter, "pydantic_complete", True):
         adapter.rebuild(raise_errors=True)
-    validator = SchemaValidator(_read_now(adapter.core_schema))
+    validator = SchemaValidator(_with_strict_choices(adapter.core_schema))
     read = functools.partial(_read, validator)
     core = {"type": "function-plain", "function": {"type": "no-info", "function": read}}
     return core, adapter
@@ -64,15 +66,42 @@ def _with_integers(value: Any) -> Any:
     return [_with_integers(item) for item in value] if isinstance(value, list) else value
 
 
-def _read_now(schema: Any) -> Any:
-    """Return a core schema with lists for iterables, so that all items are checked at once."""
+def _with_strict_choices(schema: Any) -> Any:
+    """Return a core schema whose literals and enums do not take `true` for 1, nor 1 for `true`."""
     if isinstance(schema, list):
-        return [_read_now(item) for item in schema]
+        return [_with_strict_choices(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") == "generator":
+    if schema.get("type") == "generator":  # an Iterable, whose items are to be checked now
         schema = schema | {"type": "list"}
-    return {key: item if key == "default" else _read_now(item) for key, item in schema.items()}
+    if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
+        choices = schema["expected"]
+    elif schema.get("type") == "enum" and isinstance(schema.get("members"), list):
+        choices = [member.value for member in schema["members"]]
+    else:
+        return {
+            key: item if key == "default" else _with_strict_choices(item)
+            for key, item in schema.items()
+        }
+    numbers = [choice for choice in choices if isinstance(choice, int | float)]
+    if not numbers:
+        return schema
+    expected = ", ".join(map(repr, choices[:-1])) + " or " * (len(choices) > 1) + repr(choices[-1])
+
+    def check(value: Any) -> Any:
+        given = isinstance(value, bool)
+        if not isinstance(value, int | float) or any(
+            value == number and isinstance(number, bool) == given for number in numbers
+        ):
+            with contextlib.suppress(ValueError):
+                return schema["cls"](value) if schema["type"] == "enum" else value
+        raise PydanticKnownError("literal_error", {"expected": expected})
+
+    # An enum is read here: to a validator behind a function a strict enum's value is not JSON.
+    checked: dict[str, Any] = {"function": {"type": "no-info", "function": check}}
+    if schema["type"] == "enum":
+        return checked | {"type": "function-plain"} | {k: schema[k] for k in schema if k == "ref"}
+    return checked | {"type": "function-before", "schema": schema}
 
 
 # -- schemas ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Societies: where citizens live, and the randomness, time and facts that their blocks share."""
+"""Societies: citizens in virtual time, with their blocks, city, services and experiments."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _NAMES = {
     "population.population": "Population",
     "population.ray": "RayEngine",
     "population.rows": "Rows",
-    "services.economy": "BRACKETS Bank Government make_economy",
+    "services.economy": "Bank Government make_economy",
     "services.feed": "Feed",
     "services.firm": "Firm",
+    "services.ledger": "BRACKETS",
     "society": "Society",
     "wants": "Answer Buy Follow Like Move Pay Post Save Want Work",
 }

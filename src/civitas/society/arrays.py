@@ -1,4 +1,4 @@
-"""Packages of extras, such as numpy, scipy and pyarrow, loaded when they are first used."""
+"""Packages of extras, such as numpy, scipy and pyarrow, loaded on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from civitas.errors import MissingExtra
 
 
 def package(name: str, what: str = "civitas.society", extra: str = "society") -> Any:
-    """Return a package that `what` needs. Raises MissingExtra, which names the extra, without."""
+    """Return a package that `what` needs. Raises MissingExtra, which names the extra."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -40,24 +40,24 @@ def sparse() -> Any:
 
 @functools.cache
 def give_back() -> None:
-    """Have the C library give the memory of large arrays back to the system when they are freed.
+    """Let the C library return the memory of large arrays to the system when they are freed.
 
-    glibc does so from 128 KB on, but raises that to the size of what was freed, up to 32 MB, and
-    keeps what is smaller: of 600,000 citizens a quarter of all memory.
+    glibc returns blocks from 128 KB on. It raises this limit to the size of each freed block, up to
+    32 MB, and keeps smaller blocks: with 600,000 citizens a quarter of all memory.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
-        return  # somebody has said how memory is kept
+        return  # the user has configured the allocator
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(-3, 1 << 22)  # M_MMAP_THRESHOLD
-        mallopt(-1, 1 << 26)  # M_TRIM_THRESHOLD, which else falls to 128 KB
+        mallopt(-1, 1 << 26)  # M_TRIM_THRESHOLD; its default is 128 KB
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """Return the smaller of two whole numbers, or of each two of arrays."""
+    """Return the smaller of two whole numbers; elementwise for arrays."""
     return min(a, b) if type(a) is type(b) is int else numpy().minimum(a, b)
 
 
 def larger(a: Any, b: Any) -> Any:
-    """Return the larger of two whole numbers, or of each two of arrays."""
+    """Return the larger of two whole numbers; elementwise for arrays."""
     return max(a, b) if type(a) is type(b) is int else numpy().maximum(a, b)

@@ -1,4 +1,4 @@
-"""A society's calls of models: limited in time, recorded, and asked once where prompts agree."""
+"""A society's calls of models: limited in time, recorded, and shared for equal prompts."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from civitas.budget import Budget
 
 _KNOWN: Final[WeakKeyDictionary[Any, set[str]]] = WeakKeyDictionary()
-"""The runs whose spending until then an account of this process knows: it counts on by itself."""
+"""For each budget account, the runs whose recorded spending it has already counted."""
 Prompt: TypeAlias = tuple[list[dict[str, Any]], Any, Any]
-"""The messages, the actions and the schema that a model is given."""
+"""The messages, the actions and the schema that a model receives."""
 
 
 class Asking:
     """Asks models on behalf of citizens, each call for at most `timeout_s` seconds.
 
-    What becomes of a call, its answer, its failure or its time limit, is a step of the run's
-    record, so that a run that goes on takes the same turn. With `once`, citizens with the same
-    prompt in the same step share one answer.
+    The outcome of a call (answer, failure or timeout) is a step of the run's record, so a resumed
+    run takes the same course. With `once`, citizens with the same prompt in the same step share one
+    answer.
     """
 
     def __init__(self, timeout_s: float, budget: Budget | None, *, once: bool) -> None:
@@ -48,7 +48,7 @@ class Asking:
         self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     def begin(self, step: int) -> None:
-        """A step begins."""
+        """Begin a step: reset the counts, keys and shared answers."""
         self.step = step
         self.calls = 0
         self._numbers.clear()
@@ -56,7 +56,7 @@ class Asking:
         self._shared.clear()
 
     async def complete(self, asked: AskedModel, prompt: Prompt) -> ModelReply:
-        """What a model answers a citizen. Raises ModelError: it failed, or took too long."""
+        """Return a model's answer to a citizen. Raises ModelError: the call failed or timed out."""
         messages, actions, schema = prompt
         id = str(asked.agent.id)
         self.calls += 1
@@ -74,7 +74,7 @@ class Asking:
         return answer_of_json(outcome["answer"])
 
     def fell_back(self, id: str, why: str) -> None:
-        """Record that the last answer to an agent was of no use."""
+        """Record that the last answer to an agent was unusable."""
         if id in self._keys:
             key = self._keys[id]
             self.record.mark(f"{key}#unused#{id}", why, citizen=id, unused=key)
@@ -101,7 +101,7 @@ class Asking:
                     return {"answer": answer_json(await self._within_budget(asked, prompt, step))}
             except JournalError:
                 raise
-            except Exception as error:  # it costs this citizen its answer, and nobody else
+            except Exception as error:  # only this citizen loses its answer
                 if isinstance(error, TimeoutError) and not isinstance(error, CivitasError):
                     return {"failed": f"it took longer than {self.timeout_s} s"}
                 return {"failed": error_text(error, 500)}
@@ -112,19 +112,19 @@ class Asking:
         return outcome
 
     async def _within_budget(self, asked: AskedModel, prompt: Prompt, step: Step) -> Any:
-        """The answer, asked for once it is recorded what that may spend at most."""
+        """Return the model's answer, after recording the reservation of the call."""
         budget = asked.agent.budget or self.budget
         model = budgeted(asked.model, budget)
         async with charged(step, budget, model, *prompt, args={"messages": prompt[0]}):
             return await model.complete(*prompt)
 
     def recall(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
-        """Have the budgets know what another process has spent on the run, each once.
+        """Charge the budgets, once each, with what another process has spent on the run.
 
         Args:
-            record: that of the run
-            model: the society's, or None
-            mailboxes: those of its agents, who may have models and budgets of their own
+            record: the run's record
+            model: the society's model, or None
+            mailboxes: the agents' mailboxes; agents may have their own models and budgets
         """
         entries, own = record.entries(), {}
         models = {id(model): model} if model is not None else {}
@@ -152,7 +152,7 @@ class Asking:
 
 
 class AskedModel:
-    """A model as one citizen asks it."""
+    """A model for one citizen, whose calls go through `Asking`."""
 
     def __init__(self, asking: Asking, agent: Agent, model: Any) -> None:
         self._asking = asking

@@ -1,4 +1,4 @@
-"""What a society is between two steps, as JSON: for `state_dict`, and for the journal."""
+"""The state of a society between two steps, as JSON: for `state_dict` and the journal."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 KIND: Final = "Society"
 VERSION: Final = 1
 _CHUNK: Final = 500
-"""So many citizens stand in the journal under one hash; those of whom none changed, once."""
+"""Agents stored in the journal under one hash; an unchanged part is stored once."""
 
 
 @dataclass
 class SocietyState:
-    """Where a run is: what belongs to no agent (`head`), and the agents, each part by its hash.
+    """The state of a run: data of no agent (`head`), and the agents in parts, all by hash.
 
-    `interventions` are those that were given while the run was under way.
+    `interventions` are those given during the run.
     """
 
     first: int = 0
@@ -50,7 +50,7 @@ class SocietyState:
 
 
 def head_of(society: Steps) -> dict[str, Any]:
-    """What is not of one agent."""
+    """Return the state that belongs to no single agent."""
     clock = society.clock
     return {
         "kind": KIND,
@@ -66,7 +66,7 @@ def head_of(society: Steps) -> dict[str, Any]:
 
 
 def as_bytes(data: Any, what: str) -> bytes:
-    """JSON data as bytes. Raises StateError: it is none."""
+    """Return JSON data as bytes. Raises StateError if it is not JSON data."""
     try:
         return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as error:
@@ -74,7 +74,7 @@ def as_bytes(data: Any, what: str) -> bytes:
 
 
 def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
-    """Agents as bytes; an error names the one who has no JSON form."""
+    """Return agents as bytes; an error names the agent that has no JSON form."""
     made = [_agent_json(mailbox) for mailbox in mailboxes]
     try:
         return as_bytes(made, "the state")
@@ -85,7 +85,7 @@ def agents_as_bytes(mailboxes: list[SocietyMailbox]) -> bytes:
 
 
 def state_of(society: Steps) -> dict[str, Any]:
-    """All that a society is, as JSON data that shares nothing with it."""
+    """Return a society's whole state, as JSON data that shares nothing with it."""
     made: dict[str, Any] = json.loads(as_bytes(head_of(society), "the state of the society"))
     made["agents"] = json.loads(agents_as_bytes(society.mailboxes))
     if society.population is not None:
@@ -94,7 +94,7 @@ def state_of(society: Steps) -> dict[str, Any]:
 
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
-    """Note where a society is; the agents in parts, each stored once by its hash."""
+    """Save a society's state; the agents in parts, each stored once by its hash."""
     mailboxes = society.mailboxes
     state.step = society.number
     state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
@@ -108,7 +108,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
 
 
 def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
-    """Put a society where a record has left it."""
+    """Restore a society's state from a record."""
     given = json.loads(record.kept(state.head))
     given["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
     given["columns"] = state.columns
@@ -116,11 +116,11 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
 
 
 def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> None:
-    """Put a society, made in the same way, where another was; `kept` gives parts of columns.
+    """Load a state into a society built in the same way; `kept` returns parts of columns.
 
     Raises:
-        StateError: it is no state of a society with the same seed and services, whose agents are
-            all here
+        StateError: the state is not of a society with this seed and these services, or has agents
+            that this society does not have
     """
     if not isinstance(given, dict) or given.get("kind") != KIND:
         raise StateError("this is no state of a Society")

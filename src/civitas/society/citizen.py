@@ -1,4 +1,4 @@
-"""Citizens: agents that live in a society, what they remember, and what they may do."""
+"""Citizens: agents that live in a society, their memory and their parameters."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from civitas.text import one_line
 logger = logging.getLogger("civitas.society")
 
 STREAM: Final = 50
-"""How many events a citizen remembers."""
+"""The events that a citizen remembers."""
 _DECISIONS: Final = 10
-"""How many decisions of its dispatcher a citizen keeps."""
+"""The decisions of its dispatcher that a citizen keeps."""
 
 
 class AgentType(StrEnum):
-    """What kind of agent one is."""
+    """The kinds of agents."""
 
     Citizen = "citizen"
     Firm = "firm"
@@ -40,7 +40,7 @@ class AgentType(StrEnum):
 
 
 class CitizenAgentParams(AgentParams):
-    """What a citizen may do. A block that states `enabled_by`, the name of one, follows it."""
+    """What a citizen may do. A block's `enabled_by` names the parameter that enables it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,17 +50,17 @@ class CitizenAgentParams(AgentParams):
 
 
 class CitizenMemory(Memory):
-    """What a citizen knows: its own state, and a stream of short events, of which the last remain.
+    """A citizen's memory: its state, and a stream of the latest short events.
 
     Args:
-        status: its own state, plain JSON data; kept, not copied
+        status: the citizen's state, plain JSON data; used without a copy
         stream: the events, the oldest first
-        most: how many events there are at most
+        most: the number of events at most
 
     Attributes:
-        status: its own state, such as `needs`, `plan` and `relations`; `place`, `moving` and
-            `money` are written by the commit stage alone
-        stream: the events: `(step, text)`, and the chat messages that `add_memory` was given
+        status: the citizen's state, such as `needs`, `plan` and `relations`; only the commit stage
+            writes `place`, `moving` and `money`
+        stream: the events: `(step, text)`, and the chat messages of `add_memory`
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CitizenMemory(Memory):
     thread = Memory.thread
 
     def note(self, step: int, text: str) -> None:
-        """Remember an event of a step; the oldest is forgotten where there are too many."""
+        """Remember an event of a step; above `most` events, forget the oldest."""
         self._keep((step, text))
 
     def add_memory(self, memory: dict[str, Any]) -> None:
@@ -98,10 +98,10 @@ class CitizenMemory(Memory):
             del self.stream[0]
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """The stream as chat messages, the oldest first; an event is a message of the user.
+        """Return the stream as chat messages, the oldest first; an event is a user message.
 
         Args:
-            limit: only the last so many
+            limit: return only the last `limit` messages
 
         Raises:
             ValueError: the limit is negative
@@ -114,14 +114,14 @@ class CitizenMemory(Memory):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """It as JSON data, which shares its parts with the memory."""
+        """Return the memory as JSON data, which shares its parts with the memory."""
         return {"status": self.status, "stream": self.stream}
 
     def load_state_dict(self, given: Any) -> None:
-        """Remember what another did, and nothing else.
+        """Replace the memory by a state of `state_dict`.
 
         Raises:
-            StateError: it is no such state
+            StateError: it is not such a state
         """
         match given:
             case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
@@ -131,26 +131,25 @@ class CitizenMemory(Memory):
 
 
 def _events(stream: Iterable[Any]) -> list[Any]:
-    """Events as they are kept: JSON has lists for tuples."""
+    """Return events as stored: JSON's lists as tuples."""
     return [tuple(each) if isinstance(each, list) else each for each in stream]
 
 
 class CitizenAgent(Agent):
     """An agent that lives in a society: it perceives, and runs the block that its dispatcher chose.
 
-    A block that states `enabled_by`, the name of one of `CitizenAgentParams`, is left out where
-    that parameter is False.
+    A block is left out if the parameter of `CitizenAgentParams` that its `enabled_by` names is
+    False.
 
     Args:
-        id: as of every agent; a number is the citizen's number for its random draws, and of a text
-            its hash
-        memory: its `CitizenMemory`; an empty one if left out
-        blocks: its blocks, each of this citizen alone
-        others: as of `Agent`
+        id: the agent's id; random draws use the number, or the hash of a text
+        memory: the `CitizenMemory`; an empty one if left out
+        blocks: the blocks, which no other citizen shares
+        others: as for `Agent`
 
     Attributes:
-        perceived: what it perceives in this step
-        draws: its random numbers of this step
+        perceived: the citizen's perception in this step
+        draws: the citizen's random numbers of this step
     """
 
     ParamsType: ClassVar[type[Any] | None] = CitizenAgentParams
@@ -185,12 +184,12 @@ class CitizenAgent(Agent):
 
     @property
     def status(self) -> dict[str, Any]:
-        """Its own state, of its memory."""
+        """The citizen's state, from its memory."""
         return self.memory.status
 
     @property
     def perceived(self) -> Perception:
-        """What it perceives in this step; outside of a society, nothing but its own state."""
+        """The perception of this step; outside a society, only the citizen's state."""
         if self._perceived is None:
             self._perceived = Perception(View(), str(self.id), self.memory.status)
         return self._perceived
@@ -198,22 +197,22 @@ class CitizenAgent(Agent):
     @perceived.setter
     def perceived(self, perceived: Perception) -> None:
         self._perceived = perceived
-        self._draws = None  # another step has other random numbers
+        self._draws = None  # each step has its own random numbers
 
     @property
     def draws(self) -> Draws:
-        """Its random numbers of this step: pure functions of seed, citizen, step and purpose."""
+        """The random numbers of this step: pure functions of seed, citizen, step and purpose."""
         if self._draws is None:
             seed = getattr(self.space, "seed", 0)
             self._draws = Draws(seed, number_of(self.id), self.perceived.step)
         return self._draws
 
     def want(self, want: Want) -> None:
-        """Ask something of the world; what became of it is perceived in the next step.
+        """Send a want to the world; the citizen perceives the answer in the next step.
 
         Raises:
-            NotInSpace: it is in no society
-            DefinitionError: it is no Want
+            NotInSpace: the citizen is not in a society
+            DefinitionError: `want` is not a Want
         """
         mailbox: Any = self._mailbox
         if not hasattr(mailbox, "want"):
@@ -224,7 +223,7 @@ class CitizenAgent(Agent):
 
     @property
     def dispatcher(self) -> BlockDispatcher:
-        """What chooses among its blocks; it keeps the last decisions."""
+        """The dispatcher, which chooses among the blocks and keeps its last decisions."""
         if self._dispatcher is None:
             made = super().dispatcher
             made.decisions = deque(maxlen=_DECISIONS)
@@ -236,10 +235,10 @@ class CitizenAgent(Agent):
         self._dispatcher = dispatcher
 
     async def forward(self) -> Any:
-        """Run the block that the dispatcher chooses for what is perceived; override it freely.
+        """Run the block that the dispatcher chooses for the perception; you may override this.
 
         Returns:
-            what the block's `forward` gives; None where none was chosen
+            the result of the block's `forward`; None if no block was chosen
         """
         dispatcher = self.dispatcher
         if dispatcher.llm is None:
@@ -273,7 +272,7 @@ class CitizenAgent(Agent):
         """
 
     def fell_back(self, why: str) -> None:
-        """Count that a model was of no use; what becomes of that is the caller's."""
+        """Count and record that a model's answer was unusable; the caller decides instead."""
         logger.info("agent %r had no use of its model: %s", self.id, one_line(why, 300))
         society = self.space
         if hasattr(society, "fallbacks"):
@@ -282,9 +281,9 @@ class CitizenAgent(Agent):
 
     @property
     def llm(self) -> Any:
-        """The model that it may ask: its toolbox's, else its society's; None for neither.
+        """The citizen's model: its toolbox's, else its society's; None for neither.
 
-        In a society each call is limited in time and recorded.
+        In a society, calls are limited in time and recorded.
         """
         own = super().llm
         asked = getattr(self.space, "asked_model", None)
@@ -292,6 +291,6 @@ class CitizenAgent(Agent):
 
 
 def number_of(id: str | int) -> int | str:
-    """What a citizen's draws are made of: its number, also where that is a text; else its id."""
+    """Return what `Draws` takes as the citizen: the id's number, also of a text; else the id."""
     text = str(id)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text

@@ -1,8 +1,8 @@
 """Classic models, each a block of some thirty lines: wealth, segregation, epidemic, opinions.
 
-Everyone reads the step before, then all changes are made at once, in id order where they meet.
-Where the published model updates one citizen after the other, the docstring says what differs. Each
-block is written for one citizen (`forward`) and for rows (`step_rows`), which give the same.
+All citizens read the step before; then all changes happen at once, conflicts in id order. Where the
+published model updates one citizen after the other, the docstring states the difference. Each block
+has a form for one citizen (`forward`) and one for rows (`step_rows`), with the same results.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ SUSCEPTIBLE, INFECTED, RECOVERED = range(3)
 
 
 class WealthParams(CitizenBlockParams):
-    """What is given."""
+    """How much a citizen gives."""
 
     gift: int = Field(default=1, ge=1, description="cents given in a step")
 
 
 class WealthBlock(RowBlock):
-    """Whoever can gives a cent to somebody drawn among all: the Boltzmann wealth model.
+    """Each citizen that can gives a cent to one drawn among all: the Boltzmann wealth model.
 
     Dragulescu, Yakovenko 2000, "Statistical mechanics of money", European Physical Journal B 17:
     one giver at a time leads to the geometric law, whose limit for a mean of many gifts is the
-    exponential. Here all give at once, so each is a queue: one cent leaves, a Poisson number comes
-    (M/D/1, Pollaczek 1930, Khinchine 1932), whose law for large means is exponential too.
+    exponential. Here all give at once, so each citizen is a queue: one cent leaves, a Poisson
+    number arrives (M/D/1, Pollaczek 1930, Khinchine 1932); its law for large means is exponential.
     """
 
     ParamsType = WealthParams
     params: WealthParams
 
     async def forward(self) -> None:
-        """Give, if there is enough."""
+        """Give, if the citizen has enough."""
         other = self.draws.below(self.perceived.citizens, "wealth.other")
         if self.status["money"] >= self.params.gift:
             self.want(Pay(self.perceived.citizen(other), self.params.gift))
 
     def step_rows(self, rows: Any) -> None:
-        """The same for rows."""
+        """Do `forward` for rows."""
         other = rows.below(rows.citizens, "wealth.other")
         gift = self.params.gift
         rows.want(Pay, rows["money"] >= gift, to=other, cents=gift)
@@ -67,11 +67,11 @@ class SchellingParams(CitizenBlockParams):
 
 
 class SchellingBlock(RowBlock):
-    """Whoever has too few neighbours of its kind moves to a free cell: Schelling's segregation.
+    """A citizen with too few neighbours of its kind moves to a free cell: Schelling's segregation.
 
     Schelling 1971, "Dynamic models of segregation", Journal of Mathematical Sociology 1. Here all
-    who are not content set out at once, for a cell drawn among those that were free; of several who
-    want the same cell the first in id order gets it, and the others stay.
+    citizens that are not content move at once, each to a cell drawn among the free ones; of several
+    that want the same cell, the first in id order gets it, and the others stay.
     """
 
     columns: ClassVar = {"kind": Column("int8", seen=True), "alike": Column("int32")}
@@ -79,7 +79,7 @@ class SchellingBlock(RowBlock):
     params: SchellingParams
 
     async def forward(self) -> None:
-        """Look around, and move if not content."""
+        """Count the neighbours of the same kind, and move if not content."""
         seen, grid = self.perceived.seen, self.perceived.view.city
         kinds = _cell_kinds(seen("kind"), seen("place"), len(grid))
         here = seen("place", self.perceived.id)
@@ -93,7 +93,7 @@ class SchellingBlock(RowBlock):
             self.want(Move(f"{x},{y}"))
 
     def step_rows(self, rows: Any) -> None:
-        """The same for rows."""
+        """Do `forward` for rows."""
         np = numpy()
         grid = rows.city
         kinds = rows.once(
@@ -122,7 +122,7 @@ class EpidemicBlock(RowBlock):
     """Susceptible, infected, recovered: SIR on the network, or among drawn contacts.
 
     Kermack, McKendrick 1927, "A contribution to the mathematical theory of epidemics", Proceedings
-    of the Royal Society A 115. Each infected contact infects with one probability in each step.
+    of the Royal Society A 115. Each infected contact infects with equal probability in each step.
     """
 
     columns: ClassVar = {"health": Column("int8", seen=True)}
@@ -130,7 +130,7 @@ class EpidemicBlock(RowBlock):
     params: EpidemicParams
 
     async def forward(self) -> None:
-        """Be infected, or recover."""
+        """Become infected, or recover."""
         params, draws = self.params, self.draws
         health = self.status["health"]
         if health == SUSCEPTIBLE:
@@ -151,7 +151,7 @@ class EpidemicBlock(RowBlock):
             self.status["health"] = RECOVERED
 
     def step_rows(self, rows: Any) -> None:
-        """The same for rows."""
+        """Do `forward` for rows."""
         np = numpy()
         params = self.params
         health = rows["health"]
@@ -179,9 +179,9 @@ class OpinionBlock(RowBlock):
     """Hears one other, and moves towards its opinion unless it is too far: bounded confidence.
 
     Deffuant, Neau, Amblard, Weisbuch 2000, "Mixing beliefs among interacting agents", Advances in
-    Complex Systems 3, where pairs meet one after the other and both move. Here each hears one drawn
-    among its neighbours, or among all without a network, and moves alone, all at once; opinions,
-    0 … 1, then gather in about 1 ÷ (2 · bound) groups all the same.
+    Complex Systems 3, where pairs meet one after the other and both move. Here each citizen hears
+    one drawn among its neighbours, or among all without a network; all move at once, each alone.
+    Opinions, 0 … 1, still gather in about 1 ÷ (2 · bound) groups.
     """
 
     columns: ClassVar = {"opinion": Column("float64", seen=True)}
@@ -189,11 +189,11 @@ class OpinionBlock(RowBlock):
     params: OpinionParams
 
     def begin_rows(self, rows: Any) -> None:
-        """Draw opinions, even from 0 to 1."""
+        """Draw opinions uniformly from 0 to 1."""
         rows["opinion"] = rows.uniform("opinion.first")
 
     async def forward(self) -> None:
-        """Hear one other."""
+        """Hear one other citizen."""
         me, draws = self.perceived, self.draws
         if me.view.others.network is not None:
             others = me.neighbours
@@ -207,7 +207,7 @@ class OpinionBlock(RowBlock):
             self.status["opinion"] += self.params.pull * apart
 
     def step_rows(self, rows: Any) -> None:
-        """The same for rows."""
+        """Do `forward` for rows."""
         np = numpy()
         if rows.network is not None:
             other = rows.neighbour("opinion.other")
@@ -220,9 +220,9 @@ class OpinionBlock(RowBlock):
 
 
 def wealth(citizens: int = 1000, *, mean: int = 100, gift: int = 1, seed: int = 0) -> Population:
-    """Return a population of `WealthBlock`, each with `mean` cents at the start.
+    """Return a population of `WealthBlock`, each citizen with `mean` cents at the start.
 
-    Its metrics are `gini`, the Gini coefficient of money, and `without`, the share who have none.
+    Its metrics are `gini`, the Gini coefficient of money, and `without`, the share without money.
     """
     np = numpy()
     block = WealthBlock(block_params=WealthParams(gift=gift))
@@ -238,9 +238,9 @@ def schelling(
     Args:
         width: columns and rows; 3 or more
         free: cells without a citizen, of a thousand
-        alike: neighbours of its kind that each wants, of a thousand
+        alike: neighbours of its kind that a citizen wants, of a thousand
         around: 4 or 8 neighbours
-        seed: of all draws
+        seed: the seed of all draws
     """
     np = numpy()
     check_integer("width", width, 3, None)
@@ -262,17 +262,17 @@ def epidemic(
     network: Network | str | None = None,
     seed: int = 0,
 ) -> Population:
-    """Return a population of `EpidemicBlock`, of whom the first `infected` drawn are ill.
+    """Return a population of `EpidemicBlock`, with `infected` drawn citizens infected.
 
     Args:
-        citizens: how many
-        infected: how many are ill at the start
+        citizens: the number of citizens
+        infected: the number of infected citizens at the start
         infects: the probability that a contact infects, in a step
         recovers: the probability of recovery, in a step
-        meets: how many drawn contacts each has in a step; 0 for those of the network
-        network: who meets whom, or its kind: `random` (also if left out and `meets` is 0),
-            `small_world`, `scale_free` or `spatial`
-        seed: of all draws
+        meets: the drawn contacts of a citizen in a step; 0: its neighbours in the network
+        network: the network of contacts, or its kind: `random` (also if left out and `meets` is
+            0), `small_world`, `scale_free` or `spatial`
+        seed: the seed of all draws
     """
     if not meets and network is None:
         network = "random"
@@ -297,8 +297,8 @@ def opinions(
 ) -> Population:
     """Return a population of `OpinionBlock`, on a network or among all.
 
-    Its metrics are `groups`, how many groups of a hundredth of the citizens or more are further
-    than a quarter of the bound from each other, and `spread`, how far the outermost are apart.
+    Its metrics are `groups`, the groups of at least a hundredth of the citizens that are more than
+    a quarter of the bound apart, and `spread`, the distance between the outermost opinions.
     """
     block = OpinionBlock(block_params=OpinionParams(bound=bound, pull=pull))
     metrics = {"groups": lambda columns: _groups(columns["opinion"], bound), "spread": _spread}
@@ -307,13 +307,13 @@ def opinions(
 
 
 def _drawn(seed: int, count: int, purpose: str) -> Any:
-    """The numbers from 0 up to a count, in an order drawn by the seed."""
+    """Return the numbers 0 … count−1 in an order drawn by the seed."""
     np = numpy()
     return np.argsort(integers(seed, np.arange(count, dtype=np.uint64), 0, purpose), kind="stable")
 
 
 def _cell_kinds(kinds: Any, places: Any, cells: int) -> Any:
-    """The kind of who is in each cell; −1 for a free one."""
+    """Return the kind of the citizen in each cell; −1 for a free cell."""
     np = numpy()
     made = np.full(cells, -1, np.int8)
     made[places[places >= 0]] = kinds[places >= 0]
@@ -329,7 +329,7 @@ def _share(name: str, code: int) -> Any:
 
 
 def _network(given: Network | str | None, citizens: int, seed: int) -> Network | None:
-    """A network, or the one of a kind that is drawn by the seed."""
+    """Return the given network, or draw one of the given kind."""
     if not isinstance(given, str):
         return given
     kinds = ("random", "scale_free", "small_world", "spatial")

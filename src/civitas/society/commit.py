@@ -1,10 +1,10 @@
-"""The commit stage: what all citizens wanted in a step is combined by stated rules, then written.
+"""The commit stage: it settles the wants of all citizens in a step by stated rules, then writes.
 
-Wants are settled kind by kind, in the order of `ORDER`, and within a kind by the id of who wants it
-(numbers by number, then texts), then in the order in which it wanted them. All read, then all write
-as in Mesa's staged activation (Kazil, Masad, Crooks 2020, "Utilizing Python for Agent-Based
-Modeling: The Mesa Framework", SBP-BRiMS); wages come before purchases as in Lengnick 2013,
-"Agent-based macroeconomics: a baseline model", JEBO 86.
+Wants are settled kind by kind, in the order of `ORDER`; within a kind by the id of the sender
+(numbers by number, then texts); within a sender in the order of its wants. All citizens read before
+any change is written, as in Mesa's staged activation (Kazil, Masad, Crooks 2020, "Utilizing Python
+for Agent-Based Modeling: The Mesa Framework", SBP-BRiMS). Wages come before purchases as in
+Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from civitas.text import error_text
 
 logger = logging.getLogger("civitas.society")
 ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
-"""The order in which the kinds of wants are settled: wages are paid before anything is bought."""
+"""The order in which the kinds of wants are settled: wages before purchases."""
 
 
 class Wanted(NamedTuple):
-    """A want on its way through the commit stage; `token` is by what its answer is known."""
+    """A want in the commit stage; `token` identifies its answer."""
 
     rank: tuple[int, int, str]
     sender: str
@@ -49,19 +49,19 @@ class Wanted(NamedTuple):
 
 
 class Service:
-    """What settles wants of one kind or several in the commit stage: a firm, the bank, a feed.
+    """Settles wants of one or several kinds in the commit stage: a firm, the bank, a feed.
 
-    `Work` and `Buy` are settled by the service at their place, others by the first that takes them,
-    in id order. A message to a service is a want too: its action is the want's name in lower case.
+    The service at the place settles `Work` and `Buy`; the first in id order that takes them settles
+    others. A message to a service is a want too: its action is its kind's name, lowercase.
 
     Args:
-        id: the id by which messages reach it
-        place: the id of the place where it is; None for none
-        money: what it has at the start, in cents
+        id: the id that messages to the service name
+        place: the id of the service's place; None for none
+        money: the service's cents at the start
 
     Attributes:
-        takes: the kinds of wants that it settles
-        deposits: what of its money is whose, in cents, as a bank has it
+        takes: the kinds of wants that the service settles
+        deposits: the cents that the service owes each citizen, as a bank does
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = ()
@@ -73,49 +73,49 @@ class Service:
         self.money = checked_cents(money, f"the money of service {id!r}")
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
-        """Do what is wanted, or say why not.
+        """Settle a want; the answer says whether it was done, or why not.
 
         Args:
-            books: whose money is where; the only way to move it
-            sender: the id of who wants it
-            want: one of the kinds that it takes
+            books: the balances, which only `books.pay` may change
+            sender: the id of the sender
+            want: a want of a kind that the service takes
         """
         raise NotImplementedError(f"{type(self).__name__} must define `settle`")
 
     def after_step(self, books: Books) -> None:
-        """Called in the commit stage of each step, once all wants are settled, in id order."""
+        """Called in the commit stage of each step, in id order, after all wants are settled."""
 
     @property
     def owed(self) -> int:
-        """The sum of its deposits, in cents."""
+        """The sum of the deposits, in cents."""
         return sum(self.deposits.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """What it is to know after a restart besides its money, as JSON data."""
+        """Return the state to save besides the money, as JSON data."""
         return {}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
-        """Know what another did."""
+        """Restore a state of `state_dict`."""
 
 
 class Books:
-    """Who has how much money and is where; only the commit stage changes it.
+    """The money and places of all citizens; only the commit stage changes them.
 
     Args:
-        city: the places; None for none
+        city: the city; None for none
         services: the services, by id
 
     Attributes:
-        step: the number of the step whose commit stage it is
-        clock: when that step begins
-        seconds: how long a step is
+        step: the number of the step being committed
+        clock: the time at which that step begins
+        seconds: the length of a step
         balances: the money of each citizen and service, in cents
         where: the place of each citizen; None on the way
-        at: who is at each place
-        coming: how many are on the way to each place, for whom a place there is kept
-        moving: of each citizen on its way: where to, in which step it arrives, from where, and when
-        travelled: how many were on their way in the last step
-        owing: the services that may owe something to citizens
+        at: the citizens at each place
+        coming: the number of citizens on the way to each place, who have a place reserved there
+        moving: each citizen on its way: destination, step of arrival, origin and step of departure
+        travelled: the number of citizens on their way in the last step
+        owing: the services that may owe money to citizens
     """
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
@@ -147,10 +147,10 @@ class Books:
                 if service.place is not None:
                     self._by_place[kind].setdefault(service.place, service)
 
-    # -- who is there ------------------------------------------------------------------------------
+    # -- citizens ----------------------------------------------------------------------------------
 
     def enter(self, id: str, status: dict[str, Any]) -> None:
-        """A citizen comes with the money and place of its status. Raises ConfigError: it cannot."""
+        """Enter a citizen with its status' money and place. Raises ConfigError if it cannot be."""
         money = checked_cents(status.setdefault("money", 0), f"the money of citizen {id!r}")
         place, moving = status.get("place"), status.get("moving")
         if place is None and not moving:
@@ -175,7 +175,7 @@ class Books:
             self.coming[to] += 1
 
     def leave(self, id: str) -> None:
-        """A citizen goes, and its money with it."""
+        """Remove a citizen, and its money with it."""
         if self._status.pop(id, None) is None:
             return
         del self.balances[id]
@@ -186,7 +186,7 @@ class Books:
             self.coming[self.moving.pop(id)[0]] -= 1
 
     def restore(self, id: str) -> str:
-        """Undo what a citizen did to its own money or place; gives which, if it did."""
+        """Undo a citizen's own changes of its money or place; return which, or an empty text."""
         status, money, place = self._status[id], self.balances[id], self.where[id]
         if status.get("money") == money and status.get("place") == place:
             return ""
@@ -199,11 +199,11 @@ class Books:
 
     @property
     def total(self) -> int:
-        """All money that there is, in cents."""
+        """The sum of all balances, in cents."""
         return sum(self.balances.values())
 
     def pay(self, sender: str, to: str, cents: int) -> str:
-        """Move money; all of it or none.
+        """Move money, all or none.
 
         Returns:
             why it was not moved; empty if it was
@@ -227,11 +227,11 @@ class Books:
         return ""
 
     def status_of(self, id: str) -> dict[str, Any]:
-        """The state of a citizen, to be read; of others an empty one."""
+        """Return a citizen's status, for reading; empty for others."""
         return self._status.get(id, {})
 
     def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
-        """Set values in the status of citizens, as an intervention does; gives what failed."""
+        """Set values in the status of citizens, for an intervention; return what failed."""
         failed: list[str] = []
         for id in whose if isinstance(whose, list) else sorted(self.where, key=id_order):
             status = self._status.get(id)
@@ -244,7 +244,7 @@ class Books:
     # -- wants -------------------------------------------------------------------------------------
 
     def settle(self, wanted: Iterable[Wanted], tables: Any = None) -> list[tuple[Any, Answer]]:
-        """Settle the wants of a step, given in id order; gives each token with its answer."""
+        """Settle the wants of a step, given in id order; return each token with its answer."""
         by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
             by_kind.setdefault(type(each.want), []).append(each)
@@ -274,12 +274,12 @@ class Books:
             return Answer(want, False, missing)
         try:
             return service.settle(self, sender, want)
-        except Exception as error:  # it costs who asked this answer, and nobody else
+        except Exception as error:  # only the sender loses its answer
             logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
             return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
     def end_step(self) -> None:
-        """Let the services do theirs, and those arrive who are there when the next step begins."""
+        """Run the services' `after_step`; let citizens arrive whose way ends by the next step."""
         for service in self.services.values():
             service.after_step(self)
         self.travelled = len(self.moving)
@@ -293,7 +293,7 @@ class Books:
             status["place"], status["moving"] = place, None
 
     def _move(self, sender: str, want: Any) -> Answer:
-        """Set out. Who is at the place or on the way to it has its room; then id order decides."""
+        """Set out. Citizens at a place or on the way to it occupy it; others enter in id order."""
         city = self.city
         if city is None:
             return Answer(want, False, "there is no city")
@@ -336,10 +336,10 @@ class Books:
         capacity = self.city.capacity(place) if self._has_capacity else None
         return capacity is None or len(self.at.get(place, ())) + self.coming[place] < capacity
 
-    # -- what is checked each step -----------------------------------------------------------------
+    # -- checks after each step --------------------------------------------------------------------
 
     def check(self, total: int) -> None:
-        """Raise StateError unless money only moved and each is in one place that holds it."""
+        """Raise StateError unless money is conserved and places agree, within their capacities."""
         if self.total != total:
             raise StateError(
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
@@ -360,14 +360,14 @@ class Books:
                     )
 
     def state_dict(self) -> dict[str, Any]:
-        """What citizens' own states do not say: the money and state of the services."""
+        """Return the money and state of the services, which citizens' states do not have."""
         return {
             id: {"money": self.balances[id], "state": service.state_dict()}
             for id, service in self.services.items()
         }
 
     def load_state_dict(self, given: Any) -> None:
-        """Put the services where another's were. Raises StateError: they are not the same."""
+        """Restore the services' money and state. Raises StateError if other services are given."""
         if not isinstance(given, dict) or set(given) != set(self.services):
             raise StateError("the state's services are not those of this society")
         for id, service in self.services.items():
@@ -376,11 +376,11 @@ class Books:
 
 
 def checked_cents(value: Any, what: str) -> int:
-    """Money at the start: a whole number of cents, 0 or more. Raises ConfigError."""
+    """Return money if it is a whole number of cents from 0 up. Raises ConfigError."""
     if type(value) is not int or value < 0:
         raise ConfigError(f"{what} must be a whole number of cents, 0 or more, got {value!r:.80}")
     return value
 
 
 CITY: Final = Service("city")
-"""What a message to the city reaches; the books settle `Move` themselves."""
+"""The receiver of messages to the city; the books settle `Move` themselves."""

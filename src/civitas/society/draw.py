@@ -1,7 +1,7 @@
 """Randomness as a pure function: splitmix64 of (seed, citizen, step, purpose, draw).
 
-The order in which citizens, shards or workers draw changes nothing. The scalar form (`Draws`) and
-the one over rows (`integers`, `uniforms`, …) give the same values on every platform: 64-bit
+The order in which citizens, shards or workers draw has no effect. The scalar form (`Draws`) and
+the form for rows (`integers`, `uniforms`, …) give the same values on every platform: 64-bit
 integers are multiplied, shifted and xored, and floats are 53 of the bits times 2⁻⁵³. The words are
 chained, `h = mix((h ^ word) + 0x9E3779B97F4A7C15)`, in the order seed, step, purpose, citizen,
 draw; `mix` is splitmix64's finalizer (Steele, Lea, Flood 2014, "Fast Splittable Pseudorandom Number
@@ -36,10 +36,10 @@ class Draws:
 
     Args:
         seed: the run's seed, 0 … 2⁶⁴−1
-        citizen: who draws: a whole number 0 … 2⁶⁴−1, or a text such as `bank`, which is hashed
+        citizen: the drawing citizen: a whole number 0 … 2⁶⁴−1, or a text such as `bank`, hashed
         step: the step of the run, 0 … 2⁶⁴−1
 
-    Every method takes `purpose`, a text that says what the number is for (`"mobility.place"`), and
+    Every method takes `purpose`, a text that names the use of the number (`"mobility.place"`), and
     `draw`, the number of the draw for that purpose in that step. The same arguments give the same
     value, always.
 
@@ -95,7 +95,7 @@ def integers(
 ) -> NDArray[Any]:
     """Return `Draws.integer` of many citizens: uint64, of the shape of `citizens` (uint64).
 
-    `draw` is one number, or, here and in `belows`, an array of one for each citizen.
+    `draw` is one number; here and in `belows` also an array, a number for each citizen.
     """
     np = numpy()
     rows = np.asarray(citizens)
@@ -126,7 +126,7 @@ def belows(
 ) -> NDArray[Any]:
     """Return `Draws.below` of many citizens: int64, of the shape of `citizens` (uint64).
 
-    `n` is one number, or an array of one for each citizen, each 1 … 2³²−1.
+    `n` is one number, or an array, a number for each citizen, each 1 … 2³²−1.
     """
     np = numpy()
     many = getattr(n, "shape", ()) != ()
@@ -183,7 +183,7 @@ def _mix(h: int) -> int:
 
 
 def _mix_rows(h: NDArray[Any], rest: NDArray[Any]) -> None:
-    """Add the constant and mix, in place; `rest` is room for as many numbers."""
+    """Add the constant and mix, in place; `rest` is a buffer of the same shape."""
     np = numpy()
     h += np.uint64(_GAMMA)
     np.right_shift(h, np.uint64(30), out=rest)
@@ -228,7 +228,7 @@ def _cumulative(weights: Sequence[float]) -> list[Any]:
 
 
 def _last(sums: list[Any]) -> int:
-    """Return the last index with a weight: rounding may bring a share up to the total."""
+    """Return the last index with a weight: rounding may raise a share to the total."""
     return sums.index(sums[-1])
 
 
@@ -239,7 +239,7 @@ def _count(n: object) -> int:
 
 
 def _word(name: str, value: object) -> int:
-    """Return a checked 64-bit word; numpy's integers are welcome, as citizens come in arrays."""
+    """Return a checked 64-bit word; numpy's integers are allowed, as arrays have citizens."""
     if type(value) is not int and hasattr(value, "__index__") and not isinstance(value, bool):
         value = value.__index__()
     if type(value) is not int or not 0 <= value <= _MASK:

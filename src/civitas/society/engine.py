@@ -1,4 +1,4 @@
-"""Engines: what runs the turns of a step."""
+"""Engines, which run the turns of a step."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
     from civitas.society.router import SocietyMailbox, SocietyRouter
 
 _AT_ONCE: Final = 100
-"""After so many turns that did not wait, those that do have theirs."""
+"""After this many turns the loop runs the waiting ones."""
 
 
 class Engine(Protocol):
-    """What runs the turns of a step."""
+    """Runs the turns of a step."""
 
     rows: bool
-    """Whether a population's citizens run as rows; otherwise all are full agents."""
+    """Whether a population's citizens run as rows; if not, all are full agents."""
 
     async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
-        """Run the turn of each agent, in any order; returns when all have ended."""
+        """Run the turn of each agent, in any order; return when all have ended."""
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
-        """Run a step of a population's rows; returns what they want, in the order of the rows."""
+        """Run a step of a population's rows; return their wants, in the order of the rows."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds, such as threads; the society that uses it calls this."""
+        """Release resources such as threads; the society that uses the engine calls this."""
 
 
 class LocalEngine:
     """Runs the turns on the society's loop.
 
-    A turn that waits for nothing, as those of citizens with rules alone, is run without a task of
-    its own. Turns that wait, for a model say, wait side by side.
+    A turn that waits for nothing, such as that of a citizen with rules only, runs without its own
+    task. Turns that wait, for example for a model, wait concurrently.
 
-    The rows of a population run in chunks, on as many threads as it is given: numpy works in
-    several at a time. Whatever their number, the result is the same.
+    The rows of a population run in chunks, on `threads` threads, which numpy lets run in parallel.
+    The number of threads does not change the result.
 
     Args:
-        concurrency: how many turns may wait at a time
-        threads: how many threads run the rows of a population
-        rows: whether a population runs as rows; False makes all its citizens full agents, which is
-            the reference that rows are compared with
+        concurrency: the number of turns that may wait at a time
+        threads: the number of threads that run the rows of a population
+        rows: whether a population runs as rows; False makes all its citizens full agents, the
+            reference for comparing rows
 
     Raises:
         ConfigError: a number is not 1 or more
@@ -67,7 +67,7 @@ class LocalEngine:
         self._pool: ThreadPoolExecutor | None = None
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
-        """Run a step of a population's rows; returns what they want, in the order of the rows."""
+        """Run a step of a population's rows; return their wants, in the order of the rows."""
         from civitas.society.population.step import in_threads
 
         if self.threads > 1 and self._pool is None:
@@ -76,13 +76,13 @@ class LocalEngine:
         return await asyncio.to_thread(in_threads, population, moment, self._pool, self.threads)
 
     def close(self) -> None:
-        """End its threads."""
+        """End the threads."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
 
     async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
-        """Run the turn of each agent; returns when all have ended."""
+        """Run the turn of each agent; return when all have ended."""
         most = self.concurrency
         for number, mailbox in enumerate(mailboxes):
             while len(router.turns) >= most:

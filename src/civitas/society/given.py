@@ -1,4 +1,4 @@
-"""What a society is given, checked: its citizens, its services, and how long it is to run."""
+"""Checks of a society's arguments: its citizens, its services, and the length of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PARTS: Final = {
 
 
 def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
-    """Refuse a time limit that is none, and what has no method that such a part has."""
+    """Check that limits are above 0, and that parts have a method of their kind."""
     for name, limit in limits.items():
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
             raise ConfigError(f"{name} must be above 0, got {limit!r:.80}")
@@ -41,7 +41,7 @@ def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
 
 
 def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
-    """How many steps a run has."""
+    """Return the number of steps of a run."""
     if steps is not None and days is not None:
         raise ConfigError("days and steps are given: give one of them")
     if steps is not None:
@@ -57,7 +57,7 @@ def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
 
 
 def agents_of(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
-    """The citizens as agents: those given, or drawn ones with all blocks."""
+    """Return the citizens as agents: the given agents, or drawn citizens with all blocks."""
     if type(citizens) is int and citizens >= 0:
         return drawn.citizens(drawn.make_people(city, citizens, seed=seed)) if citizens else ()
     if isinstance(citizens, str | PathLike):
@@ -69,7 +69,7 @@ def agents_of(citizens: Any, city: Any, seed: int) -> Iterable[Agent]:
 
 
 def of_population(population: Population, city: Any, seed: int) -> tuple[Any, int]:
-    """The city and the seed of a society whose citizens are a population."""
+    """Return the city and the seed of a society whose citizens are a population."""
     if city not in (None, population.city):
         raise ConfigError("city= and the population's are two: give it to the Population")
     if seed not in (0, population.seed):
@@ -78,7 +78,7 @@ def of_population(population: Population, city: Any, seed: int) -> tuple[Any, in
 
 
 def services_of(services: Iterable[Service]) -> dict[str, Service]:
-    """The services by id, in id order."""
+    """Return the services by id, in id order."""
     made: dict[str, Service] = {}
     services = [*services] if isinstance(services, Iterable) else [services]
     for service in services:

@@ -1,10 +1,10 @@
 """The mathematics of rules: the same bits for one citizen and for rows of citizens.
 
 So rules use + − × ÷, comparisons and these functions, never the standard library's `math`, whose
-last bit may differ. Each is numpy's on contiguous float64, and a scalar is a row of one: a number
-gives a float, an array or a sequence a float64 array; two are broadcast. Outside a function's
-domain the value is NaN or infinite. `sqrt`, `clip`, `minimum`, `maximum` and `where` are the same
-on every platform, the others on one platform with the same numpy.
+last bit may differ. Each function is numpy's on contiguous float64; a scalar is a row of one. A
+number returns a float, an array or a sequence a float64 array; two arguments are broadcast. Outside
+a function's domain the value is NaN or infinite. `sqrt`, `clip`, `minimum`, `maximum` and `where`
+are equal on every platform, the others on one platform with the same numpy.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def maximum(x: Any, y: Any) -> Any:
 
 
 def clip(x: Any, low: Any, high: Any) -> Any:
-    """Return x, but at least `low` and at most `high`; `high` where they cross; NaN stays NaN."""
+    """Return x, at least `low` and at most `high`; `high` if low > high; NaN stays NaN."""
     return minimum(maximum(x, low), high)
 
 
@@ -90,7 +90,7 @@ def _apply(name: str, *arguments: Any) -> Any:
     if scalar:
         rows = [np.array([argument]) for argument in given]
     else:
-        # Strides and scalars beside rows have loops of their own, whose last bit may differ.
+        # numpy has other loops for strides and for scalars with rows; their last bit may differ.
         rows = [np.ascontiguousarray(row) for row in np.broadcast_arrays(*given)]
     with np.errstate(all="ignore"):
         result = getattr(np, name)(*rows)

@@ -16,20 +16,20 @@ from civitas.society.wants import id_order
 from civitas.text import excerpt
 
 _SEARCHES: Final = 1024
-"""So many starts have their ways kept."""
+"""The starts whose searches are cached."""
 
 
 class Network:
     """An undirected graph without loops or parallel edges. It never changes.
 
     Args:
-        nodes: ids of the nodes; a mapping gives each its kind
-        edges: pairs of ids; one that is there twice counts once
-        edge_seconds: how long it takes to pass an edge
+        nodes: ids of the nodes; a mapping has the kind of each
+        edges: pairs of ids; repeated edges count once
+        edge_seconds: the travel time of an edge
 
     Raises:
-        ConfigError: a node is there twice, an edge leads to a node that does not exist or to
-            itself, or an argument is wrong.
+        ConfigError: a node occurs twice, an edge leads to a node that does not exist or from a
+            node to itself, or an argument is wrong.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Network:
         self._link(len(kinds), ends[:, 0], ends[:, 1], edge_seconds)
 
     def _link(self, n: int, a: Any, b: Any, edge_seconds: int) -> None:
-        """Keep the edges between numbered nodes, each once."""
+        """Store the edges between numbered nodes, each once."""
         check_integer("edge_seconds", edge_seconds, 1, 86_400)
         np = numpy()
         both = np.sort(np.concatenate([a.astype(np.int64) * n + b, b.astype(np.int64) * n + a]))
@@ -71,10 +71,10 @@ class Network:
         if n:
             np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
         self.links = starts, both % max(n, 1)
-        """Compressed rows: where each node's neighbours begin, and they, as numbers.
+        """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.
 
-        A node's number is its place in the order of ids, numbers by number. Both are int64 arrays,
-        the first of one entry more than there are nodes.
+        A node's number is its index in the order of ids, numbers by number. Both are int64 arrays;
+        the first has one more entry than there are nodes.
         """
         self._edge_seconds = edge_seconds
         self._searched: dict[str, dict[str, int]] = {}
@@ -91,18 +91,18 @@ class Network:
     def small_world(
         cls, n: int, *, neighbours: int = 4, rewired: float = 0.1, seed: int
     ) -> Network:
-        """Return a ring whose edges are rewired, of nodes `0` … `n−1`.
+        """Return a ring with rewired edges, of nodes `0` … `n−1`.
 
         After Watts and Strogatz 1998 ("Collective dynamics of 'small-world' networks", Nature 393):
         each node has edges to the `neighbours` nearest on a ring, half on either side; round by
-        round, an edge is led to another node with probability `rewired`, never to one that it has
-        an edge to.
+        round, an edge is rewired to another node with probability `rewired`, never to a node that
+        it has an edge to.
 
         Args:
-            n: nodes
+            n: the number of nodes
             neighbours: an even number, less than n
             rewired: the probability, 0 … 1
-            seed: of the draws
+            seed: the seed of the draws
         """
         check_integer("n", n, 3, 10_000_000)
         check_integer("neighbours", neighbours, 2, n - 1)
@@ -113,7 +113,7 @@ class Network:
         np = numpy()
         nodes = np.arange(n, dtype=np.uint64)
         has: dict[int, set[int]] = {}
-        """Whom a node has edges to, where that is no longer the ring alone."""
+        """The neighbours of nodes that no longer have only their edges of the ring."""
 
         def of(node: int) -> set[int]:
             if node not in has:
@@ -149,12 +149,12 @@ class Network:
 
         After Barabási and Albert 1999 ("Emergence of scaling in random networks", Science 286):
         each new node has `edges` edges to earlier ones, with a probability in proportion to their
-        degrees. It begins with `edges` + 1 nodes that all have edges to each other.
+        degrees. The first `edges` + 1 nodes all have edges to each other.
         """
         check_integer("edges", edges, 1, 1000)
         check_integer("n", n, edges + 1, 10_000_000)
         found = [(a, b) for b in range(edges + 1) for a in range(b)]
-        # A node is in here once for each of its edges.
+        # A node occurs once for each of its edges.
         ends = [end for edge in found for end in edge]
         for node in range(edges + 1, n):
             draws = Draws(seed, node, 0)
@@ -188,16 +188,16 @@ class Network:
 
     @classmethod
     def spatial(cls, n: int, *, degree: float = 8, seed: int) -> Network:
-        """Return a network of points that are drawn in a square, of nodes `0` … `n−1`.
+        """Return a network of points drawn in a square, of nodes `0` … `n−1`.
 
-        After Dall and Christensen 2002 ("Random geometric graphs", Physical Review E 66): two have
-        an edge if they are nearer than a radius, here the one by which a node far from the border
-        has `degree` neighbours on average. Nodes of near numbers lie near each other.
+        After Dall and Christensen 2002 ("Random geometric graphs", Physical Review E 66): two nodes
+        have an edge if their distance is below a radius, here the radius that gives a node far from
+        the border `degree` neighbours on average. Nodes with close numbers lie close together.
 
         Args:
-            n: nodes
+            n: the number of nodes
             degree: edges of a node far from the border, on average
-            seed: of the draws
+            seed: the seed of the draws
         """
         check_integer("n", n, 1, 10_000_000)
         _check_degree(degree, n)
@@ -219,13 +219,13 @@ class Network:
         """Return the network of nodes `0` … `n−1` with an edge from each of `a` to each of `b`.
 
         Args:
-            n: nodes
+            n: the number of nodes
             a: whole numbers 0 … n−1, an array or a list
-            b: as many
-            edge_seconds: how long it takes to pass an edge
+            b: the other ends, as many as `a`
+            edge_seconds: the travel time of an edge
 
         Raises:
-            ConfigError: a number is none of a node, or an edge leads from a node to itself
+            ConfigError: a number is not 0 … n−1, or an edge leads from a node to itself
         """
         check_integer("n", n, 1, 2**31 - 1)
         np = numpy()
@@ -253,7 +253,7 @@ class Network:
 
     @functools.cached_property
     def _next(self) -> dict[str, tuple[str, ...]]:
-        """The nodes next to each, in order of id."""
+        """The neighbours of each node, in order of id."""
         names, (starts, others) = self._names, (values.tolist() for values in self.links)
         return {
             node: tuple(sorted(names[other] for other in others[starts[at] : starts[at + 1]]))
@@ -279,15 +279,15 @@ class Network:
         return tuple(self._kinds)
 
     def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of nodes that there are, in order."""
+        """Return the kinds of nodes, in order."""
         return tuple(sorted(set(self._kinds.values())))
 
     def kind(self, place: str) -> str:
-        """Return a node's kind; `node` where none was given."""
+        """Return a node's kind; `node` if none was given."""
         return self._kinds[self._known(place)]
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
-        """Return the nodes of a kind in order of id; none where there is no such kind."""
+        """Return the nodes of a kind in order of id; none if there is no such kind."""
         return tuple(node for node, found in self._kinds.items() if found == kind)
 
     def neighbours(self, place: str) -> tuple[str, ...]:
@@ -342,6 +342,6 @@ def _check_degree(degree: float, n: int) -> None:
 
 
 def no_mode(mode: str | None) -> None:
-    """Raise ConfigError for a mode of travel, where there is but one way to go."""
+    """Raise ConfigError if a mode of travel is given: networks and grids have none."""
     if mode is not None:
         raise ConfigError(f"mode must be None: only a City has modes; got {excerpt(mode)}")

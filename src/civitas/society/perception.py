@@ -1,4 +1,4 @@
-"""What a citizen perceives in a step: the world as the step before left it."""
+"""A citizen's perception in a step: the world as the step before left it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from civitas.society.wants import Answer, answer_json, id_order
 
 @dataclass(slots=True, eq=False)
 class View:
-    """What all citizens share in a step.
+    """The part of the perception that all citizens share in a step.
 
     Attributes:
         step: the number of the step, from 0
         clock: the time at which the step begins
         facts: the weather and other facts that hold everywhere
-        city: the places; None for none
-        seconds: how long the step is, in simulated seconds
+        city: the city; None for none
+        seconds: the length of the step, in simulated seconds
         time: seconds since midnight when the step begins
         news: announcements since the step before, the oldest first
-        at: who is at each place
-        others: what citizens of a population may see of each other; None without one
+        at: the citizens at each place
+        others: what citizens of a population may see of each other; None without a population
     """
 
     step: int = 0
@@ -39,7 +39,7 @@ class View:
     _present: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def present(self, place: str | None) -> tuple[str, ...]:
-        """The ids of all who are at a place, in id order."""
+        """Return the ids of all citizens at a place, in id order."""
         if place is None:
             return ()
         found = self._present.get(place)
@@ -50,16 +50,16 @@ class View:
 
 @dataclass(slots=True, eq=False)
 class Perception:
-    """What one citizen perceives in a step; its blocks, the dispatcher and prompts are given it.
+    """One citizen's perception in a step, for its blocks, its dispatcher and prompts.
 
     Attributes:
-        view: what all citizens share
-        id: the citizen's id, as it is addressed
-        status: the citizen's own state
-        place: the id of the place where it is; None on the way, or without a city
-        messages: those of the step before, in the order (sender, sequence)
-        answers: what became of what it wanted in the step before, in the order of its wants
-        feed: what the feed shows it, the best first
+        view: the part that all citizens share
+        id: the citizen's id, as in messages
+        status: the citizen's state
+        place: the id of the citizen's place; None on the way, or without a city
+        messages: the messages of the step before, in the order (sender, sequence)
+        answers: the answers to its wants of the step before, in the order of the wants
+        feed: the posts that the feed shows the citizen, the best first
     """
 
     view: View
@@ -77,7 +77,7 @@ class Perception:
 
     @property
     def seconds(self) -> int:
-        """How long the step is, in simulated seconds."""
+        """The length of the step, in simulated seconds."""
         return self.view.seconds
 
     @property
@@ -87,22 +87,22 @@ class Perception:
 
     @property
     def time(self) -> int:
-        """Seconds since midnight."""
+        """Seconds since midnight when the step begins."""
         return self.view.time
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """The weather and other facts, as they were."""
+        """The weather and other facts that hold everywhere."""
         return self.view.facts or {}
 
     @property
     def news(self) -> list[Any]:
-        """Announcements, then what the feed shows it."""
+        """Announcements, then the posts that the feed shows."""
         return [*self.view.news, *self.feed]
 
     @property
     def open(self) -> bool:
-        """Whether its place is open now; a place without opening hours is."""
+        """Whether the citizen's place is open now; True without opening hours."""
         city = self.view.city
         if self.place is None or not hasattr(city, "is_open"):
             return True
@@ -110,32 +110,32 @@ class Perception:
 
     @property
     def here(self) -> list[str]:
-        """The ids of the others at its place, in id order."""
+        """The ids of the others at the citizen's place, in id order."""
         me = self.id
         return [id for id in self.view.present(self.place) if id != me]
 
     @property
     def present(self) -> tuple[str, ...]:
-        """The ids of all at its place, itself too, in id order: one tuple for all of them."""
+        """The ids of all at its place, with its own, in id order: a tuple that all there share."""
         return self.view.present(self.place)
 
     @property
     def citizens(self) -> int:
-        """How many citizens the population has; 0 without a population."""
+        """The number of citizens of the population; 0 without a population."""
         others = self.view.others
         return 0 if others is None else len(others)
 
     def citizen(self, row: int) -> str:
-        """The id of the citizen of a row of the population."""
+        """Return the id of the citizen in a row of the population."""
         return str(self._others().id_of(row))
 
     @property
     def neighbours(self) -> Sequence[str]:
-        """The ids of its neighbours in the population's network, in their order."""
+        """The ids of the citizen's neighbours in the population's network, in order."""
         return tuple(self._others().neighbours(self.id))
 
     def seen(self, name: str, citizen: str | None = None) -> Any:
-        """A column of another citizen, or of all, as the step before left it.
+        """Return a column's value for another citizen, or for all, as the step before left it.
 
         Raises:
             ConfigError: there is no population, or the column is not declared with `seen=True`
@@ -149,7 +149,7 @@ class Perception:
 
     @property
     def intention(self) -> str:
-        """What its plan wants now, in words: `work` or `shop at market-2`; empty without a plan."""
+        """The current item of the plan in words: `work` or `shop at market-2`; else empty."""
         item = item_of(self.status)
         if item is None:
             return ""
@@ -157,7 +157,7 @@ class Perception:
         return f"{item['do']} at {where}" if where else str(item["do"])
 
     def as_json(self) -> dict[str, Any]:
-        """It as JSON data."""
+        """Return the perception as JSON data."""
         return {
             "step": self.step,
             "clock": str(self.clock),
@@ -172,7 +172,7 @@ class Perception:
         }
 
     def text(self) -> str:
-        """It in words, for a prompt."""
+        """Return the perception in words, for a prompt."""
         lines = [f"It is {self.clock}."]
         lines += [f"{name}: {json.dumps(fact)}." for name, fact in self.facts.items()]
         moving = self.status.get("moving")
@@ -201,6 +201,6 @@ class Perception:
 
 
 def item_of(status: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The item of the plan that is on now, of a citizen's state; None without one."""
+    """Return the current item of the plan in a citizen's status; None without one."""
     plan, now = status.get("plan"), status.get("now") or 0
     return plan[now] if plan and 0 <= now < len(plan) else None

@@ -1,6 +1,6 @@
-"""What blocks need of a place, as small protocols, and the error where a place has not got it.
+"""Small protocols for what blocks need of a city, and the error if the city lacks it.
 
-A block asks for what it needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
+A block states its needs: `needs(city, Routes, Hours, who="MobilityBlock", kinds=("shop",))`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ class Near(NamedTuple):
 
 @runtime_checkable
 class Places(Protocol):
-    """Where one can be. Ids are texts; an unknown id is a ConfigError everywhere."""
+    """Places by id. Ids are texts; an unknown id raises ConfigError in every method."""
 
     def __contains__(self, place: object) -> bool:
-        """Whether there is a place of that id."""
+        """Return whether there is a place with that id."""
         ...
 
     def ids(self) -> tuple[str, ...]:
-        """Every place, in order of id."""
+        """Return every place's id, in order."""
         ...
 
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of places that there are, in order."""
+        """Return the kinds of places, in order."""
         ...
 
     def kind(self, place: str) -> str:
@@ -39,13 +39,13 @@ class Places(Protocol):
         ...
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
-        """Return the places of a kind in order of id; none where there is no such kind."""
+        """Return the places of a kind in order of id; none if there is no such kind."""
         ...
 
 
 @runtime_checkable
 class Routes(Protocol):
-    """How long it takes from one place to another."""
+    """Travel times between places."""
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
         """Return the whole seconds from `a` to `b`; None if there is no way."""
@@ -54,13 +54,13 @@ class Routes(Protocol):
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
-        """Return the nearest other places (of a kind) that can be reached, the nearest first."""
+        """Return the nearest reachable other places (of a kind), the nearest first."""
         ...
 
 
 @runtime_checkable
 class Neighbours(Protocol):
-    """Which places are next to which: one edge or one cell away."""
+    """Adjacent places: one edge or one cell away."""
 
     def neighbours(self, place: str) -> tuple[str, ...]:
         """Return the places next to a place, in order of id."""
@@ -69,16 +69,16 @@ class Neighbours(Protocol):
 
 @runtime_checkable
 class Capacities(Protocol):
-    """How many citizens a place holds at a time."""
+    """Capacities of places."""
 
     def capacity(self, place: str) -> int | None:
-        """Return how many; None for any number."""
+        """Return how many citizens a place holds at a time; None for any number."""
         ...
 
 
 @runtime_checkable
 class Hours(Protocol):
-    """When places are open."""
+    """Opening hours of places."""
 
     def is_open(self, place: str, time: int) -> bool:
         """Return whether a place is open, `time` seconds after midnight (of any day)."""
@@ -87,7 +87,7 @@ class Hours(Protocol):
 
 @runtime_checkable
 class Positions(Protocol):
-    """Where places are on a plane, for pictures and distances."""
+    """Positions of places on a plane, for pictures and distances."""
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y: metres in a city, columns and rows on a grid."""
@@ -102,17 +102,17 @@ _OFFER: dict[Any, tuple[str, str]] = {
     Hours: ("opening hours of places", "a City"),
     Positions: ("positions of places", "a City or Grid"),
 }
-"""What each protocol offers, and what implements it."""
+"""What each protocol offers, and the classes that implement it."""
 
 
 def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) -> None:
-    """Check that a block finds in a place what it needs.
+    """Check that a city offers what a block needs.
 
     Args:
-        places: a City, Network, Grid, anything that implements the protocols, or None for no place
+        places: a City, Network, Grid, another object with the protocols, or None for no city
         protocols: what the block needs: `Routes`, `Hours`, …
-        who: the block that needs it, for the error
-        kinds: the kinds of places that it needs at least one of
+        who: the name of the block, for the error
+        kinds: the kinds of which the block needs at least one place each
 
     Raises:
         ConfigError: something is missing; the text says who needs what, and what has it.

@@ -1,6 +1,6 @@
-"""How messages travel in a society: what is sent in a step is delivered in the next.
+"""Routes messages in a society: a message sent in a step is delivered in the next.
 
-The commit stage sorts all of them by (sender, sequence); an agent handles its own in its turn.
+The commit stage sorts messages by (sender, sequence); an agent handles its messages in its turn.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ Interceptor = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 class Sent(NamedTuple):
-    """A message on its way to the next step; `rank` is its sender's place in id order.
+    """A message on its way to the next step; `rank` is its sender's sort key in id order.
 
-    `answers` is the id of what an answer answers, `request` where the outcome of a request goes.
+    `answers` is the id of the message that an answer answers; `request` is settled by the answer.
     """
 
     rank: tuple[int, int, str]
@@ -57,9 +57,9 @@ class Sent(NamedTuple):
 
 
 class Turn(Delivery):
-    """An agent's part in one step: it handles its messages, then does its own step.
+    """An agent's turn in a step: it handles its messages, then does its own step.
 
-    When it has waited too long, its `limit` ends it, and it is `late`.
+    The timer `limit` ends a turn that waits too long, and sets `late`.
     """
 
     __slots__ = ()
@@ -69,12 +69,12 @@ class Turn(Delivery):
 
 
 class VirtualRequest(Request):
-    """A request to a service: its outcome is there once the step's commit stage is over."""
+    """A request to a service: its outcome is available after the step's commit stage."""
 
     __slots__ = ()
 
     def __del__(self) -> None:
-        """Nothing: the service settles it whether somebody waits or not."""
+        """Do nothing: the service settles the request even if nobody waits."""
 
     def __await__(self) -> Any:
         if not self._delivery.answered and get_ident() == self._router.thread_id:
@@ -93,7 +93,7 @@ _LATER: Final[dict[str, Callable[[Any], Any]]] = {
     "held": lambda mailbox: {},
     "offers": Offer.all_of,
 }
-"""What few agents of a society need, made when one first does: a citizen is to take little room."""
+"""Attributes that few agents need, made on first use to save memory."""
 
 
 def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
@@ -102,10 +102,10 @@ def _hold(delivery: Delivery, handler: Coroutine[Any, Any, Any]) -> None:
 
 
 class SocietyMailbox(Mailbox):
-    """An agent's place in a society: its mail, its wants in this step and the answers to the last.
+    """An agent's mailbox in a society: its mail, its wants in this step, and its latest answers.
 
-    `begun` is the handler of the message that is to be handled now; an agent that `lives` has a
-    step of its own.
+    `begun` is the handler of the message to handle next; `lives` says whether the agent overrides
+    `forward`, so that it has its own step.
     """
 
     __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
@@ -122,7 +122,7 @@ class SocietyMailbox(Mailbox):
         self.lives = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.limit = router.capacity
         self.dead = self.running = 0
-        self.concurrency = 1  # one message at a time, whatever it is elsewhere
+        self.concurrency = 1  # one message at a time, unlike in other spaces
         self.open = True
         self.here = self.ready = self.outside = False
         self.arriving = self.leaving = None
@@ -130,7 +130,7 @@ class SocietyMailbox(Mailbox):
         self.wants: list[Want] | None = None
         self.answers: list[Answer] | tuple[()] = ()
         self.begun: Coroutine[Any, Any, Any] | None = None
-        # What cannot be described fails here; agents of the same make are looked at once.
+        # Actions that cannot be described fail here; each combination of classes is checked once.
         make = (type(agent), *(type(block) for block in agent.blocks))
         if make not in router.makes:
             Offer.all_of(self)
@@ -153,11 +153,11 @@ class SocietyMailbox(Mailbox):
         self.wants.append(want)
 
     def accept(self, delivery: Delivery) -> None:
-        """A message was permitted, and is handled in the same turn."""
+        """Mark a permitted message as queued; the same turn handles it."""
         delivery.state = QUEUED
 
     def waiting(self) -> int:
-        """How many messages wait, those that await approval included."""
+        """Return the number of waiting messages, with those that await approval."""
         return len(self.mail) + len(self.asking)
 
     async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
@@ -191,7 +191,7 @@ class SocietyMailbox(Mailbox):
         CURRENT.set(delivery)
         try:
             value = await handler
-        except BaseException as error:  # whatever an action raises is its outcome
+        except BaseException as error:  # an action's exception is its outcome
             failure = error
         router: Any = self.router
         Outcomes.ended(router, delivery, value, failure)
@@ -202,8 +202,8 @@ class SocietyMailbox(Mailbox):
 class SocietyRouter(Router):
     """Takes messages in as every router does, and delivers them step by step.
 
-    `makes` are the classes of agents and blocks that were looked at, `wanting` those who want
-    something in this step, `turns` those that have begun and not ended.
+    `makes` has the checked combinations of agent and block classes, `wanting` the mailboxes with
+    wants in this step, `turns` the turns under way.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class SocietyRouter(Router):
         self._over = over
         self._fewer: asyncio.Future[None] | None = None
 
-    # -- what is sent ------------------------------------------------------------------------------
+    # -- sending -----------------------------------------------------------------------------------
 
     def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
         """Keep a message for the next step."""
@@ -245,7 +245,7 @@ class SocietyRouter(Router):
         """Send a request to a service.
 
         Raises:
-            VirtualTimeError: it is to any other agent: time stands still until the step is over
+            VirtualTimeError: the receiver is another agent, whose answer comes after the step
         """
         if envelope.to == EVERYONE:
             raise InvalidMessage("to", "a request goes to one agent, not to *")
@@ -260,22 +260,22 @@ class SocietyRouter(Router):
         return VirtualRequest(delivery, self)
 
     def make_ready(self, mailbox: Any) -> None:
-        """Nothing: an agent handles its messages in its turn."""
+        """Do nothing: an agent handles its messages in its turn."""
 
     def _rank(self, sender: str) -> tuple[int, int, str]:
         mailbox: Any = self.mailboxes.get(sender)
         return id_order(sender) if mailbox is None else mailbox.rank
 
-    # -- what is delivered -------------------------------------------------------------------------
+    # -- delivery ----------------------------------------------------------------------------------
 
     def collect(self, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
-        """All that was sent, in the order (sender, sequence), as the interceptors let it through.
+        """Return the sent messages in the order (sender, sequence), after the interceptors.
 
-        Observers are shown it in that order.
+        Observers see them in that order.
         """
         self.thread.drain()
         sent, self.sent = self.sent, []
-        # Stable: what one sender has sent stays in its order.
+        # The sort is stable: messages of one sender keep their order.
         sent.sort(key=lambda each: each.rank)
         if interceptors:
             sent = [each for one in sent for each in _intercepted(one, interceptors)]
@@ -285,7 +285,7 @@ class SocietyRouter(Router):
         return sent
 
     def deliver(self, sent: list[Sent]) -> int:
-        """Put messages before their receivers; gives how many were delivered."""
+        """Put messages into their receivers' mail; return how many were delivered."""
         mailboxes: dict[str, Any] = self.mailboxes
         count = 0
         for each in sent:
@@ -314,7 +314,7 @@ class SocietyRouter(Router):
     # -- turns -------------------------------------------------------------------------------------
 
     def begin(self, mailbox: SocietyMailbox) -> None:
-        """Begin an agent's turn; what does not wait is over when this returns."""
+        """Begin an agent's turn; a turn that does not wait has ended when this returns."""
         turn = Turn(Envelope(mailbox.id, mailbox.id, "step", {}), CALLBACK)
         turn.mailbox = mailbox
         turn.state = RUNNING
@@ -329,7 +329,7 @@ class SocietyRouter(Router):
         self.tasks.cancel(turn)
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        """A turn has ended, or one of the callbacks that all spaces have."""
+        """Handle the end of a turn, or of a callback that all spaces have."""
         if type(delivery) is not Turn:
             super().ended(delivery, value, error)
             return
@@ -359,7 +359,7 @@ class SocietyRouter(Router):
     # -- services ----------------------------------------------------------------------------------
 
     def answer(self, sent: Sent, answer: Answer | None, error: RequestError | None) -> None:
-        """Answer what was sent to a service: by a message, and to who holds the request."""
+        """Answer a message to a service: by a message, and by settling its request, if any."""
         value = answer and {"done": answer.done, "reason": answer.reason, "value": answer.value}
         if sent.request is not None:
             self.settle(sent.request, value, error)
@@ -367,7 +367,7 @@ class SocietyRouter(Router):
 
 
 def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
-    """A message as the interceptors let it through: one, or none. One that fails stops nothing."""
+    """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
     for each in interceptors:
         try:
             message = each(sent.envelope.to_dict())

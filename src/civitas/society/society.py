@@ -1,4 +1,4 @@
-"""The society: a space in virtual time, whose citizens live step by step."""
+"""The society: a space in virtual time, whose citizens live in steps."""
 
 from __future__ import annotations
 
@@ -54,56 +54,56 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.society")
 
 _FAILURES: Final = 100
-"""So many failures are kept in words; all are counted."""
+"""The failures kept as text; all are counted."""
 MAILBOX: Final = 1_000
-"""How many messages one agent may get in a step."""
+"""The messages that an agent may receive in a step, by default."""
 
 
 @names_checked
 class Society(Experiments):
     """Agents that live together in simulated time.
 
-    A step is staged. First every agent has its turn: it handles the messages of the step before,
-    one at a time, then does its own step (`run()`); all of them see the city, the time and each
-    other as the step before has left them. Then what they wanted is settled by the rules of
-    `society/commit.py`, in id order, and written. So the order of turns changes nothing.
+    A step has two stages. First every agent has its turn: it handles the messages of the step
+    before, one at a time, then does its own step (`run()`). All agents see the city, the time and
+    each other as the step before left them. Then the commit stage settles their wants by the rules
+    of `society/commit.py`, in id order, and writes. So the order of turns has no effect.
 
-    What is sent in a step is delivered in the next, in the order (sender, sequence), and so are
-    answers. An agent that fails loses its turn: what it wanted is dropped, the failure is logged,
-    counted and kept in `failures`, and everything else goes on. What it has sent stays sent.
+    Messages and answers of a step are delivered in the next, in the order (sender, sequence). An
+    agent that fails loses its turn: its wants are dropped, the failure is logged, counted and kept
+    in `failures`, and all others continue. Its sent messages stay sent.
 
     Args:
-        citizens: the agents; or how many are drawn by the seed (`make_people`), or the file of a
-            table of them (`read_people`), with all blocks; or a `Population`, whose city, seed and
-            blocks are then the society's
-        city: the places: a `City`, a `Network`, a `Grid`, or None
-        seed: what all random numbers are made from
-        model: the model, or its name, that citizens may ask who have none of their own
-        engine: what runs the turns
-        journal: where runs are recorded, so that they go on after a crash; or its file
-        budget: what all calls of models may spend, but for those of agents with a `budget`
-        approver: as of every space
-        services: firms, the bank, the government, a feed: what settles wants
+        citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
+            file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
+            seed and blocks the society then uses
+        city: a `City`, a `Network`, a `Grid`, or None
+        seed: the seed of all random numbers
+        model: the model, or its name, for citizens without their own model
+        engine: the engine that runs the turns
+        journal: the journal that records runs, so that they resume after a crash; or its file
+        budget: the budget of all calls of models, except those of agents with a `budget`
+        approver: as for every space
+        services: the services that settle wants: firms, the bank, the government, a feed
         start: when step 0 begins
-        facts: what holds everywhere: `Facts`, or a function of the `Clock`, as `Weather(…).facts`
-        model_timeout_s: how long one call of a model may take, in seconds
-        turn_timeout_s: how long one turn may wait, for whatever it is
+        facts: facts that hold everywhere: `Facts`, or a function of the `Clock`, such as
+            `Weather(…).facts`
+        model_timeout_s: the time limit of a call of a model, in seconds
+        turn_timeout_s: the time limit of waiting in a turn, in seconds
         ask_once: whether citizens with the same prompt in the same step share one answer
-        mailbox: how many messages one agent may get in a step
+        mailbox: the messages that an agent may receive in a step
 
     Attributes:
-        number: the number of the step that comes next
-        clock: when that step begins
-        books: whose money is where, and who is where
-        metrics: a row for each step; of a run with `out` the last alone
+        number: the number of the next step
+        clock: the time at which the next step begins
+        books: the money and places of all
+        metrics: a row for each step; in a run with `out` only the last
         failures: the last 100 failures, as `step, agent, what`
-        interventions: the interventions that it was given, in their order
+        interventions: the given interventions, in order
         changed: the facts and closed places that interventions have left
-        fallbacks: how often in this step a model was of no use: it failed, or gave what a block, a
-            dispatcher or a question cannot use
+        fallbacks: how often in this step a model failed or its answer was unusable
 
     Raises:
-        ConfigError: an argument is wrong, or a citizen's money or place is
+        ConfigError: an argument, or a citizen's money or place, is wrong
         DuplicateAgent: two citizens have the same id
     """
 
@@ -162,7 +162,7 @@ class Society(Experiments):
             raise
 
     def close(self) -> None:
-        """Close the society, and its engine with it."""
+        """Close the society and its engine."""
         super().close()
         self._engine.close()
 
@@ -179,33 +179,33 @@ class Society(Experiments):
         progress: Callable[[dict[str, Any]], Any] | None = None,
         out: str | PathLike[str] | Tables | None = None,
     ) -> list[dict[str, Any]]:
-        """Live for some time.
+        """Run some days or steps.
 
-        With a journal the run is recorded: the same call with the same `run_id`, in a society made
-        in the same way, goes on after a crash and comes to the same state, byte by byte.
+        With a journal the run is recorded: the same call with the same `run_id`, in a society built
+        in the same way, resumes after a crash and reaches the same state, byte by byte.
 
-        With `out` rows of metrics and messages are written as they come, and memory does not grow
-        with the days. After an error or Ctrl-C the tables have the steps that were lived, and those
-        of a run that goes on each step once. Messages of a population's rows are counted alone.
+        With `out`, metrics and messages are written after each step, so memory does not grow with
+        the days. After an error or Ctrl-C the tables have all completed steps; a resumed run has
+        each step once. Messages of a population's rows are only counted.
 
         Args:
-            days: how many simulated days; 1 if neither this nor `steps` is given
-            step: how long a step is
-            steps: how many steps, instead of `days`
+            days: the number of simulated days; 1 if neither this nor `steps` is given
+            step: the length of a step
+            steps: the number of steps, instead of `days`
             run_id: the run's id in the journal; a new one if left out
-            save_every: after how many steps the whole state is recorded; a day's if left out
-            progress: called with the row of metrics after each step, on the society's loop; what
-                it gives to await is awaited there before the next step, so that a run can pause
-            out: a folder of this run alone, for `metrics`, `messages` and `citizens`, as Parquet,
-                or as CSV without pyarrow; of a run that goes on, the same
+            save_every: the steps between two records of the whole state; a day if left out
+            progress: called with the row of metrics after each step, on the society's loop; an
+                awaitable result is awaited there before the next step, so that a run can pause
+            out: a folder only for this run, for `metrics`, `messages` and `citizens`, as Parquet,
+                or as CSV without pyarrow; a resumed run takes the same folder
 
         Returns:
-            the rows of metrics of these steps; with `out` the last alone
+            the rows of metrics of these steps; with `out` only the last
 
         Raises:
             ConfigError: an argument is wrong
-            FileError: a table cannot be written; what was written before is whole
-            StateError: a step of it was broken off before, or something broke conservation
+            FileError: a table cannot be written; rows written before stay whole
+            StateError: an earlier step was interrupted, or money or places were inconsistent
             RunMismatch: another society began the run
             DefinitionError: a run is under way
         """
@@ -222,7 +222,7 @@ class Society(Experiments):
         return rows
 
     async def step(self) -> dict[str, Any]:
-        """Live for one step, of the length of the last ones; gives its row of metrics."""
+        """Run one step of the same length as the last; return its row of metrics."""
         return (await self.run(step=self.clock.step_s, steps=1))[0]
 
     async def _run(
@@ -278,7 +278,7 @@ class Society(Experiments):
         clock: Clock,
         made: list[Intervention],
     ) -> SocietyState:
-        """Save where a recorded run begins, or restore where it was; gives its state."""
+        """Save the first state of a recorded run, or restore its last; return the state."""
         self._asking.record = record
         if record.state is None:
             self.clock = clock
@@ -327,7 +327,7 @@ class Society(Experiments):
                     await paused
         except BaseException:
             if tables is not None:
-                with suppress(FileError):  # what stopped the run is raised
+                with suppress(FileError):  # raise the error that stopped the run
                     await asyncio.to_thread(tables.end, self, complete=False)
             raise
         if tables is not None:
@@ -336,7 +336,7 @@ class Society(Experiments):
             await asyncio.to_thread(tables.end, self, complete=True)
 
     def _program(self, clock: Clock, count: int, made: list[Intervention]) -> dict[str, Any]:
-        """What must be the same for a society to go on with a run."""
+        """Return what must be equal for a society to resume a run: its parts and its time."""
         makes = [
             [box.id, *(type(each).__name__ for each in (box.agent, *box.agent.blocks))]
             for box in self.mailboxes
@@ -354,25 +354,25 @@ class Society(Experiments):
             "interventions": [each.as_json() for each in made],
         }
 
-    # -- what others may do ------------------------------------------------------------------------
+    # -- messages, news and state ------------------------------------------------------------------
 
     def intercept(self, interceptor: Interceptor) -> None:
-        """Have a function stop or change messages, in the commit stage and in their order.
+        """Let a function stop or change messages, in the commit stage and in their order.
 
         Args:
-            interceptor: given a message as a dict of its own, it returns the message, changed or
-                not, or None, which stops it. It may change all but `from`. Several are called in
-                the order in which they were given. One that fails changes nothing, and is logged.
+            interceptor: takes a copy of a message as a dict, and returns the message, changed or
+                not, or None to stop it. It may change all but `from`. Interceptors are called in
+                the order of these calls. A failing interceptor changes nothing, and is logged.
         """
         if not callable(interceptor) or is_async(interceptor):
             raise DefinitionError(f"intercept takes a plain function, got {interceptor!r:.80}")
         self._interceptors = (*self._interceptors, interceptor)
 
     def announce(self, news: Any) -> None:
-        """Tell all citizens something: they perceive it as news in the next step.
+        """Announce news to all citizens, who perceive it in the next step.
 
         Raises:
-            ConfigError: it is no JSON data
+            ConfigError: the news is not JSON data
         """
         try:
             self.news.append(copy_json(news))
@@ -380,21 +380,21 @@ class Society(Experiments):
             raise ConfigError(f"news must be JSON data: {error}") from None
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the society is between two steps, as JSON data that shares nothing with it.
+        """Return the whole state between two steps, as JSON data that shares nothing with it.
 
         Raises:
-            StateError: a step is under way, or an agent's state is no JSON data
+            StateError: a step is under way, or an agent's state is not JSON data
         """
         made: dict[str, Any] = self._on_loop(state_of, self)
         return made
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be where another society with the same seed and services was.
+        """Restore a state of a society with the same seed and services.
 
         Agents that are not in the state leave.
 
         Raises:
-            StateError: it is no such state, it has agents that are not here, or a step is under way
+            StateError: it is not such a state, it has other agents, or a step is under way
         """
         copied = json.loads(as_bytes(state, "a state"))
         self._on_loop(load, self, copied)

@@ -1,4 +1,4 @@
-"""One step of a society: turns, the commit stage, and who comes and goes meanwhile."""
+"""One step of a society: turns, the commit stage, and agents that come or leave in it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.society")
 
-_COLLECTED: Final = 100  # after so many steps all garbage is looked for
-_FROZEN: Final = 1000  # with more lives than this, what was there before is no garbage in a step
+_COLLECTED: Final = 100  # steps between full garbage collections
+_FROZEN: Final = 1000  # with more agents, gc.freeze() exempts what existed before a step
 _MANY: Final = 10_000
-"""Of more agents than this the commit stage may hold the loop for a second, and is no defect."""
+"""With more agents than this, the commit stage may block the loop for a second: no warning."""
 
 
 class Steps(Space):
-    """A space in virtual time; `Society` says how long it runs, and records it."""
+    """A space in virtual time; `Society` runs and records its steps."""
 
     _Mailbox = SocietyMailbox
 
@@ -54,7 +54,7 @@ class Steps(Space):
     facts: Any
     services: dict[str, Service]
     _reached: dict[str, Service]
-    """What messages reach: the services, and the city, which has no money and settles `Move`."""
+    """The receivers besides agents: the services, and the city, which settles `Move`."""
     number: int = 0
     news: list[Any]
     metrics: list[dict[str, Any]]
@@ -70,7 +70,7 @@ class Steps(Space):
     _turn_timeout_s: float
     _interceptors: tuple[Interceptor, ...] = ()
     _between: asyncio.Lock
-    """Held by a step, and by what is done between two steps."""
+    """Held by a step, and by work between two steps."""
     _in_step = False
     _broken = ""
 
@@ -99,11 +99,11 @@ class Steps(Space):
         self._asking.begin(self.number)
         try:
             self._intervene_now()
-            early = router.collect(self._interceptors)  # what was sent since the last step
+            early = router.collect(self._interceptors)  # messages sent since the last step
             heard = router.deliver(early) + hear(self, early, True)
             tables: dict[Any, Any] = {}
             lives = len(self.mailboxes) + len(self.population or ())
-            if lives > _FROZEN:  # the collector would walk them all, in a fifth of the step's time
+            if lives > _FROZEN:  # else the collector visits all: a fifth of the step's time
                 gc.freeze()
             view = self._view_now()
             if self.population is not None:
@@ -127,7 +127,7 @@ class Steps(Space):
         return row
 
     async def _all_here(self) -> None:
-        """Wait for the `after_add` of those who have come."""
+        """Wait for the `after_add` of new agents."""
         for mailbox in self.mailboxes:
             if mailbox.arriving is not None:
                 if not mailbox.arriving.answered:
@@ -137,7 +137,7 @@ class Steps(Space):
                 mailbox.arriving = None
 
     def _intervene_now(self) -> None:
-        """Make the interventions that fall in this step."""
+        """Apply the interventions of this step."""
         self._not_changed = []
         for each in self.interventions:
             if each.falls_in(self.number, self.clock):
@@ -146,7 +146,7 @@ class Steps(Space):
             logger.warning("intervention in step %d: %s", self.number, why)
 
     def _view_now(self) -> View:
-        """What all citizens share in the step that comes next."""
+        """Return the view that all citizens share in the next step."""
         clock, facts = self.clock, self.facts
         return View(
             step=self.number,
@@ -160,7 +160,7 @@ class Steps(Space):
         )
 
     def _perceive(self, view: View) -> list[SocietyMailbox]:
-        """Have every citizen perceive; gives those who have a turn."""
+        """Set every citizen's perception; return the mailboxes that have a turn."""
         self.news = []
         where = self.books.where
         having: list[SocietyMailbox] = []
@@ -183,7 +183,7 @@ class Steps(Space):
         mailbox: Any = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
-        mailbox.wants = []  # it is among those who want already
+        mailbox.wants = []  # the mailbox is in `router.wanting` already
         if turn.late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         notes = "; ".join(getattr(error, "__notes__", ()))
@@ -198,7 +198,7 @@ class Steps(Space):
     def _commit(
         self, heard: int, to_services: list[Sent], tables: dict[Any, Any]
     ) -> dict[str, Any]:
-        """The commit stage: settle, write, deliver."""
+        """Run the commit stage: settle, write, deliver; return the row of metrics."""
         router, books = self.router, self.books
         self._come_and_go()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
@@ -218,11 +218,11 @@ class Steps(Space):
         self._settle(to_services, tables)
         books.end_step()
         books.check(total)
-        if to_services:  # the services' answers come in the next step too
+        if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in services]
             sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
         heard += router.deliver(sent) + hear(self, sent, False, said)
-        # In id order, whatever the order of turns was.
+        # In id order, independent of the order of turns.
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
         self.failures.extend((self.number, mailbox.id, what) for mailbox, what in self._failed)
@@ -234,7 +234,7 @@ class Steps(Space):
         return row
 
     def _settle(self, to_services: list[Sent], tables: dict[Any, Any]) -> None:
-        """Settle what citizens want, those of rows in tables, and what was asked of services."""
+        """Settle the wants of agents, of rows (in `tables`) and of messages to services."""
         router = self.router
         wanting, router.wanting = router.wanting, []
         wants: list[Wanted] = []
@@ -253,7 +253,7 @@ class Steps(Space):
             except InvalidArguments as error:
                 router.answer(sent, None, error)
                 continue
-            by_books = isinstance(want, Move | Pay) and type(want.to) is str  # by no service
+            by_books = isinstance(want, Move | Pay) and type(want.to) is str  # not a service
             service = None if by_books else self._reached[sent.envelope.to]
             wants.append(Wanted(sent.rank, sent.envelope.sender, want, sent, service))
         wants.sort(key=lambda each: each.rank)
@@ -264,7 +264,7 @@ class Steps(Space):
                 token[0][token[1]] = answer
 
     def _measured(self, delivered: int, failures: int) -> dict[str, Any]:
-        """The row of metrics after the commit stage."""
+        """Return the row of metrics after the commit stage."""
         home = work = 0
         owned = sum(each.owed for each in self.books.owing)
         own: dict[str, Any] = {}
@@ -294,16 +294,16 @@ class Steps(Space):
             **own,
         }
 
-    # -- who is there ------------------------------------------------------------------------------
+    # -- agents ------------------------------------------------------------------------------------
 
     @property
     def router(self) -> SocietyRouter:
-        """What carries the messages."""
+        """The router of messages."""
         return cast(SocietyRouter, self._router or self._start())
 
     @property
     def agents(self) -> list[Any]:
-        """The full agents in it, in id order."""
+        """The full agents, in id order."""
         return [mailbox.agent for mailbox in self.mailboxes]
 
     @property
@@ -342,12 +342,12 @@ class Steps(Space):
         super()._detach(mailbox, *spared)
         self._order = None
         if self._in_step:
-            self._left.append(mailbox.id)  # until the commit stage everyone sees it where it was
+            self._left.append(mailbox.id)  # until the commit stage all see it in its place
         else:
             self.books.leave(mailbox.id)
 
     def _come_and_go(self) -> None:
-        """Have those enter and leave the books who came and left in this step."""
+        """Update the books for agents that came or left in this step."""
         left, self._left = self._left, []
         come, self._come = self._come, []
         for id in left:
@@ -362,10 +362,10 @@ class Steps(Space):
                 self._left.clear()
 
     def enter_books(self, mailbox: SocietyMailbox) -> None:
-        """Have a citizen be in the books, and its calls of models go by the society."""
+        """Enter a citizen into the books, and route its calls of models through the society."""
         agent: Any = mailbox.agent
         if getattr(agent, "shared", None) is False:
-            agent.shared = True  # in a society an agent has one memory
+            agent.shared = True  # in a society an agent has a single memory
         if not isinstance(agent, CitizenAgent):
             return
         self.books.enter(mailbox.id, agent.memory.status)
@@ -375,7 +375,7 @@ class Steps(Space):
                 setattr(holder, name, self.asked_model(agent, model))
 
     def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
-        """An agent's model, or the society's, whose calls are limited in time and recorded."""
+        """Return the agent's model, or the society's, with calls limited in time and recorded."""
         model = self._model if own is None else own
         return None if model is None else AskedModel(self._asking, agent, model)
 
@@ -385,7 +385,7 @@ class Steps(Space):
         return cast(RowBooks, self.books)
 
     def new_books(self) -> Books:
-        """Books with the services and without citizens."""
+        """Return books with the services and without citizens."""
         if self.population is None:
             return Books(self.city, self.services)
         return RowBooks(self.city, self.services, self.population)

@@ -1,8 +1,7 @@
-"""The tables of a run in a folder: metrics and messages as they come, citizens at the end.
+"""The tables of a run in a folder: metrics and messages after each step, citizens at the end.
 
-A row is appended to a CSV file when its step is over, so a process that is killed leaves it there.
-A run that resumes cuts off the steps that it lives again. In the end the rows are Parquet, or stay
-CSV.
+Rows are appended to a CSV file after their step, so they survive a killed process. A resumed run
+cuts off the rows of the steps that it repeats. At the end the rows become Parquet, or stay CSV.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ if TYPE_CHECKING:
 _MESSAGES: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
 _ROWS: Final = 100_000
-"""So many rows of a population are written at a time."""
+"""The rows of a population that are written at a time."""
 _GROUP: Final = 1 << 24
-"""So many bytes of CSV become one row group of Parquet."""
+"""The bytes of CSV that become one row group of Parquet."""
 
 
 class Tables:
-    """Writes the tables of one run, told from others by its `settings`, into a folder."""
+    """Writes the tables of one run, identified by its `settings`, into a folder."""
 
     def __init__(
         self, folder: str | PathLike[str], settings: Mapping[str, Any], parquet: bool | None = None
     ) -> None:
-        """Have tables as Parquet, or as CSV; as Parquet where pyarrow is installed if None."""
+        """Prepare a folder; `parquet=None` writes Parquet if pyarrow is installed, else CSV."""
         self.folder = Path(folder)
         self.names: list[str] = []
         self._settings = dict(settings)
@@ -59,21 +58,21 @@ class Tables:
 
     @property
     def are_text(self) -> bool:
-        """Whether they are CSV, whose bytes depend on no version of pyarrow."""
+        """Whether the tables are CSV, whose bytes do not depend on pyarrow's version."""
         return self._arrow is None
 
     def manifest(self, **more: Any) -> None:
-        """Write what the run is, and how far its tables are."""
+        """Write the manifest: the run's settings, and which steps the tables have."""
         whole = {"settings": self._settings, "messages_from_step": self._from, **more}
         text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
         write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
 
-    # -- as the run goes on ------------------------------------------------------------------------
+    # -- during the run ----------------------------------------------------------------------------
 
     def begin(self, society: Steps, rows: list[dict[str, Any]], last: int) -> None:
-        """Have the rows of the run's earlier steps, which the journal has, and no other.
+        """Start with exactly the metrics of the run's earlier steps, `rows` from the journal.
 
-        Messages are kept if the metrics beside them are those: then they are of each step.
+        Messages are kept if the folder's metrics equal these: then they cover every step.
         """
         step = society.number
         path, messages = (self.folder / f"{name}.csv" for name in ("metrics", "messages"))
@@ -88,7 +87,7 @@ class Tables:
             follows = follows and path.read_bytes().startswith(text)
             is_over = complete and step == last
             has_all = follows or is_over
-            lives = society.population is None and step < last  # rows' messages are counted alone
+            lives = society.population is None and step < last  # rows' messages are only counted
             self._from = begun if has_all else step if lives else None
             self.manifest(complete=bool(is_over))
             if not has_all:
@@ -102,17 +101,17 @@ class Tables:
                 os.truncate(path, len(text))
             else:
                 write_whole(path, lambda to: Path(to).write_bytes(text))
-        if society.population is None:  # or what its rows say would be real messages
+        if society.population is None:  # an observer would turn rows' messages into real ones
             society.observe(self._say)
 
     def _say(self, message: dict[str, Any]) -> None:
-        """Take down a message that is sent."""
+        """Collect a sent message."""
         action = message["action"]
         args = json.dumps(action["args"], ensure_ascii=False)
         self._said.append((message["from"], message["to"], action["name"], args))
 
     def add(self, row: dict[str, Any]) -> None:
-        """Write what was said in a step, and its row of metrics. Raises FileError."""
+        """Write a step's messages and its row of metrics. Raises FileError."""
         said, self._said = self._said, []
         if said:
             self._append("messages", [(row["step"], *each) for each in said])
@@ -127,13 +126,13 @@ class Tables:
                 with path.open("ab") as file:
                     file.write(_text(rows))
             except OSError:
-                os.truncate(path, size)  # nothing half-written
+                os.truncate(path, size)  # no partial rows
                 raise
 
     # -- at the end --------------------------------------------------------------------------------
 
     def end(self, society: Steps, *, complete: bool) -> None:
-        """Make the tables readable; those of a run that is over have the citizens as they are."""
+        """Finish the tables; for a completed run, write the citizens too."""
         router = society.router
         router.observers = tuple(each for each in router.observers if each != self._say)
         own = () if society.population is None else society.population.metrics
@@ -149,7 +148,7 @@ class Tables:
             (self.folder / f"{name}{other}").unlink(missing_ok=True)
 
     def _whole(self, name: str, types: dict[str, str]) -> list[str]:
-        """Have a table be Parquet, if it is to be; gives its file's name, if there is one."""
+        """Convert a table to Parquet, if wanted; return its file's name, if there is a file."""
         path, made = (self.folder / f"{name}{suffix}" for suffix in (".csv", ".parquet"))
         if not path.exists() or not path.stat().st_size:
             return [made.name] if made.exists() else []
@@ -175,7 +174,7 @@ class Tables:
         return [made.name]
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of metrics of a run that is over."""
+        """Return the rows of metrics of a finished run."""
         path = self.folder / self.names[0]
         if self._arrow is not None:
             rows: list[dict[str, Any]] = self._parquet.read_table(path).to_pylist()
@@ -185,7 +184,7 @@ class Tables:
             return [{n: v if n == "time" else read_json(v) for n, v in row.items()} for row in made]
 
     def _citizens(self, society: Steps) -> str:
-        """Write the citizens as they are; gives the file's name."""
+        """Write the citizens' current state; return the file's name."""
         path = self.folder / f"citizens.{'csv' if self._arrow is None else 'parquet'}"
         columns = _columns(society)
 
@@ -209,18 +208,18 @@ class Tables:
 
 
 def _text(rows: Iterable[Iterable[Any]]) -> bytes:
-    """Rows as CSV."""
+    """Return rows as CSV."""
     made = io.StringIO()
     csv.writer(made, lineterminator="\n").writerows(rows)
     return made.getvalue().encode()
 
 
 def _size_before(path: Path, step: int) -> int:
-    """How long the header and the messages of the steps before one are; none is half-written."""
+    """Return the bytes of the header and of all whole rows of messages before a step."""
     size = quotes = 0
     with path.open("rb") as lines:
         for line in lines:
-            if size and quotes % 2 == 0:  # here a row begins
+            if size and quotes % 2 == 0:  # a row begins here
                 number = line.partition(b",")[0]
                 if not (line.endswith(b"\n") and number.isdigit() and int(number) < step):
                     break
@@ -230,9 +229,9 @@ def _size_before(path: Path, step: int) -> int:
 
 
 def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
-    """The citizens in id order by column: values, and what they stand for if they are numbers.
+    """Return the citizens in id order by column: values, and the texts that they number, or None.
 
-    Those of agents are the columns that `read_people` takes; those of a population have one value.
+    Agents have the columns that `read_people` takes; a population has its columns of one value.
     """
     if (population := society.population) is not None:
         own = {
@@ -246,7 +245,7 @@ def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None
 
 
 def _cells(agent: CitizenAgent) -> dict[str, Any]:
-    """A citizen's values by column."""
+    """Return a citizen's values by column."""
     status = agent.status
     flat = {**status, **status.get("profile", {}), **status.get("needs", {})}
     for name, value in flat.items():
@@ -256,6 +255,6 @@ def _cells(agent: CitizenAgent) -> dict[str, Any]:
 
 
 def _plain(values: Any, said: Sequence[str | None] | None) -> list[Any]:
-    """Values as a list, numbers as what they stand for."""
+    """Return values as a list, with the texts in place of their numbers."""
     listed: list[Any] = values if isinstance(values, list) else values.tolist()
     return listed if said is None else [said[number] for number in listed]

@@ -1,4 +1,4 @@
-"""Wants: what a citizen asks of the world by `citizen.want(…)`, and the answer in the next step.
+"""Wants: a citizen's requests to the world by `citizen.want(…)`, answered in the next step.
 
 A citizen changes only itself; the commit stage combines all wants by the rules of
 `society/commit.py`.
@@ -14,16 +14,16 @@ from civitas.errors import InvalidArguments, StateError
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What a citizen asks of the world. Its subclasses are the kinds."""
+    """A citizen's request to the world. Its subclasses are the kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move(Want):
-    """Go to a place. It arrives after the time that the way takes, if the place has room then.
+    """Go to a place, if it has room; the citizen arrives after the travel time.
 
     Attributes:
         to: the id of the place
-        mode: how it travels, such as `walk`; None for the city's default
+        mode: the mode of travel, such as `walk`; None for the city's default
     """
 
     to: str
@@ -35,9 +35,9 @@ class Pay(Want):
     """Give money to a citizen or a service.
 
     Attributes:
-        to: the id of who gets it
-        cents: how much, 1 or more
-        what: what for, such as `rent`
+        to: the id of the receiver
+        cents: the amount, 1 or more
+        what: the purpose, such as `rent`
     """
 
     to: str
@@ -51,7 +51,7 @@ class Work(Want):
 
     Attributes:
         place: the id of the place
-        seconds: how long
+        seconds: the seconds of work
     """
 
     place: str
@@ -64,8 +64,8 @@ class Buy(Want):
 
     Attributes:
         place: the id of the place
-        kind: what, such as `food`
-        cents: for how much, 1 or more
+        kind: the good, such as `food`
+        cents: the amount to spend at most, 1 or more
     """
 
     place: str
@@ -75,10 +75,10 @@ class Buy(Want):
 
 @dataclass(frozen=True, slots=True)
 class Save(Want):
-    """Bring money to the bank, or take it back.
+    """Deposit money at the bank, or withdraw it.
 
     Attributes:
-        cents: how much; below 0 takes it from the account
+        cents: the amount; below 0 is a withdrawal
     """
 
     cents: int
@@ -89,8 +89,8 @@ class Post(Want):
     """Publish a post in the feed.
 
     Attributes:
-        text: what it says
-        topic: what it is about
+        text: the text
+        topic: the topic
     """
 
     text: str
@@ -102,7 +102,7 @@ class Follow(Want):
     """Follow a citizen in the feed.
 
     Attributes:
-        id: whom
+        id: the citizen's id
     """
 
     id: str
@@ -121,14 +121,14 @@ class Like(Want):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a want; a citizen perceives it in the next step.
+    """The answer to a want; a citizen perceives it in the next step.
 
     Attributes:
-        want: what was wanted
+        want: the want
         done: whether it was done
-        reason: why it was not, in words
-        value: what came of it, as JSON data: of `Move` the step in which it arrives, of `Work` the
-            net wage in cents, of `Save` the balance of the account, of `Post` the post's number
+        reason: why it was not done, in words
+        value: the result, as JSON data: for `Move` the step of arrival, for `Work` the net wage in
+            cents, for `Save` the balance of the account, for `Post` the post's number
     """
 
     want: Want
@@ -145,19 +145,19 @@ _BY_NAME: Final = {name.lower(): kind for name, kind in KINDS.items()}
 
 
 def _own() -> dict[str, type[Want]]:
-    """The kinds of a user's own by name."""
+    """Return all direct subclasses of Want by name, a user's own kinds among them."""
     return {kind.__name__: kind for kind in Want.__subclasses__()}
 
 
 def answer_json(answer: Answer) -> list[Any]:
-    """An answer as JSON data."""
+    """Return an answer as JSON data."""
     want = answer.want
     values = [getattr(want, each.name) for each in fields(want)]
     return [type(want).__name__, values, answer.done, answer.reason, answer.value]
 
 
 def answer_of_json(given: Any) -> Answer:
-    """The answer that JSON data is. Raises StateError."""
+    """Return the answer of JSON data. Raises StateError."""
     try:
         name, values, done, reason, value = given
         kind = KINDS.get(name) or _own()[name]
@@ -167,10 +167,10 @@ def answer_of_json(given: Any) -> Answer:
 
 
 def want_of(name: str, args: dict[str, Any]) -> Want:
-    """The want that a message to a service is: its action is a want's name in lower case.
+    """Return the want of a message to a service: its action is a want's name in lower case.
 
     Raises:
-        InvalidArguments: it is none
+        InvalidArguments: the action or its arguments are not those of a want
     """
     kind = _BY_NAME.get(name) or {key.lower(): kind for key, kind in _own().items()}.get(name)
     if kind is None:
@@ -183,7 +183,7 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
 
 
 def id_order(id: str) -> tuple[int, int, str]:
-    """The key by which ids are sorted: numbers by number, then texts."""
+    """Return the sort key of an id: numbers by number, then texts."""
     try:
         return (0, int(id), id)
     except ValueError:

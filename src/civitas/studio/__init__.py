@@ -1,4 +1,4 @@
-"""The studio: one page to chat with agents, watch runs, decide, and look at what came of them.
+"""The studio: one page to chat with agents, watch runs, decide, and see the results.
 
 from civitas.studio import demo, gradio_user
 

@@ -1,4 +1,4 @@
-"""The tab Act and review: work on the files of a folder, looked on, permitted and reviewed."""
+"""The tab Act and review: watch, permit and review work on the files of a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RUNS: Final = {("ReActAgent", "files"), ("DualActAgent", "act")}
 
 
 class ActTab:
-    """Orders of `civitas act`, and what holds, steers and ends the runs of any tab."""
+    """Starts orders of `civitas act`; pauses, steers and stops the runs of any tab."""
 
     name = "act"
     title = "Act and review"
@@ -32,7 +32,7 @@ class ActTab:
         self._jobs = jobs
 
     def routes(self, router: APIRouter) -> None:
-        """What pages call. Without `async`: each runs in a thread."""
+        """Add the routes that pages call; without `async`, each runs in a thread."""
         from fastapi import Body
 
         jobs = self._jobs
@@ -56,11 +56,11 @@ class ActTab:
             return {"run": run}
 
     def start(self, **given: Any) -> str:
-        """Begin what the form asks for, by fields of `Order`; gives the run's id."""
+        """Start what the form asks for, by fields of `Order`; return the run's id."""
         return self._jobs.start(Order(**{"task": "", **filled(given)}))
 
     def form(self) -> None:
-        """What is to be done, where, by whom, who reviews it, and what it may take."""
+        """Add the form: task, folder, model, reviewer and limits."""
         import gradio
 
         models = usable_models()
@@ -97,7 +97,7 @@ class ActTab:
 
 
 def usable_models() -> list[str]:
-    """The names of models that a form offers: those that are here, or have a key."""
+    """Return the names of models that a form offers: those on this machine or with a key."""
     listed = [
         "local" if each is weights.DEFAULT else f"local:{each.name}"
         for each in weights.LISTED

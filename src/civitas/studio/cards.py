@@ -1,4 +1,4 @@
-"""What waits for a person: approvals, questions and decisions, as cards on every page."""
+"""Approvals, questions and decisions that wait for a person, as cards on every page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from civitas.reasoning.reply_request import Asked
 from civitas.studio.feed import Feed
 
 _DECIDED: Final = 200
-"""So many cards that were answered are remembered, for a page that answers one a second time."""
+"""How many answered cards are remembered, for a page that answers one a second time."""
 
 
 @dataclass
@@ -39,12 +39,12 @@ class Card:
     answer: asyncio.Future[Any] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """What a page is told of it."""
+        """Return the card as pages get it."""
         return {"number": self.number, "kind": self.kind, "asked": self.asked, **self.about}
 
 
 class Cards:
-    """What waits for a person. It is the Approver of what the studio runs.
+    """The open cards. This is the Approver of what the studio runs.
 
     Any page may answer a card; the first answer counts. A card whose asker is cancelled goes away.
     """
@@ -57,12 +57,12 @@ class Cards:
         self._decided: dict[int, str] = {}
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The cards that wait, the oldest first."""
+        """Return the open cards, the oldest first."""
         with self._guard:
             return [card.to_json() for card in self._open.values()]
 
     async def approve(self, request: ApprovalRequest, **more: str) -> bool:
-        """Ask whether an action is permitted; `more` is shown too. Without a page, it waits."""
+        """Ask whether an action is permitted; show `more` too. Without an open page, wait."""
         about = {
             **more,
             "agent": request.agent,
@@ -76,12 +76,12 @@ class Cards:
         return (await self.ask("approval", about)) is True
 
     async def answer(self, question: Question) -> str:
-        """Ask a person what an action wants to know."""
+        """Ask a person an action's question."""
         about = {"agent": question.agent, "text": question.text, "run": question.run}
         return str(await self.ask("question", about))
 
     async def ask(self, kind: str, about: dict[str, Any]) -> Any:
-        """Put up a card, and wait for its answer."""
+        """Show a card on every page, and wait for its answer."""
         loop = asyncio.get_running_loop()
         card = Card(next(self._numbers), kind, about, time.time(), loop, loop.create_future())
         with self._guard:
@@ -94,7 +94,7 @@ class Cards:
             raise
 
     def decide(self, number: int, answer: dict[str, Any]) -> str:
-        """Answer a card as a page said, in any thread; gives it in a word, as pages are told."""
+        """Answer a card as a page said, in any thread; return the outcome in a word."""
         with self._guard:
             card = self._open.get(number)
         if card is None:
@@ -132,7 +132,7 @@ def _set(answer: asyncio.Future[Any], value: Any) -> None:
 
 
 class PageDesk:
-    """The person at the page as H of a dual act, asked by cards. For `Person(id, desk=…)`."""
+    """Asks the person at the page, a dual act's reviewer, by cards. For `Person(id, desk=…)`."""
 
     def __init__(self, cards: Cards, task: str) -> None:
         self._cards = cards
@@ -140,14 +140,14 @@ class PageDesk:
         self._concluded: list[Conclusion] = []
 
     def saw(self, event: Event) -> None:
-        """What the dual act shows to who watches it: the conclusions, with their evidence."""
+        """Keep the conclusions, with their evidence, among the dual act's events."""
         if isinstance(event, ConclusionReached):
             self._concluded.append(event.conclusion)
 
     async def ask(
         self, asked: Asked, told: Sequence[str], fault: str
     ) -> str | HumanDecision | None:
-        """What the person decides, or writes."""
+        """Return what the person decides or writes."""
         about: dict[str, Any] = {"agent": "H", "run": asked.run_id, "told": list(told)}
         if asked.schema == DECISION_SCHEMA:
             last = self._concluded[-1].to_json() if self._concluded else None

@@ -1,4 +1,4 @@
-"""What happens in the studio, numbered, for every page that looks on."""
+"""The numbered events of the studio, for every connected page."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from contextlib import suppress
 from typing import Any, Final
 
 _KEPT: Final = 20_000
-"""So many events are kept for a page that comes back; one that was away for longer reloads."""
+"""How many events are kept for a page that reconnects; a page that missed more reloads."""
 _KEPT_CHARACTERS: Final = 32 << 20
 _FRAME: Final = 500
 """The most events in one frame."""
 _FRAME_CHARACTERS: Final = 1 << 20
-"""A frame ends with the event that reaches this."""
+"""A frame ends with the event that reaches this size."""
 _BATCH_S: Final = 0.03
-"""Events within this time travel in one frame: a page cannot show more frames a second."""
+"""Events within this time share a frame: a page cannot show more frames a second."""
 
 
 def as_json(data: Any) -> str:
-    """JSON that every browser reads: ASCII, and null for a number that JSON lacks."""
+    """Return JSON that every browser reads: ASCII, and null for NaN and infinity."""
     compact = (",", ":")
     try:
         return json.dumps(data, default=str, allow_nan=False, separators=compact)
@@ -35,7 +35,7 @@ def as_json(data: Any) -> str:
 class Feed:
     """One stream of events. A page that knows the number of its last event misses none.
 
-    Nothing is kept for a page: each reads at its own pace, and one that is too slow reloads.
+    No page has a queue: each reads at its own pace, and one that is too slow reloads.
 
     Attributes:
         epoch: tells this feed from that of another process
@@ -52,11 +52,11 @@ class Feed:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a page looks on."""
+        """Whether a page is connected."""
         return bool(self._pages)
 
     def publish(self, topic: str, data: Any) -> None:
-        """Tell every page JSON data of a topic, such as `message` or `run`, in any thread."""
+        """Send JSON data of a topic, such as `message` or `run`, to every page, in any thread."""
         told = as_json(data)
         with self._guard:
             self.last += 1
@@ -71,10 +71,10 @@ class Feed:
                     loop.call_soon_threadsafe(news.set)
 
     async def frames(self, epoch: str, after: int) -> AsyncIterator[str]:
-        """Frames of events after one, as JSON: `{"epoch", "events": [[number, topic, data], …]}`.
+        """Yield JSON of later events: `{"epoch", "last", "events": [[number, topic, data], …]}`.
 
-        The first frame comes at once. One with `"reset": true` tells that events were missed, so
-        that the page loads anew what it shows.
+        The first frame comes at once. One with `"reset": true` says that events were missed; the
+        page then reloads what it shows.
         """
         news = asyncio.Event()
         with self._guard:
@@ -96,7 +96,7 @@ class Feed:
                 del self._pages[news]
 
     def _some(self, after: int) -> list[str]:
-        """The events after one, as many as a frame takes; none if the first of them has gone."""
+        """Return the events after one, as many as fit a frame; none if the first was dropped."""
         events: list[str] = []
         with self._guard:
             at = after - (self.last - len(self._events))

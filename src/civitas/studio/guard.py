@@ -1,4 +1,4 @@
-"""Who may come in: the token, Host and Origin, the routes of Gradio that are open, and limits."""
+"""Access control: the token, Host and Origin, the open routes of Gradio, and limits."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MOST_BYTES: Final = 1 << 20
 _LONG: Final = f"a request must have at most {MOST_BYTES:,} bytes"
 _BODY_S: Final = 20.0
 _ATTEMPTS: Final = 20
-"""So many wrong passwords from one address in a minute, and no further one is looked at."""
+"""After this many wrong passwords from one address in a minute, no further one is checked."""
 _ADDRESSES: Final = 1000
 _KEEP: Final = "surrogateescape"
 KEY: Final = b"x-civitas-key"
-"""The header of a page that has been opened with the secret; of a link or socket, `?key=`."""
+"""The header in which an opened page sends its key; a link or socket sends `?key=`."""
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
 _ONCE: Final = frozenset(
     b"host origin authorization content-length sec-fetch-site sec-fetch-mode sec-fetch-dest".split()
@@ -41,7 +41,7 @@ _SHELL: Final = (
     *("/config", "/theme.css", "/favicon.ico", "/manifest.json"),
     *("/assets/", "/static/", "/svelte/", "/studio/static/"),
 )
-"""What a page is made of, before it shows anything."""
+"""The static parts of a page, before it shows anything."""
 # Everything else of Gradio is closed: its uploads, files, proxies and components' own servers.
 _GRADIO: Final = {
     "GET": (*_SHELL, "/gradio_api/queue/data"),
@@ -63,9 +63,9 @@ _HEADERS: Final = {
 
 
 class Guard:
-    """Refuses what does not come from a page of this studio. Stands before everything else.
+    """The outermost ASGI layer: refuses what does not come from a page of this studio.
 
-    An address that is not loopback adds its own names to the hosts that may be asked for.
+    At an address that is not loopback, requests may also name this machine as their host.
     """
 
     def __init__(self, app: Any, secret: str, host: str, *, is_password: bool) -> None:
@@ -78,16 +78,16 @@ class Guard:
         if self._anywhere:
             name = socket.gethostname().lower()
             self._hosts |= {host.lower(), name, f"{name}.local"}
-        # The cookie survives a restart with the same secret and does not tell it, slow to guess as
-        # it is. Browsers send it to the programs at all ports of this host: so it opens the empty
-        # page alone, and each studio's has a name of its own. What fills the page asks for the key,
-        # too, which the browser keeps for this port.
+        # The cookie survives a restart with the same secret. It does not tell the secret: scrypt is
+        # slow to guess. Browsers send it to the programs at all ports of this host: so it opens the
+        # empty page alone, and each studio's has a name of its own. What fills the page also needs
+        # the key, which the browser keeps for this port.
         made = hashlib.scrypt(self._secret, salt=b"civitas studio", n=1 << 14, r=8, p=1).hex()
         self._cookie, self._pass, self._key = f"civitas_studio_{made[:8]}", made[8:64], made[64:]
         self._failed: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it."""
+        """Pass a request on, or answer it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -121,7 +121,7 @@ class Guard:
     # -- where it comes from -----------------------------------------------------------------------
 
     def _foreign(self, scope: Scope, headers: dict[bytes, str]) -> str:
-        """Why a request is not from a page of this studio; empty if it is."""
+        """Return why a request is not from a page of this studio; empty if it is."""
         host = headers.get(b"host", "")
         if not self._is_own(host):
             return (
@@ -129,11 +129,11 @@ class Guard:
                 "with --host"
             )
         origin = headers.get(b"origin")
-        # What others reach may stand behind a proxy that speaks TLS.
+        # A studio that others can reach may be behind a proxy that speaks TLS.
         own = (f"http://{host}", f"https://{host}")[: 1 + self._anywhere]
         if origin is not None and origin not in own:
             return f"a page of {origin[:80]!r} may not use this studio"
-        is_link = (  # opens the page, and nothing else
+        is_link = (  # a link may open the page, and nothing else
             scope["path"] == "/"
             and scope.get("method") == "GET"
             and headers.get(b"sec-fetch-mode") == "navigate"
@@ -153,7 +153,7 @@ class Guard:
             return True
         if not self._anywhere:
             return False
-        try:  # an address is nobody's name, and so cannot be made to point here by somebody else
+        try:  # an IP address is no DNS name, so nobody else can make it point here
             ipaddress.ip_address(found[1].strip("[]"))
         except ValueError:
             return False
@@ -176,7 +176,7 @@ class Guard:
         if self._is_tried_out(scope):
             return False
         right = secrets.compare_digest(given, self._secret)
-        if self._is_password and not right:  # nobody guesses a token
+        if self._is_password and not right:  # a token is too long to guess
             tries = self._failed.setdefault(_client(scope), deque(maxlen=_ATTEMPTS))
             tries.append(time.monotonic())
             if len(self._failed) > _ADDRESSES:
@@ -190,7 +190,7 @@ class Guard:
     async def _enter(
         self, scope: Scope, headers: dict[bytes, str], receive: Receive, known: bool
     ) -> Response:
-        """What is answered to a request that says the secret, or lacks it."""
+        """Return the answer to a request that gives the secret or lacks it."""
         given: str | None = None
         path, method = scope["path"], scope["method"]
         if path == "/" and method in ("GET", "HEAD") and not self._is_password:
@@ -213,7 +213,7 @@ class Guard:
 
 
 class _Refused(Exception):
-    """Why a request, or the opening of a socket, is refused."""
+    """A request, or the opening of a socket, is refused; its text says why."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -229,7 +229,7 @@ def _is_open(method: str, path: str, is_socket: bool) -> bool:
 
 
 def _is_shell(scope: Scope) -> bool:
-    """Whether it is asked for what every page is made of."""
+    """Return whether a request is for the page itself or its static parts."""
     path = scope["path"]
     return scope.get("method") in ("GET", "HEAD") and (path == "/" or _is_among(path, _SHELL))
 
@@ -239,7 +239,7 @@ def _is_among(path: str, listed: tuple[str, ...]) -> bool:
 
 
 def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
-    """The headers, of which those that decide may not be there twice."""
+    """Return the headers; refuse a second one of those that access depends on."""
     found: dict[bytes, str] = {}
     for name, value in headers:
         if name in _ONCE and name in found:
@@ -250,7 +250,7 @@ def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
 
 
 def _client(scope: Scope) -> str:
-    """Who tries a password: an address, or the network of one of IPv6, who has them by billions."""
+    """Return the client's address; for IPv6 its network, in which it has billions of addresses."""
     address: str = (scope.get("client") or ("", 0))[0].partition("%")[0]
     return ipaddress.IPv6Address(address).exploded[:19] if ":" in address else address
 
@@ -260,7 +260,7 @@ def _field(form: bytes, name: str) -> str | None:
 
 
 async def _body(receive: Receive) -> bytes:
-    """A whole body that is neither too long nor too slow."""
+    """Return a whole body; refuse one that is too long or too slow."""
     body, more = bytearray(), True
     try:
         async with asyncio.timeout(_BODY_S):
@@ -279,7 +279,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """`receive`, of a body that was received already."""
+    """Return a `receive` that first returns a body that was read already."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receiving() -> Message:
@@ -289,7 +289,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def _with_headers(send: Send, path: str) -> Send:
-    """`send`, with the headers that every answer has."""
+    """Return a `send` that adds the headers of every answer."""
     cached = path.startswith(("/assets/", "/static/", "/svelte/"))
 
     async def sending(message: Message) -> None:
@@ -307,7 +307,7 @@ def _with_headers(send: Send, path: str) -> Send:
     return sending
 
 
-# -- before a browser has said the token: one small page -------------------------------------------
+# -- before a browser has sent the token: one small page -------------------------------------------
 
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>civitas studio</title>
@@ -324,7 +324,7 @@ _FORM: Final = """<h1>civitas studio</h1>
 
 
 def _opens(key: str) -> HTMLResponse:
-    """Leads to the studio itself, without the token in its address; the browser keeps the key."""
+    """Return a page that stores the key and opens the studio, without the token in its address."""
     # Not a redirect: a browser that follows one from elsewhere leaves the cookie out.
     head = '<meta http-equiv="refresh" content="0; url=/">'
     if key:
@@ -333,7 +333,7 @@ def _opens(key: str) -> HTMLResponse:
 
 
 def _asks(name: str, wrong: str) -> HTMLResponse:
-    """Asks for the token or password; `wrong` says what was wrong with that given."""
+    """Return a page that asks for the token or password; `wrong` says why one was refused."""
     hint = "The program that serves this page has printed it." if name == "token" else ""
     alert = f"<p role=alert>{wrong}</p>" if wrong else ""
     form = _FORM.format(name=name, wrong=alert, hint=hint)

@@ -1,4 +1,4 @@
-"""What the parts of the studio share: the journal, the events, and what waits for a person."""
+"""What the parts of the studio share: the journal, the events, and the cards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Hub:
-    """The studio, as its parts know it; see `Studio`."""
+    """The base of `Studio` that its parts use."""
 
     def __init__(self) -> None:
         self.feed = Feed()
@@ -28,13 +28,13 @@ class Hub:
 
     @property
     def journal(self) -> Journal:
-        """Where runs are read and recorded."""
+        """The journal in which runs are recorded; ConfigError before `launch`."""
         if self._journal is None:
             raise ConfigError("the studio has a journal from launch() on")
         return self._journal
 
     def _open_journal(self, journal: Journal | str | PathLike[str] | None) -> None:
-        """Use a journal, that of a path, or that of the environment or of the user."""
+        """Open a journal: the given one, else CIVITAS_JOURNAL's, else the user's studio.db."""
         self._is_ours = not isinstance(journal, Journal)
         if journal is None:
             journal = environ.get("CIVITAS_JOURNAL")
@@ -44,7 +44,7 @@ class Hub:
         self._journal = as_journal(journal, "the studio")
 
     def _close_journal(self) -> None:
-        """Have no journal any more; one that was given stays open."""
+        """Drop the journal; close it unless it was given as a `Journal`."""
         if self._journal is not None and self._is_ours:
             self._journal.close()
         self._journal = None

@@ -1,4 +1,4 @@
-"""What the studio runs in the background: orders, each on a loop and a thread of its own."""
+"""Orders that the studio runs in the background, each on its own event loop and thread."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _MORE: Final[dict[str, Callable[[float], float]]] = {
     "max_tokens": int,
     "max_seconds": float,
 }
-"""The limits that a run may go on with other ones of."""
+"""The limits that may change when a run is resumed."""
 _ENDS_S = 20.0
-"""How long `close` waits for a run to end what it does."""
+"""How many seconds `close` waits for a run to end."""
 
 
 @dataclass
 class _Job:
-    """One run in the background, on a loop and a thread of its own."""
+    """One background run, on its own event loop and thread."""
 
     run_id: str
     order: _Order
-    told: list[str]  # what it hears when it goes on
+    told: list[str]  # messages that it gets when it continues
     state: str = "running"
     began: Future[None] = field(default_factory=Future)
     goes_on: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,21 +61,21 @@ class _Job:
     thread: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """What pages are told of it."""
+        """Return the job as pages get it."""
         of = {"run": self.run_id, "command": self.order.command, "told": [*self.told]}
         return {**of, "state": self.state}
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call it on the loop of the run."""
-        with suppress(RuntimeError):  # it has ended in this moment
+        """Call a function on the run's loop."""
+        with suppress(RuntimeError):  # the run has just ended
             self.loop.call_soon_threadsafe(function)
 
 
 class Jobs:
-    """Runs in the background: begun, held, steered and stopped, by any page and in any thread.
+    """Starts, pauses, steers and stops background runs, for any page and in any thread.
 
-    They are recorded as those of the command line are, so that either goes on with the other's.
-    Each change is told to the pages by the topic `job`.
+    The runs are recorded like those of the command line, so that each can resume the other's.
+    Each change is published to the pages on the topic `job`.
     """
 
     def __init__(self, hub: Hub, society: SocietyTab) -> None:
@@ -85,9 +85,9 @@ class Jobs:
         self._told: dict[str, list[str]] = {}
 
     def start(self, order: _Order, *, run_id: str | None = None) -> str:
-        """Begin a run, or go on with one; give its id once it is under way.
+        """Start or resume a run; return its id once it is under way.
 
-        A loop that runs in this thread waits for that. What it comes to is in the journal.
+        An event loop in the calling thread is blocked until then. The outcome is in the journal.
         """
         if not order.task.strip():
             raise ConfigError("the task is empty: say what is to be done")
@@ -105,10 +105,10 @@ class Jobs:
         return run_id
 
     def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE) -> str:
-        """Go on with a run that has stopped, as its order says; give its id, or that of a copy.
+        """Resume a stopped run by its recorded order; return its id, or that of a copy.
 
-        `more` has new limits, such as `max_usd`; with more iterations a research that has used up
-        those that it had goes on too.
+        `more` has new limits, such as `max_usd`. With more `iterations`, a research run that has
+        used up its own is resumed too.
         """
         journal = self._hub.journal
         outline = journal.run(run_id)
@@ -138,31 +138,31 @@ class Jobs:
         try:
             return self.start(order, run_id=run_id)
         except RunMismatch as error:
-            # The small model is given the names of the files with its actions.
+            # The small model's actions name the files, so they change with the folder.
             small = isinstance(order, Order) and is_small(order.model)
             if not small or error.changed != ("actions",):
                 raise
             return self.start(order, run_id=journal.fork(run_id))
 
     def stop(self, run_id: str) -> None:
-        """Cancel a run; `resume` goes on with it. ConfigError if it is not under way here."""
+        """Cancel a run; `resume` can continue it. Raise ConfigError if it is not under way here."""
         job = self._job(run_id)
         self._become(job, "stopping", job.task.cancel)
 
     def pause(self, run_id: str) -> None:
-        """Have a run wait before its next call of a model or a tool. Its time limit runs on."""
+        """Pause a run before its next call of a model or a tool. Its time limit keeps running."""
         job = self._job(run_id)
         self._become(job, "paused", job.goes_on.clear)
 
     def go_on(self, run_id: str) -> None:
-        """Have a run that was paused wait no more."""
+        """Continue a paused run."""
         job = self._job(run_id)
         self._become(job, "running", job.goes_on.set)
 
     def steer(self, run_id: str, text: str) -> None:
-        """Tell a run something: its agent stops what it is doing, and goes on with this.
+        """Send a run a message: its agent stops what it is doing and continues with the message.
 
-        One that is paused hears it when it goes on; `told` has it until then.
+        A paused run gets the message when it continues; `told` returns it until then.
         """
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
@@ -171,20 +171,20 @@ class Jobs:
         self._hear(job)
 
     def told(self, run_id: str) -> list[str]:
-        """What a run was told and hears when it goes on."""
+        """Return the messages that a run gets when it continues."""
         return [*self._told.get(run_id, ())]
 
     def running(self) -> list[dict[str, Any]]:
-        """The runs under way here, the oldest first; `state` is running, paused or stopping."""
+        """Return the runs under way here, oldest first; `state` is running, paused or stopping."""
         return [job.to_json() for job in list(self._jobs.values())]
 
     def state(self, run_id: str) -> str | None:
-        """How a run stands that is under way here; None if it is not."""
+        """Return the state of a run that is under way here; None for any other run."""
         job = self._jobs.get(run_id)
         return None if job is None else job.state
 
     def close(self) -> None:
-        """Cancel all runs, and wait until what they do has ended; they can go on later."""
+        """Cancel all runs, and wait until they have ended; they can be resumed later."""
         jobs = list(self._jobs.values())
         for job in jobs:
             self._become(job, "stopping", job.task.cancel)
@@ -204,7 +204,7 @@ class Jobs:
             job.call(change)
 
     def _hear(self, job: _Job) -> None:
-        """Have the agent hear what it was told, unless it is paused; and tell pages of the run."""
+        """Give the agent its messages if the run is not paused, and publish the run's state."""
         if job.state == "running" and job.told:
             job.agent.interrupt("\n\n".join(job.told))
             job.told.clear()
@@ -268,7 +268,7 @@ def _agent_for(order: _Order, hub: Hub) -> Any:
 
 
 def _with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
-    """An order with other limits; ConfigError for what is none."""
+    """Return an order with other limits; ConfigError if one is unknown or not above 0."""
     if not more.keys() <= _MORE.keys() & {*order.may_change}:
         raise ConfigError(f"a run of civitas {order.command} has no such limits: {', '.join(more)}")
     wrong = next((name for name, value in more.items() if not 0 < value < math.inf), None)
@@ -289,18 +289,18 @@ class _Held:
         return getattr(self._model, name)
 
     async def complete(self, *args: Any, **options: Any) -> Any:
-        """Answer, once the run goes on."""
+        """Answer once the run is not paused."""
         await self._wait()
         return await self._model.complete(*args, **options)
 
 
 def _hold_at(agent: Any, wait: Any) -> None:
-    """Have an agent wait before each call of its model and of a tool."""
+    """Make an agent await `wait()` before each call of its model and of a tool."""
 
     async def held(agent: Any, about: dict[str, Any]) -> None:
         await wait()
 
-    if hasattr(agent, "human_agent"):  # a dual act has the two wait, and is asked nothing itself
+    if hasattr(agent, "human_agent"):  # a dual act calls no model itself: its members wait
         members = [agent.human_agent, agent.reactive_agent]
     else:
         members = [agent]
@@ -308,11 +308,11 @@ def _hold_at(agent: Any, wait: Any) -> None:
         each.register_hook("pre_reasoning", "studio", held)
         each.register_hook("pre_acting", "studio", held)
     if hasattr(agent, "steps") and agent.model is not None:
-        agent.model = _Held(agent.model, wait)  # a researcher's model is asked without hooks
+        agent.model = _Held(agent.model, wait)  # a researcher calls it without hooks
 
 
 def _check_goes_on(run_id: str, agent: Any, hub: Hub) -> None:
-    """See now, and not when it is under way, that an agent is the one that began a run."""
+    """Check, before a run is under way, that the agent is the one that began it."""
     try:
         entries = hub.journal.entries(run_id)
     except NoSuchRun:

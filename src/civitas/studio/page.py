@@ -1,4 +1,4 @@
-"""The page as Gradio has it: its tabs, the forms in them, and where the live parts are put."""
+"""The Gradio page: its tabs, their forms, and the places of the live parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEAD: Final = """
 """
 STATIC: Final = Path(__file__).parent / "static"
 QUIET: Final[dict[str, Any]] = {"api_visibility": "private", "show_progress": "hidden"}
-"""How a form calls this program: by no API, and without a sign over its fields."""
+"""Options of a form's calls: no public API, and no progress indicator over the fields."""
 _FONTS: Final = ("system-ui", "sans-serif")
 _MONO: Final = ("ui-monospace", "Menlo", "Consolas", "monospace")
 
@@ -47,20 +47,20 @@ _COLOURS: Final = {  # light, and dark
 
 
 class Tab(Protocol):
-    """One tab of the page: `name` is what its routes and its script are called."""
+    """One tab of the page; its routes and its script are called `name`."""
 
     name: str
     title: str
 
     def routes(self, router: Any) -> None:
-        """Add what pages call, below `/studio/NAME`."""
+        """Add the tab's routes, below `/studio/NAME`."""
 
     def form(self) -> None:
-        """Add its components of Gradio, above what its script shows."""
+        """Add the tab's Gradio components, above what its script shows."""
 
 
 def live(name: str) -> None:
-    """A place that a script fills: `static/NAME.js`."""
+    """Add a place that the script `static/NAME.js` fills."""
     import gradio
 
     # Not `gradio.HTML`: its templates are evaluated in the browser, which the page does not permit.
@@ -74,7 +74,7 @@ def begins(
     shown: Any,
     now: Callable[[], Any],
 ) -> None:
-    """Have a button call `work` with what fields hold; `now` gives what is shown then."""
+    """Let a button call `work` with the fields' values; `now()` updates `shown`, also on load."""
     import gradio
 
     def answer(*values: Any) -> Any:
@@ -89,7 +89,7 @@ def begins(
 
 
 def field(label: str, placeholder: str = "", **more: Any) -> Any:
-    """A field of one line."""
+    """Return a text field of one line."""
     import gradio
 
     wide = {"max_lines": 1, "min_width": 140, **more}
@@ -97,7 +97,7 @@ def field(label: str, placeholder: str = "", **more: Any) -> Any:
 
 
 def start_button() -> Any:
-    """What begins what a form asks for."""
+    """Return the button that starts what a form asks for."""
     import gradio
 
     wide: dict[str, Any] = {"min_width": 120, "elem_classes": "studio-start"}
@@ -112,7 +112,7 @@ _LIMITS: Final = {
 
 
 def limits(**more: tuple[str, int | None]) -> dict[str, Any]:
-    """Fields for what a run may take: of each, and of `more`, its label and decimal places."""
+    """Return fields for a run's limits; `more` has further names with (label, decimal places)."""
     import gradio
 
     any: dict[str, Any] = {"minimum": 0, "min_width": 120, "info": "0: not set"}
@@ -121,14 +121,14 @@ def limits(**more: tuple[str, int | None]) -> dict[str, Any]:
 
 
 def folded(runs: Iterable[Outline], has: Callable[[Outline], bool]) -> Any:
-    """A form's accordion: open where there is no run to look at that is so."""
+    """Return an update of a form's accordion: open unless `has` is true of a run."""
     import gradio
 
     return gradio.update(open=not any(map(has, runs)))
 
 
 def filled(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an order that a form says something of: not blank, and no limit of 0."""
+    """Return the fields of an order that a form sets: not blank, and no limit of 0."""
     said: Any = {
         name: each.strip() if isinstance(each, str) else each for name, each in given.items()
     }
@@ -140,7 +140,7 @@ def filled(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def look() -> dict[str, Any]:
-    """The theme, whose fonts are the machine's own, and the scripts: what `launch` would take."""
+    """Return Gradio's options for the theme, with the machine's own fonts, scripts and icon."""
     import gradio
 
     theme = gradio.themes.Base(
@@ -158,7 +158,7 @@ def look() -> dict[str, Any]:
 
 
 def blocks(tabs: Sequence[Tab], opens: str) -> Any:
-    """The whole page."""
+    """Return the whole page."""
     import gradio
 
     with gradio.Blocks(title="civitas studio", analytics_enabled=False, fill_width=True) as page:

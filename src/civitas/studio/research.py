@@ -1,4 +1,4 @@
-"""The tab Research: objectives in; what is planned, read, written and judged; the report."""
+"""The tab Research: a form for objectives, the progress of each run, and its report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from civitas.studio.hub import Hub
     from civitas.studio.jobs import Jobs
 
-# What a report holds is shown and not obeyed; its links open elsewhere.
+# The page of a report runs no scripts; its links open elsewhere.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox"
@@ -31,7 +31,7 @@ _POLICY: Final = (
 
 
 class ResearchTab:
-    """The research runs of the studio's journal, by whatever process."""
+    """The research runs of the studio's journal, of any process."""
 
     name = "research"
     title = "Research"
@@ -45,13 +45,13 @@ class ResearchTab:
     # -- what pages ask ----------------------------------------------------------------------------
 
     def state(self, run: str) -> dict[str, Any]:
-        """How far a run is, as `research_view` has it; and how it stands `here`, or None."""
+        """Return the progress of a run by `research_view`; `here` is its job's state, or None."""
         outline = self._hub.journal.run(run)
         here = self._jobs.state(run)
         return {**research_view(outline, self._entries(run)), "here": here}
 
     def report(self, run: str) -> Report:
-        """The report of a run, as far as it is."""
+        """Return the report of a run, as far as it is written."""
         from civitas.research.recording import report_so_far
 
         under_way = self._hub.journal.run(run).state == "running"
@@ -59,7 +59,7 @@ class ResearchTab:
 
     def _entries(self, run: str) -> list[Entry]:
         journal = self._hub.journal
-        with self._guard:  # of the run that was asked for last, only what is new is read
+        with self._guard:  # of the run requested last, only new entries are read
             known = self._read
             if known is None or known[:2] != (journal, run):
                 known = (journal, run, [])
@@ -69,7 +69,7 @@ class ResearchTab:
             return [*read]
 
     def routes(self, router: APIRouter) -> None:
-        """What pages call. Those without `async` run in a thread each: they read files."""
+        """Add the routes that pages call; without `async`, each runs in a thread to read files."""
         from fastapi import Response
 
         from civitas.research.page import legible, page
@@ -101,7 +101,7 @@ class ResearchTab:
     # -- the form ----------------------------------------------------------------------------------
 
     def start(self, objectives: str, iterations: float | None, **given: Any) -> str:
-        """Start the research that the form asks for, by fields of `ResearchOrder`; gives its id."""
+        """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""
         wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not wanted:
             raise ConfigError("there is no objective: write what to find out, one a line")
@@ -113,14 +113,14 @@ class ResearchTab:
         return self._jobs.start(order)
 
     def form(self) -> None:
-        """What to find out, where, by which model, and what it may take."""
+        """Add the form: objectives, where to search, model and limits."""
         import gradio
 
         def start(**given: Any) -> None:
             try:
                 self.start(**given)
             except CivitasError as error:
-                # It speaks of the options of the command.
+                # The error names the options of the command.
                 said = str(error).replace("give --", "fill in --")
                 for name, each in fields.items():
                     option = rf"(?<!\S)--{name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"

@@ -1,4 +1,4 @@
-"""What the entries of a research run say of how far it is, as a page shows it."""
+"""The progress of a research run, computed from its entries, as a page shows it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from civitas.text import printable, shorten
 STEPS: Final = ("plan", "research", "update", "narrate", "evaluate")
 _CHARS: Final = 2_000
 _RESOURCES: Final = 500
-"""So many resources are shown at most, the last that were found."""
+"""The most resources that are listed: those found last."""
 _OPEN: Final = ("waiting", "running")
 
 
 def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
-    """How far a research run is, of what was recorded of it from the first entry on, as JSON data.
+    """Return the progress of a research run as JSON data; `entries` are all its entries so far.
 
-    `step` and `asking`, the model that is asked now, are None where nobody works on it; `over` says
-    why it has ended. `found` and `read` are of all resources, of which the last are listed.
+    `step` and `asking` (the model that is being asked) are None unless the run is under way. `over`
+    says why it ended. `found` and `read` count all resources; only the last ones are listed.
     """
     view = _View()
     for entry in entries:
@@ -48,7 +48,7 @@ def research_view(outline: Outline, entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 class _View:
-    """What entries say, one after the other, of what a page is told."""
+    """The data for a page, built up entry by entry."""
 
     def __init__(self) -> None:
         self.told: dict[str, Any] = {
@@ -67,7 +67,7 @@ class _View:
         self.asking: dict[str, str] = {}
 
     def take(self, entry: Entry) -> None:
-        """Take one entry."""
+        """Add one entry."""
         told, kind, data = self.told, entry.kind, entry.data
         order = of_entry(entry)
         if isinstance(order, ResearchOrder):
@@ -98,7 +98,7 @@ class _View:
                 self._ended(entry.sequence, data["key"], data["result"])
 
     def tasks_left(self, state: str, why: str | None) -> None:
-        """What becomes of tasks that neither ended nor failed."""
+        """Set the state and error of tasks that neither ended nor failed."""
         for task in self.tasks.values():
             if task["state"] in _OPEN:
                 task |= {"state": state, "error": why}
@@ -112,7 +112,7 @@ class _View:
         return self.objectives.setdefault(topic, new)
 
     def _asked(self, kind: str, data: dict[str, Any], about: dict[str, Any]) -> None:
-        """The model is asked, or has answered."""
+        """Note that the model is asked or has answered."""
         if kind != "started":
             self.asking.pop(data["key"], None)
             return
@@ -150,7 +150,7 @@ class _View:
             }
 
     def _ended(self, at: int, key: str, result: dict[str, Any]) -> None:
-        """A step of the iteration has ended."""
+        """Note the result of a step of the iteration."""
         before, _, step = key.partition(".")
         if step not in ("plan", "narrate", "evaluate"):
             return

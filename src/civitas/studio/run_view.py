@@ -1,4 +1,4 @@
-"""What pages are shown of a run: its entries in words and cut, and what it cost."""
+"""What pages show of a run: its entries, in words and cut, and what it cost."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from civitas.orders.order import line_of
 from civitas.text import shorten
 
 _TEXT: Final = 2_000
-"""The most characters of a text that a page is sent unasked."""
+"""The most characters of a text in an entry that is not sent whole."""
 _VALUES: Final = 100
-"""The most values of a list, unasked."""
+"""The most values of a list or object in such an entry."""
 _DEPTH: Final = 40
 _LINE: Final = 400
 _PRICES: Final = Prices()
@@ -26,7 +26,7 @@ _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 
 def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
-    """An entry as pages are sent it: in words, and with what it spent and what went wrong."""
+    """Return an entry for pages: in words, cut unless `whole`, with what it spent and its fault."""
     told = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
     told["line"] = shorten(line_of(entry), _LINE)
     if not whole:
@@ -45,12 +45,12 @@ def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
 
 
 class Totals:
-    """What a run came to, entry by entry: the one count of tokens, cost, calls, errors and time."""
+    """The totals of a run, added entry by entry: tokens, cost, calls, errors and time."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.sequence = 0  # of the last entry that is counted
+        self.sequence = 0  # of the last counted entry
         self._began = self._at = self._seconds = 0.0
-        self._rests = False  # between its end and its going on nothing is done
+        self._rests = False  # from an end until the run is resumed, no time counts
         self._count = dict.fromkeys((*_COUNTS, "unpriced", "errors", "refused"), 0)
         self._tools: set[tuple[str, str]] = set()
         self._usd = Decimal(0)
@@ -66,7 +66,7 @@ class Totals:
         self._at, self._rests = entry.at, entry.kind == "over" and entry.path == ROOT
         self._count["errors"] += bool(_fault(entry))
         self._count["refused"] += _is_refused(entry)
-        if "action" in _about(entry):  # a call that goes on after a crash begins twice
+        if "action" in _about(entry):  # a call resumed after a crash starts twice
             self._tools.add((entry.path, str(entry.data.get("key"))))
         if spent := _spent(entry):
             for name in _COUNTS:
@@ -77,7 +77,7 @@ class Totals:
                 self._usd += spent["usd"]
 
     def to_json(self) -> dict[str, Any]:
-        """The totals; `unpriced` are the tokens of what has no known price."""
+        """Return the totals; `unpriced` counts the tokens without a known price."""
         told = {"began": self._began, "seconds": self._seconds}
         tools = len(self._tools)
         return {**told, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
@@ -93,9 +93,9 @@ def _about(entry: Entry) -> dict[str, Any]:
 
 
 def _spent(entry: Entry) -> dict[str, Any] | None:
-    """What a model's call took that has ended; `usd` is None where no price is known.
+    """Return what an ended model call used, or None; `usd` is None if no price is known.
 
-    The reply of a member that records nothing itself counts too, as no call.
+    The reply of a member that records nothing itself counts too, but not as a call.
     """
     about, result = _about(entry), entry.data.get("result")
     if entry.kind not in ("ended", "failed") or "action" in about:
@@ -112,7 +112,7 @@ def _spent(entry: Entry) -> dict[str, Any] | None:
         usd: Decimal | None = Decimal(charged.get("usd", 0))
         calls = int(charged.get("model_calls", "model" in about))
     except (TypeError, ValueError, AttributeError, InvalidOperation):
-        return None  # of an orchestrator of somebody's own, which means something else by it
+        return None  # a user's own orchestrator uses these names for something else
     if tokens and not usd:
         try:
             usd = _PRICES.cost(str(about.get("model")), input, tokens - input)
@@ -122,12 +122,12 @@ def _spent(entry: Entry) -> dict[str, Any] | None:
 
 
 def _is_refused(entry: Entry) -> bool:
-    """Whether a call was not permitted."""
+    """Return whether a call was not permitted."""
     return is_refused(_about(entry).get("action"), entry.data.get("result"))
 
 
 def _fault(entry: Entry) -> str:
-    """What went wrong in a step; empty if nothing, or if it was refused."""
+    """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
     data, about = entry.data, _about(entry)
     if entry.kind == "failed":
         return "" if data.get("cancelled") else fault_line(str(data.get("error")))
@@ -138,13 +138,13 @@ def _fault(entry: Entry) -> str:
         result = result.get("result")
     if not isinstance(result, dict):
         return ""
-    # In a society, an answer that did not come is a result.
+    # In a society, a missing answer is recorded as a result.
     fault = result.get("error") if "action" in about else result.get("failed")
     return "" if fault is None or not about else fault_line(str(fault))
 
 
 def _cut(value: Any, depth: int = 0) -> Any:
-    """A JSON value with its texts cut; of what is beyond all measure, the beginning."""
+    """Return a JSON value with long texts, long collections and deep nesting cut."""
     if isinstance(value, str):
         return value if len(value) <= _TEXT else value[:_TEXT] + " …"
     if not isinstance(value, dict | list):

@@ -1,4 +1,4 @@
-"""The tab Runs: every run of the journal as a tree; replayed, forked, decided and gone on with."""
+"""The tab Runs: every run of the journal as a tree, to replay, fork, decide and resume."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from civitas.studio.jobs import Jobs
 
 _PAGE: Final = 2_000
-"""So many entries are sent at once."""
+"""The most entries sent at once."""
 _LOOK_S: Final = 0.2
-"""How long until the journal is looked at again: SQLite tells nobody what others have written."""
+"""Seconds between two looks at the journal: SQLite does not signal what other processes write."""
 _ENTRIES: Final = 200
-"""The most entries of a run that are told at once; a page loads what is missing before them."""
+"""The most entries of a run published at once; a page loads the missing ones before them."""
 
 
 class RunsTab:
@@ -53,16 +53,16 @@ class RunsTab:
         return self._hub.journal
 
     def form(self) -> None:
-        """Nothing of Gradio's."""
+        """Add nothing: this tab has no Gradio components."""
 
     # -- runs that are under way -------------------------------------------------------------------
 
-    # One thread looks at all runs, while a page looks on, and publishes the topics `run`, an
-    # outline, and `entry`. What was told before may be told again, and a page knows by the numbers
-    # of entries whether some are missing.
+    # While a page is connected, one thread reads all runs and publishes the topics `run` (an
+    # outline) and `entry`. It may publish the same again. A page sees by the numbers of entries
+    # whether some are missing.
 
     def look_on(self) -> None:
-        """Look at the runs from now on, until `close`."""
+        """Look at the runs in a thread until `close`."""
         self._closed = threading.Event()
         looks = threading.Thread(
             target=self._keep_looking, args=(self._closed,), name="civitas-runs", daemon=True
@@ -71,18 +71,18 @@ class RunsTab:
 
     def _keep_looking(self, closed: threading.Event) -> None:
         took = 0.0
-        while not closed.wait(max(_LOOK_S, 10 * took)):  # a tenth of its time, however many runs
+        while not closed.wait(max(_LOOK_S, 10 * took)):  # a tenth of the time, however many runs
             if not self._hub.feed.is_watched:
                 continue
             began = time.monotonic()
             try:
                 self.look()
             except CivitasError:
-                pass  # a page is told when it loads the list
+                pass  # a page gets the error when it loads the list
             took = time.monotonic() - began
 
     def look(self) -> list[Outline]:
-        """The outlines of all runs; pages are told what has changed since the last look."""
+        """Return the outlines of all runs; publish what has changed since the last look."""
         with self._looking:
             journal = self._journal
             found = journal.runs()
@@ -94,7 +94,7 @@ class RunsTab:
         return found
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._closed.set()
         with self._looking:
             self._known = None
@@ -121,9 +121,9 @@ class RunsTab:
     # -- what pages ask ----------------------------------------------------------------------------
 
     def outlines(self) -> list[dict[str, Any]]:
-        """The outline of each run, the oldest first; `job` is how one stands that runs here.
+        """Return all runs' outlines, the oldest first; `job` is the state of one under way here.
 
-        `told` is what it hears when it goes on.
+        `told` has the messages that a run gets when it continues.
         """
         jobs = self._jobs
         return [
@@ -132,18 +132,18 @@ class RunsTab:
         ]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
-        """The entries of a run, cut; at most so many."""
+        """Return the entries of a run after number `after`, cut; at most `most` of them."""
         return [shown(each) for each in self._journal.entries(run, after)[: max(1, most)]]
 
     def entry(self, run: str, sequence: int) -> dict[str, Any]:
-        """One entry, whole."""
+        """Return one entry, whole."""
         found = next(iter(self._journal.entries(run, sequence - 1)), None)
         if found is None or found.sequence != sequence:
             raise ConfigError(f"run {run!r} has no entry {sequence}")
         return shown(found, whole=True)
 
     def run(self, run: str) -> dict[str, Any]:
-        """The outline of a run, its totals, the calls in doubt, and its `order` or None."""
+        """Return the outline of a run, its totals, the calls in doubt, and its `order` or None."""
         outline, entries = self._journal.run(run), self._journal.entries(run)
         doubts = [] if outline.state == "running" else in_doubt(entries)
         orders = [asdict(order) for each in entries if (order := order_in(each)) is not None]
@@ -155,11 +155,11 @@ class RunsTab:
         }
 
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
-        """The messages, tools and schema that a model was given for the answer of an entry."""
+        """Return the messages, tools and schema that a model was given for an entry's answer."""
         return given_for(self._journal.entries(run), path, sequence)
 
     def replay(self, run: str) -> Any:
-        """What a run gave, as JSON data, and whether that is `equal` to how its end is recorded."""
+        """Return a replayed run's result as JSON data, and whether it is `equal` to the record."""
         told = deep_json(self._journal.replay(run))
         ends = [each.data for each in self._journal.entries(run) if not each.path]
         over = {**deep_json(ends[-1]), "stop_reason": ends[-1].get("reason")}
@@ -180,19 +180,19 @@ class RunsTab:
         return self.run(run)
 
     def fork(self, run: str) -> dict[str, Any]:
-        """Copy a run; gives the copy's outline."""
+        """Copy a run; return the copy's outline."""
         copy = self._journal.fork(run)
         self.look()
         return asdict(self._journal.run(copy))
 
     def routes(self, router: APIRouter) -> None:
-        """What pages call; each runs in a thread."""
+        """Add the routes that pages call; each runs in a thread."""
         from fastapi import Response
 
         def whole(answer: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(answer)
             def answered(*args: Any, **given: Any) -> Any:
-                # FastAPI itself gives up on what is nested 256 deep.
+                # FastAPI's own encoder fails on data nested 256 deep.
                 return Response(as_json(answer(*args, **given)), media_type="application/json")
 
             return answered

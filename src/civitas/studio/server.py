@@ -1,6 +1,6 @@
 """The studio's application: its routes, its one stream of events, and Gradio mounted in it.
 
-Imported by `Studio.launch`: what stands on Gradio takes seconds to load.
+`Studio.launch` imports this module late, because Gradio takes seconds to load.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # it would call its makers
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # else Gradio reports usage to its makers
 
 import gradio
 import uvicorn
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from civitas.studio.hub import Hub
 
 _HEADERS_BYTES: Final = 1 << 20
-"""More than a browser keeps of cookies for a host, which every program at another port may set."""
-# What the library reads of the environment, it may have read before.
+"""More than a browser keeps of cookies for a host; programs at other ports may set some, too."""
+# Not by the environment: the library may have been imported, and have read it, before.
 http11.MAX_LINE_LENGTH = max(http11.MAX_LINE_LENGTH, _HEADERS_BYTES)
 
 _READS_S: Final = 30.0
-"""A page that takes no event for so long is gone: it comes back by itself."""
+"""A page that takes no event for so long is disconnected; it reconnects by itself."""
 
 
 class _Json(JSONResponse):
@@ -45,7 +45,7 @@ class _Json(JSONResponse):
 
 
 def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard:
-    """Everything that answers at the studio's port."""
+    """Return the ASGI application of the studio's port."""
     app = FastAPI(
         title="civitas studio",
         default_response_class=_Json,
@@ -61,7 +61,7 @@ def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard
         tab.routes(router)
         app.include_router(router)
     app.mount("/studio/static", StaticFiles(directory=STATIC))
-    # What the environment might switch on for Gradio stays off.
+    # These stay off, whatever Gradio's environment variables say.
     off = {"mcp_server": False, "ssr_mode": False, "run_history": False}
     gradio.mount_gradio_app(
         app, blocks(hub.tabs, hub.opens), path="/", footer_links=[], **off, **look()
@@ -70,7 +70,7 @@ def application(hub: Hub, secret: str, host: str, *, is_password: bool) -> Guard
 
 
 def serving(app: Guard) -> uvicorn.Server:
-    """What has an application answer, by sockets that listen already."""
+    """Return a server for an application; its `serve` takes sockets that listen already."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -88,7 +88,7 @@ def serving(app: Guard) -> uvicorn.Server:
 
 
 def _failed(request: Request, error: Exception) -> JSONResponse:
-    """What went wrong, in words: `{"error": …}`, and the column of a line."""
+    """Return an error in words, `{"error": …}`, with the column of a wrong line."""
     told: dict[str, Any] = {"error": str(error)}
     if isinstance(error, SlashError):
         told["column"] = error.column
@@ -103,7 +103,7 @@ def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 def _shared(app: FastAPI, hub: Hub) -> None:
-    """The stream of events, and the cards."""
+    """Add the routes of the events and of the cards."""
 
     @app.websocket("/studio/events")
     async def events(socket: WebSocket, epoch: str = "", after: int = 0) -> None:
@@ -114,7 +114,7 @@ def _shared(app: FastAPI, hub: Hub) -> None:
                 await asyncio.wait_for(socket.send_text(frame), _READS_S)
 
         async def watch() -> None:
-            # A page says nothing here: what it does, it posts.
+            # A page sends nothing here: it posts.
             while (await socket.receive())["type"] != "websocket.disconnect":
                 pass
 

@@ -1,4 +1,4 @@
-"""The tab Society: a town is set up or goes on, plays, and is asked and changed meanwhile."""
+"""The tab Society: set up or resume a town, play it, ask its citizens and change its world."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from civitas.studio.hub import Hub
 
 _LISTED: Final = 200
-"""So many answers to a survey, or citizens of a name, a page shows one by one."""
+"""The most answers to a survey, or citizens of a name, that a page lists."""
 _RECENT: Final = 12
-"""So many events, messages and relations a citizen's card shows."""
+"""The most events, the most messages and the most relations on a citizen's card."""
 _STEPS: Final = ("5min", "15min", "30min", "1h")
 
 
 class Control(BaseModel):
-    """What a page does with the run: play, pause, one step, or another speed."""
+    """A page's control of the run: play, pause, one step, or another speed."""
 
     do: Literal["play", "pause", "step"] | None = None
     speed: Literal[0, 1, 2, 4, 10] | None = None
 
 
 class Change(BaseModel):
-    """An intervention, as a page asks for it."""
+    """An intervention that a page requests."""
 
     kind: Literal["news", "close", "open", "fact", "pay"]
     text: str = Field("", max_length=2_000)
@@ -52,14 +52,14 @@ class Change(BaseModel):
 
 
 class Asked(BaseModel):
-    """A question to one citizen, as a page asks for it."""
+    """A question of a page to one citizen."""
 
     citizen: str
     question: str = Field(min_length=1, max_length=2_000)
 
 
 class AskedAll(BaseModel):
-    """A survey of one question, as a page asks for it."""
+    """A survey of one question that a page requests."""
 
     text: str = Field(min_length=1, max_length=2_000)
     kind: Literal["scale", "yes_no", "choice"]
@@ -83,9 +83,9 @@ class SocietyTab:
     # -- setting up --------------------------------------------------------------------------------
 
     def set_up(self, order: SimulateOrder, run_id: str | None = None) -> None:
-        """Make a town, or go on with a run; the town that there is ends, and can go on later.
+        """Make a town or resume a run; the present town ends and can be resumed later.
 
-        ConfigError or ModelError if its model cannot be used: then the old town goes on.
+        Raise ConfigError or ModelError if the model cannot be used; the present town then stays.
         """
         id, hub = run_id or secrets.token_hex(8), self._hub
         if order.model is not None:
@@ -96,7 +96,7 @@ class SocietyTab:
         self.town.tell()
 
     def load(self, run_id: str) -> None:
-        """Go on with a recorded run from its last checkpoint; ConfigError if it has no order."""
+        """Resume a recorded run from its last checkpoint; ConfigError if it records no town."""
         order = order_of(self._hub.journal.entries(run_id))
         if not isinstance(order, SimulateOrder):
             raise ConfigError(
@@ -105,14 +105,14 @@ class SocietyTab:
         self.set_up(order, run_id)
 
     def close(self) -> None:
-        """End the town that there is."""
+        """End the present town, if there is one."""
         with self._changing:
             town, self.town = self.town, None
             if town is not None:
                 town.close()
 
     def form(self) -> None:
-        """Set up, or go on with a recorded run; folded where there is a town."""
+        """Add the form that sets up or resumes a town; it is folded while there is a town."""
         import gradio
 
         with gradio.Accordion("Set up a town, or go on with one", open=True) as form:
@@ -151,7 +151,7 @@ class SocietyTab:
         self.load(run_id)
 
     def _recorded(self) -> list[tuple[str, str]]:
-        """The runs of societies, the last first, as (label, id)."""
+        """Return the runs of societies, the newest first, as (label, id)."""
         mine = None if self.town is None else self.town.run_id
         return [
             (f"{run.task} · {'here' if run.id == mine else run.state} · {run.id}", run.id)
@@ -167,7 +167,7 @@ class SocietyTab:
         return self.town, self.town.living()
 
     def frame(self, town: int = 0, after: int = 0) -> Any:
-        """Where the town is; the page has its rows of metrics before `after`."""
+        """Return the town's frame; the page already has the rows of metrics before `after`."""
         from fastapi import Response
 
         if self.town is None:
@@ -177,11 +177,11 @@ class SocietyTab:
         return Response(packed, media_type="application/octet-stream")
 
     def map(self) -> dict[str, Any]:
-        """Bounds, places and roads."""
+        """Return bounds, places and roads."""
         return self._living()[0].plan()
 
     def citizen(self, id: str) -> dict[str, Any]:
-        """What the card of a citizen shows."""
+        """Return what the card of a citizen shows."""
         town, society = self._living()
         found = society.respondent(id)
         relations = sorted(found.status.get("relations", {}).items(), key=lambda each: -each[1])
@@ -196,13 +196,13 @@ class SocietyTab:
         }
 
     def find(self, name: str) -> list[list[str]]:
-        """The citizens whose names begin so, as [id, name, home]."""
+        """Return the citizens whose names begin with `name`, as [id, name, home]."""
         from civitas.society import CitizenAgent
 
         agents = self._living()[1].agents
         sought = name.strip().casefold()
         found = (
-            [str(agent.id), agent.name, agent.memory.status.get("home") or ""]
+            [str(agent.id), agent.name or "", agent.memory.status.get("home") or ""]
             for agent in agents
             if isinstance(agent, CitizenAgent) and (agent.name or "").casefold().startswith(sought)
         )
@@ -211,14 +211,14 @@ class SocietyTab:
         raise ConfigError(f"there is no citizen whose name begins with {name!r:.80}")
 
     def log(self) -> dict[str, Any]:
-        """What was asked and changed, the last first."""
+        """Return what was asked and changed, the newest first."""
         town, society = self._living()
         failed = [[step, why] for step, who, why in [*society.failures] if who == "intervention"]
         changes = [[each.at_step, _in_words(each)] for each in society.interventions]
         return {"said": [*town.said][::-1], "changes": changes[::-1], "failed": failed}
 
     def control(self, asked: Control) -> None:
-        """Play, be held, live one step, or be paced."""
+        """Play, pause, live one step, or set the speed."""
         self._living()[0].control(asked.do, asked.speed)
 
     async def interview(self, asked: Asked) -> None:
@@ -255,7 +255,7 @@ class SocietyTab:
         )
 
     def intervene(self, change: Change) -> int:
-        """Change the world at the start of the next step; gives its number."""
+        """Change the world at the start of the next step; return that step's number."""
         town, society = self._living()
         text, name = change.text.strip(), change.name.strip()
         if change.kind == "pay":
@@ -269,7 +269,7 @@ class SocietyTab:
         return town.intervene(facts={name: _value(text)})
 
     def routes(self, router: APIRouter) -> None:
-        """What pages call: each of these methods by its name."""
+        """Add a route for each method that pages call, under its name."""
         for shown in (self.frame, self.map, self.citizen, self.find, self.log):
             router.get(f"/{shown.__name__}")(shown)
         for done in (self.control, self.interview, self.survey, self.intervene):
@@ -293,7 +293,7 @@ def _order(
 
 
 def _payments(society: Society, to: str, amount: float) -> list[tuple[str, str, int]]:
-    """Of the government to one citizen, or to all: so much that it has it."""
+    """Return the government's payments to one citizen or all; ConfigError if it lacks the money."""
     books, cents = society.books, round(amount * 100)
     ids = [to] if to else list(books.where)
     has = books.balances.get("government", 0)
@@ -306,7 +306,7 @@ def _payments(society: Society, to: str, amount: float) -> list[tuple[str, str, 
 
 
 def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], Any] | None:
-    """How a citizen without a model answers: a need or opinion of it, laid over the answers."""
+    """Return how a citizen without a model answers: its need or opinion, scaled to the answers."""
     of, _, name = asked.by.partition(" ")
     low, high = {"need": (0, 1000), "opinion": (-1000, 1000)}.get(of, (0, 0))
     if low == high:
@@ -324,7 +324,7 @@ def _rule(asked: AskedAll, choices: tuple[str, ...]) -> Callable[[Respondent], A
 
 
 def _value(text: str) -> Any:
-    """A fact as a person wrote it: a number or a truth value, else a text."""
+    """Read a fact that a person wrote: a number or a truth value, else a text."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tab Space: who is there, what is said, and the lines that a person writes."""
+"""The tab Space: the agents of a space, their messages, and the lines that a person writes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from civitas.studio.hub import Hub
 
 MESSAGES: Final = 10_000
-"""So many messages are kept for the page."""
+"""How many messages are kept for the page."""
 _CHARACTERS: Final = 20_000
-"""So much of a message's arguments is kept for the page."""
+"""How many characters of a message's arguments are kept for the page."""
 
 
 class StudioUser(You):
     """The person at the page, in a space: `space.add(gradio_user)`.
 
-    The studio shows the messages of the space that it is in, and answers for the actions there that
-    ask first, where the space has no approver of its own.
+    The studio shows the messages of this user's space. If the space has no approver, the studio's
+    cards ask for permission there.
     """
 
     def __init__(self, id: str, tab: SpaceTab) -> None:
@@ -39,11 +39,11 @@ class StudioUser(You):
         self._tab = tab
 
     async def after_add(self) -> None:
-        """Have the page show this space."""
+        """Show this space on the page."""
         self._tab.joined(self.space)
 
     async def before_remove(self) -> None:
-        """Have the page show it no more."""
+        """Forget what the space's agents offer."""
         self.forget_offers()
 
 
@@ -63,7 +63,7 @@ class SpaceTab:
     # -- the space ---------------------------------------------------------------------------------
 
     def joined(self, space: Space) -> None:
-        """The user is in a space."""
+        """Show the user's space; if it has no approver, let the cards approve."""
         if space.approver is None:
             space.approver = self._hub.cards
         space.observe(lambda message: self._seen(space, message))
@@ -84,7 +84,7 @@ class SpaceTab:
     # -- what pages ask ----------------------------------------------------------------------------
 
     def agents(self) -> dict[str, Any]:
-        """Who is there, and what they are busy with."""
+        """Return the agents of the space, and what they are handling."""
         space = self.user.space
         if space is None:
             return {"space": None, "me": str(self.user.id), "agents": []}
@@ -93,7 +93,7 @@ class SpaceTab:
         return {"space": type(space).__name__, "me": str(self.user.id), "agents": others}
 
     def send(self, line: str) -> dict[str, Any] | None:
-        """Send what a line means; gives the message, None for a blank line."""
+        """Send the message that a line means; return it, or None for a blank line."""
         message = parse_slash(line)
         if message is None:
             return None
@@ -106,7 +106,7 @@ class SpaceTab:
         return message
 
     def routes(self, router: APIRouter) -> None:
-        """What pages call."""
+        """Add the routes that pages call."""
         from fastapi import Body
 
         @router.get("/messages")
@@ -138,11 +138,11 @@ class SpaceTab:
             return {"sent": sent, "stranger": None if knows else to}
 
     def form(self) -> None:
-        """Nothing of Gradio's: a chat of 10,000 messages is beyond its own."""
+        """Add nothing: Gradio's own chat does not cope with 10,000 messages."""
 
 
 def _short(args: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that a page can show: where they are long, each is cut to its share."""
+    """Return arguments that a page can show: if they are long, each is cut to its share."""
     if len(json.dumps(args)) <= _CHARACTERS:
         return args
     shown = list(args.items())[:100]

@@ -1,4 +1,4 @@
-"""The studio: one page to chat, watch, decide and look."""
+"""The studio: one page to chat with agents, watch runs, decide, and see the results."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _STARTS_S: Final = 30.0
 class Studio(Hub):
     """One application at one port, for the agents and runs of this process.
 
-    `civitas.studio.demo` is one, as `gradio_user` is its person. Nothing is listened at, and Gradio
-    is not imported, before `launch`.
+    `civitas.studio.demo` is one, and `gradio_user` is its person. Before `launch`, no port is open
+    and Gradio is not imported.
 
     Args:
         user: the id of the person at the page, in a space
@@ -42,13 +42,13 @@ class Studio(Hub):
     Attributes:
         user: the person at the page, to be added to a space
         journal: where runs are read and recorded, from `launch` on
-        cards: what waits for a person; the Approver of what the studio runs
-        feed: what pages are told
-        jobs: what it runs in the background
+        cards: the open cards; the Approver of what the studio runs
+        feed: the events that pages get
+        jobs: the background runs
         runs: the runs of the journal
-        society: the town that pages watch: `studio.society.load(run_id)` goes on with a run
+        society: the town that pages watch; `studio.society.load(run_id)` resumes a run
         opens: the name of the tab that a page opens with
-        url: where it is served, without the token; None before `launch`
+        url: the address, without the token; None before `launch`
     """
 
     def __init__(self, user: str = "User") -> None:
@@ -146,23 +146,23 @@ class Studio(Hub):
         return address
 
     def wait(self) -> None:
-        """Serve until Ctrl-C, and close."""
+        """Serve until Ctrl-C, then close."""
         self._wait("")
 
     def _wait(self, line: str) -> None:
         try:
-            if line:  # whoever reads it may press Ctrl-C at once
+            if line:  # printed in here: a reader may press Ctrl-C at once
                 print(line, flush=True)
             if self._thread is not None:
                 self._thread.join()
         except KeyboardInterrupt:
-            with suppress(OSError):  # nobody reads it any more
+            with suppress(OSError):  # the output is closed
                 print("civitas studio: ends", flush=True)
         finally:
             self.close()
 
     def close(self) -> None:
-        """Stop serving, and what the studio runs; recorded runs can go on later."""
+        """Stop the server and the studio's runs; recorded runs can be resumed later."""
         self.jobs.close()
         self.society.close()
         self.runs.close()
@@ -183,7 +183,7 @@ class Studio(Hub):
         began: Future[Any] = Future()
 
         async def serve() -> None:
-            # Gradio gives a thread that runs no loop a new one at every turn: it is made here.
+            # Built in here: without a running loop, Gradio makes a new loop at every turn.
             server = made()
             startup = server.startup
 
@@ -211,7 +211,7 @@ class Studio(Hub):
 
 
 def _secret(name: str, given: object, least: int) -> str:
-    """A token or password, if it is one."""
+    """Return a token or password; ConfigError if it is too short or not printable."""
     if not isinstance(given, str) or len(given) < least:
         raise ConfigError(f"the {name} must be text of {least} characters or more")
     if not given.isprintable():
@@ -220,7 +220,7 @@ def _secret(name: str, given: object, least: int) -> str:
 
 
 def _listening(host: str, port: int) -> list[socket.socket]:
-    """Sockets at an address; of loopback both, so that `localhost` is found by every browser."""
+    """Listen at an address; at 127.0.0.1 also at ::1, so that every browser finds `localhost`."""
     first = "127.0.0.1" if host == "localhost" else host
     try:
         family = socket.AF_INET6 if ":" in first else socket.AF_INET
@@ -235,5 +235,5 @@ def _listening(host: str, port: int) -> list[socket.socket]:
             other = ("::1", made[0].getsockname()[1])
             made.append(socket.create_server(other, family=socket.AF_INET6, backlog=128))
         except OSError:
-            pass  # there is no IPv6 here, or somebody else has the port there
+            pass  # there is no IPv6 here, or another program has the port there
     return made

@@ -1,4 +1,4 @@
-"""A society that pages watch: it plays, is held between two steps, and is packed into frames."""
+"""A society that pages watch: it plays, pauses between two steps, and is packed into frames."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 """The most citizens of a town."""
 _COLUMNS: Final = ("step", "time", "home", "work", "moving", "money", "messages", "fallbacks")
-"""What a page is told of a row of metrics."""
+"""The columns of a row of metrics that a page gets."""
 _ROWS: Final = 3_000
-"""So many of the last rows a page is told."""
+"""The most rows that a page gets: the last ones."""
 _MESSAGES: Final = 50_000
-"""So many of the last messages are kept for the cards of citizens."""
+"""How many of the last messages are kept for the cards of citizens."""
 _FRAME_S: Final = 0.1
-"""A new frame comes at most so often while nobody holds the society, in seconds."""
+"""The least time between two frames while the society plays, in seconds."""
 _SPEED: Final = 4.0
 _ENDS_S: Final = 20.0
 _NOWHERE: Final = 65_535
-"""The coordinate of who is at no place; the others go from 0 to 65,534 over the bounds."""
+"""The coordinate of a citizen at no place; the others go from 0 to 65,534 over the bounds."""
 
 
 class Town:
     """One society and its run, in a thread of its own until it has ended or is closed.
 
-    Made, it lives one step (the first, or the one after the last that was recorded) and is held.
-    So its run is always under way, and what a person changes is recorded in it. It lives at a
-    `speed` of steps a second, 0 for as many as it can. Its state is `making`, `playing`, `paused`,
-    `ended`, or `failed`, for which `fault` says why.
+    A new town lives one step (the first, or the one after the last recorded), then pauses. So its
+    run is always under way, and what a person changes is recorded in it. `speed` is in steps a
+    second, 0 for as many as possible. `state` is `making`, `playing`, `paused`, `ended`, or
+    `failed`; `fault` says why it failed.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Town:
         self.messages: deque[tuple[int, str, str, str, str]] = deque(maxlen=_MESSAGES)
         self._journal, self._publish = journal, publish
         self._loop: asyncio.AbstractEventLoop
-        self._bell = asyncio.Event()  # something has been pressed
-        self._held = self._steps = False  # between two steps, and to live one more
+        self._bell = asyncio.Event()  # set when a person has pressed something
+        self._held = self._steps = False  # is between two steps; is to live one more
         self._closed = threading.Event()
         self._went_on = time.monotonic()
         self._took = self._shown = 0.0
@@ -89,7 +89,7 @@ class Town:
                 asyncio.run(self._run(society))
                 self._become("ended")
                 self._closed.wait()
-        except Exception as error:  # a page shows it
+        except Exception as error:  # pages show it
             if not self._closed.is_set():
                 self.fault = str(error) if isinstance(error, CivitasError) else error_text(error)
                 self._become("failed")
@@ -103,7 +103,7 @@ class Town:
         self._show(society)
 
     async def _lived(self, row: dict[str, Any]) -> None:
-        """After each step, on the society's loop: wait until the next one may begin."""
+        """Wait after a step, on the society's loop, until the next one may begin."""
         assert self.society is not None
         took = time.monotonic() - self._went_on
         self._took = 0.7 * self._took + 0.3 * took if self._took else took
@@ -133,18 +133,18 @@ class Town:
     # -- what a person does ------------------------------------------------------------------------
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
-        """Have it `play` until it is held or ends, `pause`, live one `step`, or be paced."""
+        """Play until paused or ended (`play`), `pause`, live one `step`, or set the speed."""
         if self._is_over:
             raise ConfigError("the run has ended: set up another town")
         self.speed = self.speed if speed is None else speed
         if do is not None:
             self.state, self._steps = "playing" if do == "play" else "paused", do == "step"
-        with suppress(RuntimeError):  # it has ended in this moment
+        with suppress(RuntimeError):  # the run has just ended
             self._loop.call_soon_threadsafe(self._bell.set)
         self.tell()
 
     def living(self) -> Society:
-        """The society; ConfigError if it is not made yet, or has failed."""
+        """Return the society; raise ConfigError if it is not made yet or has failed."""
         if self.fault:
             raise ConfigError(f"the town has failed: {self.fault}")
         if self.society is None or self._where is None:
@@ -152,7 +152,7 @@ class Town:
         return self.society
 
     def intervene(self, **change: Any) -> int:
-        """Change the world at the start of the next step; gives its number."""
+        """Change the world at the start of the next step; return that step's number."""
         from civitas.society.experiments.intervention import Intervention
 
         society = self.living()
@@ -170,7 +170,7 @@ class Town:
             return at
 
     def note(self, said: dict[str, Any]) -> None:
-        """Keep an interview or a survey, and have it shown."""
+        """Keep an interview or a survey, and tell all pages."""
         self.said.append({"step": self.living().number, **said})
         self._changed()
 
@@ -179,7 +179,7 @@ class Town:
         self.tell()
 
     def close(self) -> None:
-        """End it; its run can go on from its last checkpoint."""
+        """End the town; its run can be resumed from its last checkpoint."""
         self._closed.set()
         if self.society is not None:
             self.society.close()
@@ -201,12 +201,12 @@ class Town:
         self._publish("step", {"town": self.number, "step": step, "state": self.state})
 
     def _show(self, society: Society) -> None:
-        """Take down where citizens are, and tell all pages."""
+        """Note where citizens are, and tell all pages."""
         self._where, self._shown = society.positions(), time.monotonic()
         self._become("paused" if self.state == "making" else self.state)
 
     def _packed(self) -> bytes:
-        """Where citizens are, as `frame` says; packed once, and not on the society's loop."""
+        """Return where citizens are, packed for `frame`; done once, not on the society's loop."""
         from civitas.society.arrays import numpy
 
         where, (seen, packed) = self._where, self._frame
@@ -223,11 +223,11 @@ class Town:
         return packed
 
     def frame(self, after: int) -> bytes:
-        """The length of a head in four bytes, the head as JSON, and where all citizens are.
+        """Return the length of the head in four bytes, the head as JSON, and where citizens are.
 
-        Of n citizens these are n times x, n times y (as 16 bits, the lowest first, over the bounds
-        of the map; 65,535 for nowhere) and n times what they do (8 bits, an index of `acts`), in id
-        order, which is that of their numbers from 1.
+        For n citizens these are n x, then n y (each 16 bits, little-endian, scaled to the bounds of
+        the map; 65,535 for nowhere), then what each does (8 bits, an index of `acts`). Citizens are
+        in id order; their ids are numbers from 1.
         """
         from civitas.society.experiments.watch import ACTS
 
@@ -260,7 +260,7 @@ class Town:
         return with_head(head, packed)
 
     def plan(self) -> dict[str, Any]:
-        """The map: bounds, places and roads."""
+        """Return the map: bounds, places and roads."""
         city = self.living().city
         kinds = list(city.kinds())
         spots = city.nodes | {place.id: (place.x, place.y) for place in city.places}
@@ -276,13 +276,13 @@ class Town:
 
 
 def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
-    """A frame, as `Town.frame` says."""
+    """Return a frame, as `Town.frame` describes it."""
     told = json.dumps(head).encode()
     return struct.pack("<I", len(told)) + told + packed
 
 
 def _bounds(city: Any) -> tuple[float, float, float, float]:
-    """The west and south ends of a city, and how far it reaches to the east and north."""
+    """Return a city's west end, south end, width and height."""
     spots = [*city.nodes.values(), *((place.x, place.y) for place in city.places)]
     xs, ys = [x for x, _ in spots], [y for _, y in spots]
     left, low = min(xs), min(ys)

@@ -1,4 +1,4 @@
-"""Where the chat reads lines and shows them: a terminal, by `prompt_toolkit`, or none."""
+"""The chat's input and output: a terminal, by `prompt_toolkit`, or plain streams."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
-"""Gives, for a line up to the cursor, how many characters of it which candidates replace."""
+"""Returns, for a line up to the cursor, how many characters to replace, and the candidates."""
 _QUICK_S: Final = 0.3
-# The chat has a handler of its own, which prompt_toolkit's would not put back.
+# The chat has its own handler, which prompt_toolkit would not restore.
 _NO_SIGINT: Final[dict[str, Any]] = {"handle_sigint": False}
 
 
 class PlainConsole:
-    """Lines from standard input to standard output; what asks first is refused."""
+    """Reads standard input, writes standard output, and refuses what needs permission."""
 
     interactive = False
 
@@ -48,7 +48,7 @@ class PlainConsole:
         self.approver: Approver = CallbackApprover(self._refuse)
 
     async def line(self) -> str | None:
-        """The next line of standard input; None at its end."""
+        """Return the next line of standard input; None at its end."""
         return await self._terminal.ask("")
 
     def show(self, line: str) -> None:
@@ -60,7 +60,7 @@ class PlainConsole:
         print(f"civitas: {line}", file=sys.stderr, flush=True)
 
     def piece(self, id: str, text: str = "") -> None:
-        """Nothing: an answer is written whole, by `answered`."""
+        """Do nothing: an answer is written whole, by `answered`."""
 
     over = piece
 
@@ -69,10 +69,10 @@ class PlainConsole:
         self.show(told(said_by(id), shown_text(text) or "(nothing)"))
 
     def at_work(self, ids: list[str]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def _refuse(self, request: ApprovalRequest) -> bool:
-        # Input that comes from elsewhere may be anybody's: no line of it is an approval.
+        # Input that is not from a terminal may be anybody's: no line of it is an approval.
         self.complain(f"refused, since there is no terminal to ask at: {request}")
         return False
 
@@ -80,7 +80,7 @@ class PlainConsole:
 class TerminalConsole:
     """A terminal with line editing, history and completion, by `prompt_toolkit`.
 
-    What is shown meanwhile appears above the line that is being written; a question takes its place
+    Output appears above the line that is being written. A question takes the place of this line
     until it is answered.
     """
 
@@ -116,7 +116,7 @@ class TerminalConsole:
         self._at_work: list[str] = []
         self._began = 0.0
         self._clock: asyncio.TimerHandle | None = None
-        self._echoing: list[Any] | None = None  # how the terminal is when nobody is at work
+        self._echoing: list[Any] | None = None  # its settings while no agent is at work
         completer: Completer = FromHelp()
         self._session: PromptSession[str | None] = PromptSession(
             completer=completer,
@@ -132,7 +132,7 @@ class TerminalConsole:
         self.approver: Approver = _Approver(self)
 
     def _usable(self, history: Path | None) -> bool:
-        """Whether lines can be kept in a file, which nobody else may read."""
+        """Return whether lines can be kept in a file, which nobody else may read."""
         if history is None:
             return False
         try:
@@ -146,7 +146,7 @@ class TerminalConsole:
         return True
 
     async def line(self) -> str | None:
-        """The line that the person writes; None for Ctrl-D. Ctrl-C takes the line back."""
+        """Return the line that the person writes; None for Ctrl-D. Ctrl-C clears the line."""
         written = ""
         while True:
             async with self._turn:
@@ -177,7 +177,7 @@ class TerminalConsole:
     complain = show
 
     def at_work(self, ids: list[str]) -> None:
-        """Show who is waited for; what is typed meanwhile is shown with the next line."""
+        """Show which agents are at work; what is typed meanwhile appears with the next prompt."""
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
@@ -194,7 +194,7 @@ class TerminalConsole:
 
     def _tell_who(self) -> None:
         since = self._loop.time() - self._began
-        soon = since < _QUICK_S  # that goes by so quickly is not worth a line
+        soon = since < _QUICK_S  # a short wait is not worth a line
         self._transcript.at_work([] if soon else self._at_work, int(since))
         self._clock = self._loop.call_later(_QUICK_S if soon else 1.0, self._tell_who)
 
@@ -209,12 +209,12 @@ class TerminalConsole:
                 termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
 
     def tell(self, line: str) -> None:
-        """Show a line. From any thread."""
+        """Show a line, from any thread."""
         with suppress(RuntimeError):  # the chat has ended
             self._loop.call_soon_threadsafe(self.show, line)
 
     def ask(self, text: str) -> str:
-        """The line that the person answers a question with; empty for none. From any thread."""
+        """Ask a question, from any thread; return the person's answer, empty for none."""
         try:
             asked = asyncio.run_coroutine_threadsafe(self._ask(text), self._loop)
             return asked.result()
@@ -245,14 +245,14 @@ class TerminalConsole:
             self._asking -= 1
 
     def _make_room(self) -> None:
-        """Take the line that is being written off the screen, if there is a question to ask."""
+        """Remove the line that is being written from the screen, if a question waits."""
         app = self._session.app
         if self._asking and app.is_running and not app.is_done:
             app.erase_when_done = True
             app.exit(result=None)
 
     def _forget_typed(self) -> None:
-        """Drop what was typed before a question was there: it is no answer to it."""
+        """Drop what was typed before a question was shown: it is no answer."""
         from prompt_toolkit.input.typeahead import clear_typeahead
 
         clear_typeahead(self._questions.input)

@@ -1,4 +1,4 @@
-"""What the program itself answers to what people type first, where only a small model is there."""
+"""The program's own answers to what people type first, for use with a small model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from civitas.slash import format_slash
 
 PROGRAM: Final = "(the program, not the model)"
-"""What stands before what the program answers."""
+"""The prefix of the program's own answers."""
 
 _MODEL: Final = (
     "The model here is SmolLM2 with 135 million parameters: it runs in this process, without a key "
@@ -76,12 +76,12 @@ _ACTIONS: Final = {
     rf"{_ASK}(?:run|execute) (?:the )?(?:(?:shell )?command )?"
     r"(?!(?:an?|it|this|that|my|your|away)\b)(\S.*)": "shell_command",
 }
-"""What people ask of Host in words, and the action that does it."""
-_MOST: Final = 300  # characters of a line that is looked at for an action
+"""Patterns of what people ask Host in words, and the action that does it."""
+_MOST: Final = 300  # the most characters of a line that is searched for an action
 
 
 def first_answer(line: str) -> str | None:
-    """What the program answers to a line; None where it has nothing of its own to say."""
+    """Return the program's own answer to a line, or None."""
     said = " ".join(line.lower().split()).rstrip(" ?!.=")
     for pattern, answer in _ANSWERS.items():
         if re.fullmatch(pattern, said):
@@ -97,7 +97,7 @@ def first_answer(line: str) -> str | None:
 
 
 def _host(name: str, what: str) -> str:
-    """The line that asks Host for an action on a file, or for a command."""
+    """Return the line that asks Host for an action on a file, or for a command."""
     if len(what) > 2 and what[0] in "'\"`" and what.find(what[0], 1) == len(what) - 1:
         what = what[1:-1]  # a command in quotes
     args = {"command" if name == "shell_command" else "file_name": what}

@@ -31,20 +31,20 @@ from civitas.text import escaped
 _HELP = ("/help", "help", "?", "/?")
 _QUIT = ("/quit", "/exit", "quit", "exit")
 _BYE = ("bye", "goodbye", "good bye", "bye bye")
-_MOST_MEANT = 300  # characters of a line that is looked at again
+_MOST_MEANT = 300  # the most characters of a line that is corrected
 _MOST_QUIET = 1000
 _LOGGER = logging.getLogger("civitas")
 
 
 class _Log(logging.Handler):
-    """Shows what civitas warns of in a line, not across the one that is being written."""
+    """Shows each warning of civitas in a line above the one that is being written."""
 
     def __init__(self, show: Callable[[str], object]) -> None:
         super().__init__(logging.WARNING)
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        # The traceback that may follow is for who runs the agent with a log of its own.
+        # A traceback may follow: it is for the log of a process that runs the agent itself.
         first = record.getMessage().partition("\n")[0]
         self._show(escaped(f"({record.levelname.lower()}: {first})"))
 
@@ -54,21 +54,21 @@ class Session:
 
     def __init__(self, small: bool, me: str = "You") -> None:
         self._small = small
-        self.notes: list[str] = []  # what the person is told at the beginning
+        self.notes: list[str] = []  # shown to the person at the start
         self._me = me
         self._you = You(me)
         self._awaited: list[Any] = []
         self._numbers = itertools.count(1)
-        # The last requests whose messages are not shown as they travel, by who asks and the id: the
-        # person's own, whose outcome is shown, and those by which agents ask each other for help.
+        # The last requests, by sender and id, whose messages are not shown in transit: the person's
+        # own, whose outcome is shown, and those by which agents ask each other for help.
         self._quiet: deque[tuple[str, Any]] = deque(maxlen=_MOST_QUIET)
         # The id of the line that is being answered.
         self._line: str | None = None
-        self._console: Console  # from `run` on, as is the loop
+        self._console: Console  # set by `run`, like the loop
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
-        """Until the last line. Gives the exit code."""
+        """Run until the last line; return the exit code."""
         self._console = console
         task = asyncio.current_task()
         assert task is not None
@@ -78,7 +78,7 @@ class Session:
             nonlocal interrupted
             if console.interactive:
                 self.interrupt()
-            else:  # nobody is there to write another line than those that would follow
+            else:  # without a person at the terminal, Ctrl-C ends the chat
                 interrupted = True
                 task.cancel()
 
@@ -133,7 +133,7 @@ class Session:
         return int(failed and not console.interactive)
 
     def _soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Call it on the chat's loop, from any thread, while that runs."""
+        """Call a function on the chat's loop, from any thread, while the loop runs."""
         if (loop := self._loop) is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(function, *args)
@@ -144,7 +144,7 @@ class Session:
             self._soon(self._put, shown_message(message, self._me))
 
     def _put(self, line: str) -> None:
-        with suppress(OSError):  # nobody reads it: what the chat itself writes ends it
+        with suppress(OSError):  # a closed output ends the chat at its own next write
             self._console.show(line)
 
     def _welcome(self) -> str:
@@ -156,9 +156,9 @@ class Session:
         )
 
     def _command(self, line: str) -> str | None:
-        """What a line asks of the program itself: `quit`, `help`, or a text to show."""
+        """Return what a line asks of the program: `quit`, `help`, a text to show, or None."""
         said = " ".join(line.lower().split())
-        alone = not self._you.is_shared  # else it may be meant for people
+        alone = not self._you.is_shared  # with other people there, it may be meant for them
         if said in _QUIT or (alone and said.rstrip("!.") in _BYE):
             return "quit"
         if said in _HELP:
@@ -167,7 +167,7 @@ class Session:
         return None if answer is None else told(f"{PROGRAM} ", answer)
 
     async def _help(self) -> str:
-        """What can be typed here."""
+        """Return the help on what can be typed here."""
         await self._you.look()
         others = self._you.others()
         found = await asyncio.gather(*map(self._you.offers_of, others))
@@ -181,7 +181,7 @@ class Session:
         return "\n".join((told("", about), help_table(offers), told("", leave)))
 
     async def _meant(self, line: str) -> str:
-        """The line that was meant by one that is no message."""
+        """Return the line that was probably meant by one that is no message; empty if unknown."""
         others = self._you.others()
 
         async def help_of(id: str) -> Help:
@@ -190,26 +190,26 @@ class Session:
         return escaped(await meant(line, help_of)) if len(line) <= _MOST_MEANT else ""
 
     def interrupt(self) -> None:
-        """Stop waiting for what is awaited; who works on it is cancelled."""
+        """Stop waiting for answers, and cancel the work on them."""
         for pending in self._awaited:
             pending.cancel()
 
     async def complete(self, text: str) -> tuple[int, list[str]]:
-        """What may stand next in a line."""
+        """Return how many characters to replace in a line, and what may come there."""
         replaced, found = await completions(text, self._you.others(), self._you.offers_of)
         if text.startswith("/"):
             found = [word for word in ("help", "quit") if word.startswith(text[1:])] + found
         return replaced, found
 
     def told(self, what: str, text: str) -> None:
-        """Something has become of the connection; what is bad of it is in the log."""
+        """Show that the connection works; its failures are shown from the log."""
         if what in ("connected", "unblocked") and self._loop and self._console.interactive:
             self._soon(self._console.complain, f"({text})")
 
     async def _deliver(self, line: str, message: dict[str, Any]) -> bool:
-        """Ask whom a message is for, and show each answer. Whether none failed."""
-        # A message to all is asked of each, so that there is something to wait for and to cancel;
-        # as with a broadcast, who does not have the action is passed over.
+        """Send a message as requests and show each answer; return whether none failed."""
+        # A message to all is a request to each agent, so that it can be awaited and cancelled.
+        # As with a broadcast, agents without the action are skipped.
         console, to, name = self._console, message["to"], message["action"]["name"]
         everyone = to == BROADCAST
 
@@ -281,7 +281,7 @@ class Session:
         return (asker, id) in self._quiet or (asker == self._me and id in You.asking)
 
     def _seen(self, agent: Watched, event: Any) -> None:
-        """What an agent does as it answers; on the space's loop."""
+        """Show an event of an agent that answers; called on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):
             return
         message = agent._current_message

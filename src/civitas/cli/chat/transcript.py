@@ -1,4 +1,4 @@
-"""What the chat shows: messages, help, and answers as they come; nothing a terminal obeys."""
+"""What the chat shows: messages, help, and answers as they come, without control characters."""
 
 from __future__ import annotations
 
@@ -18,51 +18,51 @@ from civitas.text import escaped, escaped_json
 MAX_SHOWN: Final = 4000
 """How many characters of a message are shown."""
 INDENT: Final = "  "
-"""What stands before each line of a message but the first, so that none passes for another's."""
+"""The indent of each line of a message but the first, so that none looks like another message."""
 
 _ERASE: Final = "\r\x1b[K"
 _BEHIND_A_WORD: Final = re.compile(r"(?<=[^ \t\n])(?=[ \t\n])|(?<=[\u2e80-\uffff])")
 _LEAST_BESIDE: Final = 26
-"""How many columns what an action does needs beside it."""
+"""How many columns the description of an action needs to be beside it."""
 
-# What such a message is about is this argument, shown as it stands if it is a text.
+# By action: the argument that is the message's content, shown as it is if it is a text.
 _SPOKEN = {"say": "content", "response": "data", "error": "error"}
 _BESIDE = {"original_message_id"}
 _PARTS: Final = re.compile(r"\n|[ \t]+|[\u2e80-\uffff]|[^ \t\n\u2e80-\uffff]+")
 
 
 def is_dumb() -> bool:
-    """Whether the terminal knows no more than new lines."""
+    """Return whether the terminal knows no more than new lines."""
     return os.environ.get("TERM", "").lower() in ("", "dumb", "unknown")
 
 
 def has_colours() -> bool:
-    """Whether standard output is a terminal that has them, and NO_COLOR is not set."""
+    """Return whether standard output is a terminal with colours, and NO_COLOR is not set."""
     if sys.stdout is None or not sys.stdout.isatty():
         return False
     return not (is_dumb() or os.environ.get("NO_COLOR"))
 
 
 def columns() -> int | None:
-    """How wide the terminal is; None where standard output is none."""
+    """Return the terminal's width; None if standard output is no terminal."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
     return shutil.get_terminal_size().columns
 
 
 def width_of(text: str) -> int:
-    """How many columns a text takes."""
+    """Return how many columns a text takes."""
     if text.isascii():
         return len(text)
     try:
         from prompt_toolkit.utils import get_cwidth
-    except ImportError:  # it is not needed where there is no terminal
+    except ImportError:  # only a terminal needs exact widths
         return len(text)
     return get_cwidth(text)
 
 
 def folded(text: str, column: int, width: int | None) -> tuple[str, int]:
-    """A text from a column on, in lines that end between words; and the column behind it."""
+    """Return a text that starts at a column, wrapped between words, and the column after it."""
     written, before = [], ""
     for part in _PARTS.findall(text):
         if part == "\n":
@@ -84,7 +84,7 @@ def folded(text: str, column: int, width: int | None) -> tuple[str, int]:
 
 
 def shown_message(message: dict[str, Any], me: str) -> str:
-    """A message as it is shown: who says what, or who wants what of whom."""
+    """Return a message as it is shown: its sender and text, or sender, receiver and call."""
     sender, to, action = message["from"], message["to"], message["action"]
     name, args = action["name"], action.get("args", {})
     rest = {key: value for key, value in args.items() if key not in _BESIDE}
@@ -102,32 +102,32 @@ def shown_message(message: dict[str, Any], me: str) -> str:
 
 
 def said_by(who: object) -> str:
-    """What stands before what somebody says."""
+    """Return the prefix of an agent's text."""
     shown = f"{escaped(str(who))}:"
     return f"\x1b[1m{shown}\x1b[0m " if has_colours() else f"{shown} "
 
 
 def told(head: str, text: str) -> str:
-    """A text behind a head, folded; without one it is the program's own."""
+    """Return a head and a text, wrapped; a text of the program itself has no head."""
     column = width_of(re.sub(r"\x1b\[\d+m", "", head))
     shown = folded(text, column, columns())[0].rstrip()
     return f"{head}{shown}" if head else shown.removeprefix(INDENT)
 
 
 def shown_text(text: str) -> str:
-    """What is said in a message, as far as it is shown."""
+    """Return the text of a message, cut to what is shown."""
     text = text.strip().replace("\r\n", "\n")
     left = len(text) - MAX_SHOWN
     return text[:MAX_SHOWN] + (left_out(left) if left > 0 else "")
 
 
 def left_out(characters: int) -> str:
-    """What stands in the place of the rest of a text."""
+    """Return the mark for the cut rest of a text."""
     return f"… ({characters:,} more characters)"
 
 
 def help_table(offers: Mapping[str, Any]) -> str:
-    """What agents offer, by their ids, as a table: what to type, and what it does."""
+    """Return a table of what agents offer, by their ids: what to type, and what it does."""
     rows = [
         (_call(id, name, described), _description(described))
         for id, actions in offers.items()
@@ -135,7 +135,7 @@ def help_table(offers: Mapping[str, Any]) -> str:
     ]
     width = columns() or 100
     left = max((width_of(call) for call, _ in rows), default=0) + len(INDENT)
-    beside = left + _LEAST_BESIDE <= width  # else what an action does stands below it
+    beside = left + _LEAST_BESIDE <= width  # else descriptions go below
     lines = []
     for call, description in rows:
         lines += textwrap.wrap(call, width, initial_indent=INDENT, subsequent_indent=INDENT * 2)
@@ -149,7 +149,7 @@ def help_table(offers: Mapping[str, Any]) -> str:
 
 
 def _call(id: str, name: str, described: Any) -> str:
-    """How an action is typed, without the values; what may be left out is in brackets."""
+    """Return how an action is typed, without values; optional arguments are in brackets."""
     args = described.get("args") if isinstance(described, Mapping) else None
     names = []
     for arg, of in args.items() if isinstance(args, Mapping) else ():
@@ -163,7 +163,7 @@ def _call(id: str, name: str, described: Any) -> str:
 
 
 def _description(described: Any) -> str:
-    """The first line of what an action says of itself."""
+    """Return the first line of an action's description."""
     text = described.get("description") if isinstance(described, Mapping) else described
     line = str(text or "").strip().partition("\n")[0]
     return escaped(line[:MAX_SHOWN])
@@ -172,7 +172,7 @@ def _description(described: Any) -> str:
 def _arguments(args: dict[str, Any]) -> str:
     parts = []
     for name, value in args.items():
-        # The longest of these is not worth escaping for the few characters shown of it.
+        # Escaping the whole of a long text takes long, and only a few characters are shown.
         if isinstance(value, str) and len(value) > 2 * MAX_SHOWN:
             value = value[: 2 * MAX_SHOWN]
         try:
@@ -188,18 +188,18 @@ def _arguments(args: dict[str, Any]) -> str:
 
 @dataclass
 class _Answer:
-    """An answer that is coming."""
+    """An answer that arrives in pieces."""
 
     id: str  # who answers
     text: str = ""
     shown: int = 0  # how many characters of it are on the screen
-    column: int = 0  # where the cursor stands behind them
-    whole: bool = False  # whether nothing more comes of it
+    column: int = 0  # the cursor's column after them
+    whole: bool = False  # whether it is complete
 
     def rest(self) -> str:
-        """What is to be written on: whole words, and no space that nothing follows."""
+        """Return what to write next: whole words, without trailing space."""
         end = min(len(self.text.rstrip()), MAX_SHOWN)
-        if not self.whole:  # what may be a part of a word waits for the rest of it
+        if not self.whole:  # a part of a word waits for its rest
             ends = [found.start() for found in _BEHIND_A_WORD.finditer(self.text, self.shown)]
             end = min(end, ends[-1]) if ends else 0
         new, self.shown = self.text[self.shown : end], max(self.shown, end)
@@ -207,21 +207,21 @@ class _Answer:
 
 
 class Transcript:
-    """Lines, and one answer at a time that is written on as its pieces come.
+    """Writes lines, and one answer at a time, as its pieces come.
 
-    Nothing that was written is taken back but the line that says who is at work, between the codes
-    `dim`. On a terminal that cannot take it back, where these are None, answers are written when
-    they are whole. Where a line comes between the parts of an answer, it goes on below that.
+    Only the line that says who is at work is erased again; it is written between the codes `dim`.
+    If the terminal cannot erase, `dim` is None, and answers are written when they are complete.
+    If a line comes between two pieces of an answer, the answer continues below it.
     """
 
     def __init__(self, write: Callable[[str], None], dim: tuple[str, str] | None) -> None:
         self._write = write
         self._dim = dim
-        self._answers: list[_Answer] = []  # the first has its turn
-        self._coming: dict[str, _Answer] = {}  # those that are not whole, by who answers
-        self._open = False  # whether the cursor stands behind the first answer
+        self._answers: list[_Answer] = []  # the first is being written
+        self._coming: dict[str, _Answer] = {}  # incomplete ones, by agent
+        self._open = False  # whether the cursor is after the first answer
         self._at_work = ""
-        self._marked = False  # whether the line that says so is there
+        self._marked = False  # whether that line is on the screen
         self._held = False
 
     def line(self, line: str) -> None:
@@ -239,24 +239,24 @@ class Transcript:
         self._go_on()
 
     def over(self, id: str) -> None:
-        """Nothing more comes of what this one was saying."""
+        """Mark the answer of an agent as complete."""
         if (answer := self._coming.pop(id, None)) is not None:
             answer.whole = True
             self._go_on()
 
     def answered(self, id: str, text: str) -> None:
-        """Have a whole answer there, once; pieces of it may be there already."""
+        """Write a whole answer, once; pieces of it may be written already."""
         answer = self._coming.get(id)
         said = text.strip()
         if answer is not None and not said.startswith(answer.text[: answer.shown]):
-            self.over(id)  # what was to be seen of it is no part of what it came to
+            self.over(id)  # the answer does not begin with what was shown
             answer = None
         answer = answer or self._begun(id)
         answer.text = said or "(nothing)"
         self.over(id)
 
     def at_work(self, ids: list[str], seconds: int = 0) -> None:
-        """Who is waited for, and for how long; nobody for an empty list."""
+        """Show which agents are at work, and for how long; erase that for an empty list."""
         verb = "are" if len(ids) > 1 else "is"
         names = ", ".join(escaped(id) for id in ids)
         since = f", {seconds} s" if seconds else ""
@@ -271,7 +271,7 @@ class Transcript:
         self._held = True
 
     def release(self) -> None:
-        """Write on."""
+        """Continue to write answers."""
         self._held = False
         self._go_on()
 
@@ -283,7 +283,7 @@ class Transcript:
         return answer
 
     def _go_on(self) -> None:
-        """Write what there is, until an answer of which more comes."""
+        """Write complete answers, and what there is of the first incomplete one."""
         while self._answers and not self._held:
             answer = self._answers[0]
             before = answer.shown
@@ -305,7 +305,7 @@ class Transcript:
         self._mark()
 
     def _make_way(self) -> None:
-        """Have the cursor at the beginning of an empty line."""
+        """Move the cursor to the start of an empty line."""
         self._unmark()
         if self._open:
             self._open = False

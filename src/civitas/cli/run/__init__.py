@@ -1,1 +1,1 @@
-"""`civitas act`, and what shows a run."""
+"""The commands that begin runs, and the display of a run."""

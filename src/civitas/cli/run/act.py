@@ -107,8 +107,8 @@ def command(
         raise click.UsageError("TASK is empty")
     said = settings("act")
     if yes_read is None:
-        # Whoever made the folder may have written the file: it must not be able to have files sent
-        # to a server of its choice.
+        # Somebody else may have written the file with the folder: it must not be able to send
+        # files to a server of its choice.
         yes_read = not (("model" in said and not model) or ("root" in said and not root))
     name, _ = chosen_model(said, model, None)
     order = Order(
@@ -125,7 +125,7 @@ def command(
 
 
 def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
-    """Work on files as it was ordered; give the exit code."""
+    """Carry out an order of `civitas act`; return the exit code."""
     from civitas.agents.sandbox import sandbox_for
     from civitas.cli.run.watch import Permission, ordered
 
@@ -143,7 +143,7 @@ def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     )
     permission = Permission(screen, {} if confined else {"run_command": _NOT_CONFINED})
     with usage():
-        # Held here until the loop has ended, which closes the model's connections.
+        # Referenced here until the loop has ended, which closes the model's connections.
         agent = act_agent(
             order,
             key=key,
@@ -165,7 +165,7 @@ def screen_of(
     whole: Iterable[str] = (),
     **options: Any,
 ) -> Shown | JSONLines:
-    """What shows a run of a kind of agent; `whole` names actions whose results are not cut."""
+    """Return the display for a kind of agent; `whole` names actions whose results are not cut."""
     if as_json:
         from civitas.cli.run.watch import JSONLines
 

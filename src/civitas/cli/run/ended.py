@@ -1,4 +1,4 @@
-"""What came of a run, in words."""
+"""The outcome of a run, in words."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SMALL: Final = (
 
 
 def in_words(reply: Reply) -> str:
-    """Why a reply ended, for a person."""
+    """Return why a reply ended, for a person."""
     words = _WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
     detail = reply.detail
-    if reply.stop_reason == "max_iterations":  # of the rest of which the words speak
+    if reply.stop_reason == "max_iterations":  # the words say the first part of it
         detail = detail.partition("; ")[2]
     if not detail:
         return words
@@ -44,12 +44,12 @@ def in_words(reply: Reply) -> str:
 
 
 def exit_code(reply: Reply) -> int:
-    """0 if the reply is an answer, else 1."""
+    """Return 0 if the reply is an answer, else 1."""
     return 0 if reply.stop_reason in ANSWERED else 1
 
 
 def unsuccessful(reply: Reply) -> str:
-    """Which actions of a reply that is an answer failed; empty where none did."""
+    """Return which actions failed of a reply that is an answer; empty if none did."""
     if exit_code(reply):
         return ""
     whys = [(shorten(step.action, 40), _failure(step)) for step in reply.steps]
@@ -62,14 +62,14 @@ def unsuccessful(reply: Reply) -> str:
 
 
 def hint(reply: Reply, model: str) -> str:
-    """What a person whose model is the one in the box can do about a reply without an answer."""
+    """Return what to do about a reply of the bundled model without an answer; else empty."""
     if reply.stop_reason != "max_iterations" or model != "local":
         return ""
     return _SMALL
 
 
 def _failure(step: Step) -> str | None:
-    """What is said of a step that failed after its action's name; None for one that did not."""
+    """Return the text after a failed step's action name; None if the step did not fail."""
     if step.error is not None:
         return None if str(step.error).startswith("skipped:") else ""
     result = step.result.get("result") if isinstance(step.result, dict) else None

@@ -123,14 +123,14 @@ def command(
 
 
 def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as_json: bool) -> int:
-    """The same, shown on a page while it goes and until Ctrl-C."""
+    """Carry out an order and show it on a page, until Ctrl-C; return the exit code."""
     from civitas.studio import Studio
 
     with Studio() as page:
         page.opens = "research"
         with usage():
             address = page.launch(0, journal=journal, prevent_thread_lock=True, quiet=True)
-        if journal is None:  # a command that goes on with the run has to name it
+        if journal is None:  # a command that resumes the run has to name it
             named = click.core.ParameterSource.COMMANDLINE
             click.get_current_context().set_parameter_source("journal", named)
         print(f"civitas studio: {address}", file=sys.stderr, flush=True)
@@ -143,7 +143,7 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
 
 
 def researched(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
-    """Research as it was ordered, show it, and write the report; give the exit code."""
+    """Carry out a research order, show it, and write the report; return the exit code."""
     journal = None if recorded is None else recorded.journal
     with usage("--folder"):
         agent = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
@@ -160,13 +160,13 @@ def researched(order: ResearchOrder, as_json: bool, recorded: Recorded | None = 
 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
-    """Print the report, or write it where it was ordered."""
+    """Print the report, or write it to the files of the order."""
     from civitas.agents.terminal import shown_lines
     from civitas.research.page import legible
 
     if not (order.out or as_json):
         text = legible(report.markdown)
-        if sys.stdout.isatty():  # which would obey what a page holds
+        if sys.stdout.isatty():  # a terminal would obey a page's control characters
             text = "\n" + shown_lines(text.expandtabs(4))
         print(text, end="", flush=True)
     for what, path in write(report, order):
@@ -203,7 +203,7 @@ class ResearchShown(Shown):
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
 
     def begin(self) -> None:
-        """Show from now on, on a terminal, what is at work and for how long it all has taken."""
+        """Show from now on, on a terminal, what is running and the time since the start."""
         super().begin()
         self._began = self._since
 
@@ -235,7 +235,7 @@ class ResearchShown(Shown):
                 f"  plan: {one_or_more(count, 'task')}" if count else "  plan: no task is left"
             )
         elif event.block == "research":
-            for task in data["results"]:  # what could not be called had no start
+            for task in data["results"]:  # a task that could not be called had no start
                 if task["error"] is not None and _key(task["tool"], task["args"]) not in self._told:
                     self._task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
@@ -296,18 +296,18 @@ class ResearchShown(Shown):
         self._ways(reply.stop_reason)
 
     def _ways(self, stop_reason: str) -> None:
-        if self._whole_report:  # else that is said below the report, by whoever writes it
+        if self._whole_report:  # else `researched` prints it below the report
             super()._ways(stop_reason)
 
     def say_ways(self, stop_reason: str) -> None:
-        """Say how to go on."""
+        """Print how to continue the run."""
         super()._ways(stop_reason)
         if self._recorded is None and stop_reason not in ENDED:
             self._line("with --journal FILE it would be recorded, and could go on from here")
 
 
 def _found(resources: list[Any]) -> str:
-    """What a task has read and found, by name."""
+    """Return what a task has read and found, by name."""
     read = [each for each in resources if each.get("visited")]
     names = [each.get("description") or each.get("url") for each in read or resources]
     said = [f"{len(read)} read"] if read else []

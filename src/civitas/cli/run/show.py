@@ -1,4 +1,4 @@
-"""What happens in a run, and what came of it, shown to a person as it happens."""
+"""Shows a person what happens in a run, as it happens, and its outcome."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 MAX_LINES: Final = 12
 """How many lines are shown of a result that is not the answer."""
 MAX_LINE: Final = 400
-"""How much of such a line."""
+"""How many characters of such a line are shown."""
 MAX_ARG: Final = 200
-"""How much of an argument; who is asked to permit a call is shown the whole of it."""
+"""How many characters of an argument are shown; a question for permission shows all of it."""
 
 _DECIDED: Final = {
     DecisionAction.TERMINATE: "the review accepts",
@@ -45,7 +45,7 @@ _DECIDED: Final = {
 
 
 def one_or_more(count: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
+    """Return a count with its noun: `1 step`, `2 steps`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
@@ -82,10 +82,10 @@ class Shown:
         self._to_a_person = to_a_person
         self._recorded = recorded
         self._begun = False
-        self._past = False  # whether the last that was shown had happened before this process
+        self._past = False  # whether the last shown event is from before this process
         self._open: dict[str, str] = {}
         self._calls: dict[tuple[str | None, str], Any] = {}  # as they were shown
-        self._last: Any = None  # the one that was shown last, while nothing else was
+        self._last: Any = None  # the call shown last, until something else is shown
         self._ended = 0
         self._written = ""  # the line that a model is writing
         self._written_kind = ""
@@ -106,7 +106,7 @@ class Shown:
             self._show_status()
 
     def finish(self) -> None:
-        """Show no longer what is waited for."""
+        """Stop showing what the run is waiting for."""
         self._erase_status()
         self._loop = None
 
@@ -116,7 +116,7 @@ class Shown:
         self._held += 1
 
     def release(self) -> None:
-        """The question is answered."""
+        """Take the terminal back: the question is answered."""
         self._held -= 1
         if self._loop is not None:
             self._since = self._loop.time()
@@ -182,7 +182,7 @@ class Shown:
     # -- the kinds of events -----------------------------------------------------------------------
 
     def _shows(self, event: Event) -> bool:
-        """Whether something is seen of an event."""
+        """Return whether an event is shown."""
         if event.kind == "conclusion":
             return not self._to_a_person
         return event.kind not in self._unseen and not (
@@ -190,7 +190,7 @@ class Shown:
         )
 
     def _divide(self, event: Event) -> None:
-        """Say where what had happened before this process begins and ends."""
+        """Mark where the events from before this process begin and end."""
         past = getattr(event, "past", False)
         if past is not self._past and event.kind != "done":
             self._past = past
@@ -227,7 +227,7 @@ class Shown:
         self._ended += not event.past
         self._open.pop(event.call_id, None)
         call = self._calls.pop((event.agent, event.call_id), None)
-        if call is not None and call is not self._last:  # several at once end in any order
+        if call is not None and call is not self._last:  # calls at the same time end in any order
             self._print(call, "← ", "    ")
         self._last = None
         if event.error is not None:
@@ -243,7 +243,7 @@ class Shown:
             self._line(line, "", "  ", "    ")
 
     def _block(self, event: BlockStarted | BlockEnded) -> None:
-        """Nothing: an agent's blocks are its own affair."""
+        """Do nothing: an agent's blocks are not shown."""
 
     def _decision(self, event: DecisionMade) -> None:
         decision = event.decision
@@ -274,15 +274,15 @@ class Shown:
         self._ways(reply.stop_reason)
 
     def _ways(self, stop_reason: str) -> None:
-        """Say how to go on with it."""
+        """Print how to continue the run."""
         for words, command in () if self._recorded is None else self._recorded.ways(stop_reason):
-            # Not folded: it is there to be copied.
+            # Not folded, so that it can be copied.
             self._console.print(f"{words}: {escaped(command)}", soft_wrap=True)
 
     # -- what is waited for ------------------------------------------------------------------------
 
     def _show_status(self) -> None:
-        """Write the line that says what is waited for, and have it renewed in a second."""
+        """Write the line that says what the run is waiting for, and renew it each second."""
         if self._loop is None or self._held > 0:
             return
         seconds = int(self._loop.time() - self._counts_from())
@@ -317,13 +317,13 @@ class Shown:
     # -- printing ----------------------------------------------------------------------------------
 
     def _line(self, text: str, style: str = "", first: str = "", rest: str | None = None) -> None:
-        """Print a text that is not escaped yet; what does not fit a line goes on below."""
+        """Print a text that is not escaped yet; a line that is too long continues below."""
         for line in shown_lines(text).split("\n"):
             self._print(self._text(line, style), first, first if rest is None else rest)
             first = rest if rest is not None else first
 
     def _print(self, text: Any, first: str, rest: str) -> None:
-        """Print one line of escaped text, folded to the terminal's width; elsewhere as it is."""
+        """Print one line of escaped text, folded to the width of a terminal, else not folded."""
         console = self._console
         lines = [text]
         if console.is_terminal:
@@ -340,7 +340,7 @@ def _argument(value: Any) -> str:
 
 
 def _result_lines(result: Any) -> list[str]:
-    """A result as a person reads it."""
+    """Return a result as lines for a person."""
     if isinstance(result, str):
         return result.expandtabs(4).rstrip("\n").split("\n") if result.strip() else ["(nothing)"]
     if isinstance(result, list):

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from civitas.society.experiments.sweep import Progress as Far
 
 MANY_STEPS: Final = 100_000_000
-"""Of more agent-steps it is asked whether they are meant: hours of agents, minutes of rows."""
+"""Ask before more agent-steps than this: hours for agents, minutes for citizens in columns."""
 MANY_CALLS: Final = 1_000
-"""And of more calls of a model."""
+"""Ask before more calls of a model than this."""
 _FIELDS: Final = {"days": "workflow", "seed": "seeds", "step": "society.step"}
-"""Fields of an experiment that say what an option says of a town."""
+"""The fields of an experiment that stand for options of a town."""
 _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", "as_json")
 
 
@@ -180,7 +180,7 @@ def command(
 
 
 def _agreed(text: str, yes: bool, give: str) -> bool:
-    """Say how much it is, and ask whether that is meant, unless that is said."""
+    """Print what is planned, and ask whether to go on, unless `yes`; return the answer."""
     lines = keyboard()
     if not yes and lines is None:
         raise click.UsageError(f"{text}; no terminal to ask at: give {give}")
@@ -189,7 +189,7 @@ def _agreed(text: str, yes: bool, give: str) -> bool:
 
 
 def _of_a_town(name: str, path: str) -> str:
-    """What is told where an option of a town is given with an experiment."""
+    """Return the error text for an option of a town that is given with an experiment."""
     told = f"--{name.replace('_', '-')} is of a town without an experiment"
     if name in _FIELDS:
         return f"{told}: write {_FIELDS[name]} in {path}"
@@ -206,11 +206,11 @@ def _experiment(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Run the experiment of a file, show how far it is, and what came of it; give the exit code."""
+    """Run the experiment of a file, show its progress and its results; return the exit code."""
     from civitas.society.experiments.study import Experiment
 
     with usage():
-        words = [f"--{name}={value}" for name, value in instead.items()]  # the seeds alone
+        words = [f"--{name}={value}" for name, value in instead.items()]  # only the seeds
         words += [f"--sweep={each}" for each in sweep]
         if sweep:
             given = [_swept(each) for each in sweep]
@@ -265,7 +265,7 @@ def _experiment(
 
 
 def _swept(given: str) -> tuple[str, list[Any]]:
-    """The name and the values of `NAME=VALUE,VALUE`; a value is JSON, else a text."""
+    """Return the name and the values of `NAME=VALUE,VALUE`; a value is JSON, else a text."""
     name, equals, values = given.partition("=")
     if not equals or not name or not values:
         raise click.BadParameter(f"must be NAME=VALUE,VALUE, got {given!r}", param_hint="--sweep")
@@ -277,7 +277,7 @@ def _swept(given: str) -> tuple[str, list[Any]]:
 
 
 def _print(experiment: Experiment, results: Results, folder: Path) -> None:
-    """The table of what was measured last: a line for each metric and condition."""
+    """Print what was measured last: a line for each metric, condition and combination of values."""
     click.echo(escaped(f"{experiment.name}: {len(experiment.all_seeds)} seeds"))
     for metric in results.metrics:
         for condition in results.conditions:

@@ -1,4 +1,4 @@
-"""One town of `civitas simulate`: lived, shown, and with --out written as tables and pictures."""
+"""Runs one town of `civitas simulate`, shows it, and with --out writes tables and pictures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PACKAGES: Final = ("civitas", "numpy", "scipy")
 
 
 def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
-    """Live as it was ordered, show it, and write the tables; give the exit code."""
+    """Run a town by its order, show it, and write the tables; return the exit code."""
     run_id, journal = (None, None) if recorded is None else (recorded.run_id, recorded.journal)
     if recorded is not None and not as_json:
         click.echo(escaped(f"run {run_id}, recorded in {recorded.journal.path}"), err=True)
@@ -69,7 +69,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
 
             def each(row: dict[str, Any]) -> None:
                 nonlocal began, first
-                if first < 0:  # which took longer than a step: people are drawn, ways are found
+                if first < 0:  # the first step takes longer: people are drawn, ways are found
                     began, first = time.perf_counter(), row["step"]
                 if as_json:
                     print_line("step", row)
@@ -79,13 +79,19 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                 if tables is not None and row["step"] + 1 == order.steps:
                     say(f"writing {order.out}")
 
-            options = {"save_every": order.save_every, "progress": each, "out": tables}
-            rows = await town.run(order.days, order.step, run_id=run_id, **options)
+            rows = await town.run(
+                order.days,
+                order.step,
+                run_id=run_id,
+                save_every=order.save_every,
+                progress=each,
+                out=tables,
+            )
             about = hashes | {"state_sha256": _sha256(town, None), "run_id": run_id}
             names: list[str] = []
             if tables is not None:
                 same = ["city_sha256", "people_sha256"]
-                if order.model is None:  # which may answer otherwise the next time
+                if order.model is None:  # a model may answer otherwise the next time
                     same += ["state_sha256", *(tables.names if tables.are_text else ())]
                 _manifest(tables, about, same)
                 rows = tables.rows()
@@ -127,7 +133,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
 
 
 def _most_memory() -> float:
-    """The most memory that the process had, in GB; Linux counts the parent's in `ru_maxrss`."""
+    """Return the process's peak memory in GB; Linux counts the parent's in `ru_maxrss`."""
     try:
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1e6
@@ -137,7 +143,7 @@ def _most_memory() -> float:
 
 
 def _manifest(tables: Tables, about: dict[str, Any], same: list[str]) -> None:
-    """Write what may be compared with another run: settings, versions, hashes."""
+    """Write the manifest, to compare runs by: settings, versions, hashes."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     hashes = {}
     for name in tables.names:
@@ -154,7 +160,7 @@ def _manifest(tables: Tables, about: dict[str, Any], same: list[str]) -> None:
 
 
 def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
-    """Draw the pictures; gives their names, none where matplotlib is not installed."""
+    """Draw the pictures; return their names, none if matplotlib is not installed."""
     from civitas.society.experiments.pictures import draw_day, draw_map
 
     try:
@@ -167,7 +173,7 @@ def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[s
 
 
 def _how_far(order: SimulateOrder, row: dict[str, Any], lived: int, seconds: float) -> str:
-    """How far it is after a step, at the rate of so many steps in so many seconds."""
+    """Return the progress after a step, at the rate of `lived` steps in `seconds`."""
     done = row["step"] + 1
     told = f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %"
     if not lived:
@@ -180,7 +186,7 @@ def _how_far(order: SimulateOrder, row: dict[str, Any], lived: int, seconds: flo
 
 
 def _sha256(town: Society, objects: Any) -> str:
-    """The hash of objects, or the whole state; of citizens in columns, these and their money."""
+    """Return the hash of `objects`, else of the state; with columns, of these and the money."""
     if town.population is None:
         data = town.state_dict() if objects is None else objects
         return hashlib.sha256(json.dumps(data, separators=(",", ":")).encode()).hexdigest()

@@ -38,25 +38,25 @@ if TYPE_CHECKING:
     from civitas.orders.order import AnyOrder
 
 MAX_CHARS: Final = 10_000
-"""How much is given of a result and of a message."""
+"""The most characters printed of a result and of a message."""
 _LEFT_OUT: Final = ("past", "run_id", "thread")
 
 
 class _Lines:
-    """Lines of standard input, read without its buffer."""
+    """Reads lines of standard input without its buffer."""
 
     def readline(self) -> str:
-        # Whoever waits for a line of a buffer holds its lock, and Python cannot end while a thread
-        # holds that: an interrupted question would end the process with a crash.
+        # A thread that waits for a line of a buffer holds its lock, and Python cannot end while a
+        # thread holds the lock: an interrupted question would crash the process.
         with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as raw:
             return raw.readline().decode(errors="replace")
 
 
 def keyboard() -> TextIO | None:
-    """What a person writes lines by; None if standard input is no terminal."""
+    """Return a reader of a person's lines; None if standard input is no terminal."""
     if sys.stdin is None or sys.stdin.closed or not sys.stdin.isatty():
         return None
-    # All that is asked of it is `readline`.
+    # Only its `readline` is used.
     return cast(TextIO, _Lines())
 
 
@@ -66,7 +66,7 @@ def forget_keys() -> None:
 
 
 def says_yes(lines: TextIO, question: str) -> bool:
-    """Ask the person at the terminal."""
+    """Ask the person at the terminal; return whether the answer is yes."""
     forget_keys()
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return lines.readline().strip().lower() in ("y", "yes")
@@ -79,7 +79,7 @@ def _refused(request: ApprovalRequest) -> bool:
 
 
 class Permission:
-    """Asks the person at the terminal, by standard error; nothing is shown amid a question."""
+    """Asks the person at the terminal, on standard error; other output waits for the answer."""
 
     def __init__(self, screen: Shown | JSONLines, notes: Mapping[str, str] | None = None) -> None:
         self._lines = lines = keyboard()
@@ -88,10 +88,10 @@ class Permission:
         )
         self._notes = notes or {}
         self.screen = screen
-        self.turn = asyncio.Lock()  # of a question, or of what is shown
+        self.turn = asyncio.Lock()  # held by a question, or by what is shown
 
     async def approve(self, request: ApprovalRequest) -> bool | Refused:
-        """Whether the person said yes."""
+        """Ask the person; return whether the action is permitted."""
         self.screen.hold()
         try:
             async with self.turn:
@@ -107,7 +107,7 @@ class Permission:
 async def watched(
     agent: Any, permission: Permission, task: Any, run_id: str | None = None, **options: Any
 ) -> Reply:
-    """Have an agent reply, and show what happens."""
+    """Let an agent reply, show what happens, and return the reply."""
     began, screen = time.monotonic(), permission.screen
     screen.begin()
     try:
@@ -116,7 +116,7 @@ async def watched(
                 async with permission.turn:
                     screen.event(event, time.monotonic() - began)
     except asyncio.CancelledError:
-        # By now what was under way has ended, a command with all of its process group.
+        # By now all calls have ended, a command with all of its process group.
         screen.interrupted(time.monotonic() - began)
         raise
     finally:
@@ -128,7 +128,7 @@ async def watched(
 async def ordered(
     agent: Any, permission: Permission, order: AnyOrder, recorded: Recorded | None
 ) -> Reply:
-    """Have an agent do what was ordered, and show it."""
+    """Let an agent carry out an order, record the order if there is a journal, and show it."""
     if recorded is None:
         return await watched(agent, permission, order.task)
     await record(order, recorded.journal, recorded.run_id, agent)
@@ -141,14 +141,14 @@ async def ordered(
 class JSONLines:
     """Prints each event as one JSON object on a line of standard output; the last is the reply."""
 
-    is_loaded: Callable[[], bool]  # of no interest here
+    is_loaded: Callable[[], bool]  # unused here
 
     def __init__(self, recorded: Recorded | None = None) -> None:
         self._recorded = recorded
         self._begun = False
 
     def begin(self) -> None:
-        """Nothing: a program needs no sign of life."""
+        """Do nothing: a program needs no sign of life."""
 
     finish = hold = release = begin
 
@@ -199,7 +199,7 @@ def _fields(event: Any) -> dict[str, Any]:
     names = [each.name for each in fields(event) if each.name not in _LEFT_OUT]
     made = {name: getattr(event, name) for name in names}
     if isinstance(event, CallEnded):
-        # A traceback is for the program's own authors.
+        # Not of a failed call: its traceback is for the program's own authors.
         made["result"] = None if event.error is not None else _as_json(event.result.get("result"))
     elif isinstance(event, DecisionMade | ConclusionReached):
         made[event.kind] = _bounded(made[event.kind].to_json())
@@ -209,7 +209,7 @@ def _fields(event: Any) -> dict[str, Any]:
 
 
 def _as_json(value: Any) -> str:
-    """A result as JSON text, cut to a bound; text too, so that it can be told from other values."""
+    """Return a result as JSON text, cut; a text is quoted, to differ from other values."""
     return cut(json.dumps(value) if isinstance(value, str) else json_text(value), MAX_CHARS)
 
 

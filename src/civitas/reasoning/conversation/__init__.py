@@ -1,1 +1,1 @@
-"""Conversations: several agents in turn, or at once, until it is over."""
+"""Conversations: several agents speak in turn, or at once, until a condition ends it."""

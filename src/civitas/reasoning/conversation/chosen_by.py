@@ -35,21 +35,21 @@ _MAX_ANSWER = 2000
 
 
 class ChosenBy(Order):
-    """A model chooses who speaks next, from the participants and what was said lately.
+    """A model chooses who speaks next, from the participants and the latest utterances.
 
-    It is asked where there is a choice. Its answer is read strictly: `{"next": id}` and nothing
-    else. One that cannot be used is asked for once more with the fault stated; then the
-    conversation ends as `unreadable`, and nobody is chosen in the model's stead.
+    It is asked only if there is a choice. Its answer must be `{"next": id}` and nothing else.
+    After an invalid answer the model is asked once more, with the fault stated. After a second
+    one the conversation ends as `unreadable`; no default speaker is chosen.
 
     Args:
         model: a model, or the name of one
-        prompt: what the model is told, in place of the usual text
-        about: what each participant is there for, by id
+        prompt: the prompt, in place of the default one
+        about: the role of each participant, by id
         repeat: whether the last speaker may be chosen again at once
         may_end: whether the model may answer `{"next": null}`, which ends the conversation
 
     Raises:
-        DefinitionError: an argument is none of what it may be
+        DefinitionError: an argument is not valid
     """
 
     def __init__(
@@ -73,29 +73,29 @@ class ChosenBy(Order):
 
     @property
     def model(self) -> Model:
-        """The model; one given by name is made when it is first used."""
+        """Return the model; one given by name is made at its first use."""
         model = self._model
         if isinstance(model, str):
             model = self._model = by_name(model)
         return model
 
     def check(self, agents: dict[str, Any]) -> None:
-        """Refuse to be told about somebody who takes no part."""
+        """Refuse an `about` that names no participant."""
         if unknown := self.about.keys() - agents.keys():
             raise DefinitionError(
                 f"ChosenBy: about= names no participant: {sorted(unknown)!r:.200}"
             )
 
     def described(self) -> Any:
-        """Which model it is, and what it is told."""
+        """Return the model's name and the settings."""
         name = getattr(self.model, "name", None)
         return ["ChosenBy", name, self.prompt, self.about, self.repeat, self.may_end]
 
     async def choose(self, state: ConversationState) -> Choice:
-        """Ask the model, and once more if its answer cannot be used.
+        """Ask the model who speaks next, and once more if its answer is invalid.
 
         Raises:
-            NoChoice: neither answer could be used
+            NoChoice: both answers are invalid
         """
         ids = list(state.agents)
         if not self.repeat and len(ids) > len(state.last):
@@ -121,7 +121,7 @@ class ChosenBy(Order):
                 of=ANSWER,
                 model=getattr(self.model, "name", None),
             )
-            # Before anything is read: what cannot be read has been paid for all the same.
+            # Count usage before reading: an unreadable answer costs tokens too.
             spent = getattr(given, "usage", None)
             usage = usage + spent if isinstance(spent, Usage) else usage
             text = getattr(given, "text", None)
@@ -149,7 +149,7 @@ class ChosenBy(Order):
         return f"the model {getattr(self.model, 'name', type(self.model).__name__)!r}"
 
     def _shown(self, state: ConversationState, told: str) -> list[dict[str, Any]]:
-        """The prompt, with as much of what was said as fits half of the model's context."""
+        """Return the prompt, with as many utterances as fit half of the model's context."""
         context = getattr(self.model, "context_tokens", None)
         count = getattr(self.model, "count_tokens", None) or estimate_tokens
         room = context // 2 if isinstance(context, int) else DEFAULT_TOKENS
@@ -159,7 +159,7 @@ class ChosenBy(Order):
         ]
         head = f"{self.prompt}\nWho takes part: {_json(who)}"
         room = max(room - count(head) - count(told), _LEAST_TOKENS)
-        # A long one does not hide all before it.
+        # Cut a long utterance, so that it does not displace all earlier ones.
         longest = max(room // 2, _LEAST_CHARS)
         lines: list[str] = []
         for each in reversed(state.transcript):

@@ -1,4 +1,4 @@
-"""Conversations: agents that speak one after the other, or several at once, until it is over."""
+"""Conversations: agents that speak in turn, or several at once, until a condition ends it."""
 
 from __future__ import annotations
 
@@ -33,47 +33,47 @@ if TYPE_CHECKING:
 
 
 class Conversation(Group):
-    """Agents that talk with each other; itself an agent that can be talked to.
+    """Agents that talk with each other; a conversation is itself an agent.
 
-    Asked something, it has its participants speak in turn until it is over; what was said last is
-    its reply. Each participant hears everything that the others say, once, in order: what was said
-    before its turn it observes, and the last of it is what it is asked.
+    For each reply, its participants speak in turn until it is over; the last utterance is the
+    reply. Each participant hears everything that the others say, once, in order: before its turn
+    it observes the utterances since its last turn, and the newest becomes its prompt.
 
-    After several who spoke at once, the reply's text is what each of them said, and its value a
-    dict of their values by id; a schema is for the last speaker, who is asked for it when all is
-    over. Its messages are what was said, its steps and tokens those of all. Cancelled, it cancels
-    whoever speaks; `resume` goes on with the next turn. A participant that asks the conversation in
-    which it speaks gets `NotPermitted`.
+    If several spoke at once in the last turn, the reply's text joins their texts, and its value is
+    a dict of their values by id. With a schema, the last speaker is asked for the value at the end.
+    The reply's messages are the utterances; its steps and tokens are those of all participants.
+    Cancelling it cancels the speakers; `resume` continues with the next turn. A participant that
+    asks the conversation in which it speaks gets `NotPermitted`.
 
-    Each thread is a conversation of its own: it has a transcript, and the participants are asked
-    and told in the same thread. Replies come one after the other, whatever their threads.
+    Each thread is a conversation of its own, with a transcript; the participants reply and observe
+    in the same thread. Replies of all threads run one after the other.
 
     A participant is anything with `id`, `reply` and `observe`; see `Conversational`. It may be in
-    a space, in another conversation too, or be a conversation. Without `stream` its events are its
-    reply alone; without `interrupt` it hears an interruption after its turn; without `state_dict`
-    what it remembers is not saved with the conversation.
+    a space, in another conversation too, or be a conversation. Without `stream`, its only event is
+    `Done`; without `interrupt`, it hears an interruption after its turn; without `state_dict`, its
+    memory is not saved with the conversation.
 
-    With a `journal`, or as part of something that has one, a run goes on after a crash with the
-    turn that was under way, as it stood after the turn before: whoever was chosen is not chosen
-    anew, and what ended in that turn is not done again. A participant that keeps no record of its
-    own is asked again unless its reply was recorded, and is told nothing twice.
+    With a `journal`, or as part of a recorded run, a run resumes after a crash from the state after
+    the last turn and repeats the interrupted turn. The speaker stays the same, and steps that ended
+    in that turn are not done again. A participant without a record of its own is asked again
+    unless its reply was recorded; it observes no message twice.
 
     Args:
         agents: the participants, with different ids
         next: who speaks next: `RoundRobin()`, `ChosenBy(model)`, `HandOver()`, or a function of the
-            `ConversationState`, plain or `async`, that gives a participant or its id, a list of
-            these who speak at once, or None to end
-        until: when it is over: a condition, or a function of the `ConversationState`; looked at
-            after every turn. Without one it is over when nobody is next.
+            `ConversationState`, plain or `async`, that returns a participant or its id, a list of
+            these to speak at once, or None to end
+        until: when it is over: a condition, or a function of the `ConversationState`; checked after
+            every turn. Without one it is over when nobody is next.
         id: its id
-        max_turns: how many turns one reply may have; each speaker of several at once has one. Left
-            out, it is as many as `until` admits by `MaxTurns`, or 20.
-        stop_if_failed: when a turn that failed ends the reply: `all` if everyone who spoke in it
-            failed, `any`, or `none`. A spent budget and a deadline end it in any case.
+        max_turns: how many turns one reply may have; each of several speakers at once counts as
+            one. Defaults to the `MaxTurns` in `until`, or 20.
+        stop_if_failed: when a failed turn ends the reply: `all` if all its speakers failed, `any`
+            if one failed, or `none`. A spent budget and a deadline always end it.
         budget: what the participants, and a model that chooses them, may spend together
-        journal: where its replies are recorded, with what the participants do in them, so that they
-            go on after a crash: a `Journal`, or the path of one
-        **options: what every `Agent` takes
+        journal: a `Journal`, or the path of one, that records its replies and what the participants
+            do in them, so that they can be resumed after a crash
+        **options: the options of `Agent`
 
     Attributes:
         agents: the participants by their ids
@@ -81,7 +81,7 @@ class Conversation(Group):
         until: when it is over, or None
 
     Raises:
-        DefinitionError: an argument is none of what it may be
+        DefinitionError: an argument is not valid
     """
 
     _kind = KIND
@@ -127,7 +127,7 @@ class Conversation(Group):
 
     @property
     def state(self) -> ConversationState:
-        """Where its own thread stands: what was said, who spoke last. To be read."""
+        """Return the state of its own thread: utterances, last speaker. Read-only."""
         return self._state_of(self._kept.default)
 
     def _state_of(self, thread: Thread) -> ConversationState:
@@ -137,7 +137,7 @@ class Conversation(Group):
 
     @property
     def _exchange(self) -> Exchange | None:
-        """The reply under way, whatever its thread."""
+        """Return the reply under way, in any thread."""
         under_way: list[Any] = self._kept.under_way()
         return under_way[0].underway if under_way else None
 
@@ -148,35 +148,35 @@ class Conversation(Group):
     # -- asking it ---------------------------------------------------------------------------------
 
     async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> Reply:
-        """Go on with a reply that was cancelled, or saved between two turns and loaded.
+        """Resume a reply that was cancelled, or saved between two turns and loaded.
 
-        With a journal, one that was cancelled goes on in its run, with the turn that was under way.
+        With a journal, a cancelled reply resumes in its run and repeats the interrupted turn.
 
-        Its text, value, messages and usage are of the whole reply, its steps those from now on.
+        Text, value, messages and usage are of the whole reply; steps are only those from now on.
 
         Args:
-            schema: what the value of the reply is to follow; it is not saved
-            thread: the id of the thread; the conversation's own if left out
+            schema: the schema of the reply's value; it is not saved
+            thread: the id of the thread; the conversation's own by default
 
         Raises:
-            StateError: no reply was begun that has not ended
+            StateError: there is no unfinished reply
         """
         asked = Asked("", schema, thread)
         asked.resumed = True
         return await self._carried(asked)
 
     def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
-        """Tell a reply under way something more, in any thread of the process.
+        """Send a text to a reply under way; callable in any thread of the process.
 
-        Whoever speaks is interrupted; everyone else, and a speaker that cannot be interrupted,
-        hears it when the turn is over. With no reply under way, the next one of the thread begins
-        with it. A participant's own `interrupt` is called on the loop that the reply runs on, and
-        must not wait for it; giving False, it has not taken it.
+        The speakers are interrupted; the others, and a speaker that cannot be interrupted, hear the
+        text when the turn is over. With no reply under way, the next one of the thread begins with
+        it. A participant's own `interrupt` is called on the loop that the reply runs on, and must
+        not wait for it; if it returns False, it has not taken the text.
 
         Args:
-            text: what is said
-            thread: the id of the thread, an empty text for the conversation's own; if left out,
-                that of the reply under way, or the conversation's own if none is
+            text: the text
+            thread: the id of the thread, an empty text for the conversation's own; defaults to that
+                of the reply under way, or else to the conversation's own
 
         Raises:
             MailboxFull: a hundred interruptions and observations wait already
@@ -185,7 +185,7 @@ class Conversation(Group):
         return steer(self._thread_to_steer(thread), content, self._keep_for_all)
 
     def _keep_for_all(self, content: Content, thread: Thread) -> None:
-        """Have everyone hear something in the reply under way, or in the next."""
+        """Keep a text for everyone to hear in the reply under way, or in the next one."""
         self._keep((content, ()), thread)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
@@ -194,19 +194,19 @@ class Conversation(Group):
         return item
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
-        """Have every participant observe something; while one speaks, when its turn is over."""
+        """Let every participant observe a message; while one speaks, after the turn."""
         content = checked_content(message.get("content"), "observe")
         if thread.underway is not None:
             self._keep_for_all(content, thread)
             return
         async with self._turn_of(thread):
             now = self._state_of(thread)
-            if now.run is not None:  # heard when that run goes on, or in the next
+            if now.run is not None:  # heard when that run resumes, or in the next
                 self._keep_for_all(content, thread)
                 return
             now.add(None, content)
             participants = Participants(self._setup, now, thread.id, self._as_once())
-            # The next speaker of a reply that is resumed is asked the last.
+            # In an unfinished reply, the last message becomes the next speaker's prompt.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
 
     def _check_asked(self, asked: Asked) -> None:
@@ -260,7 +260,7 @@ class Conversation(Group):
         return reply
 
     def _go_to(self, thread: Thread, state: ConversationState) -> None:
-        """Have a thread stand where a reply ended, unless it has gone further since."""
+        """Set a thread to the state at a reply's end, unless the thread is further."""
         state.record = NULL_RECORD
         if state.count > self._state_of(thread).count:
             thread.own = state
@@ -300,7 +300,7 @@ class Conversation(Group):
         exchange.hear()
 
     def _saved(self, own: ConversationState) -> dict[str, Any]:
-        # What was called in this reply, and its values, stay here.
+        # This reply's steps and values are not saved.
         return {**dumped(own), "steps": [], "values": {}}
 
     def _loaded(self, given: Any, whose: str) -> ConversationState:

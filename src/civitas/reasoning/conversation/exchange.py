@@ -1,4 +1,4 @@
-"""One reply of a conversation, from what is asked to the reason to stop."""
+"""One reply of a conversation, from the request to the stop reason."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.reasoning")
 
-# What one participant met, the others would meet too: nobody is asked after it.
+# Reasons that hold for all participants: no other is asked after one of them.
 _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
 
 
@@ -44,7 +44,7 @@ class Exchange:
 
     Attributes:
         loop: the event loop that it runs on
-        between: whether it stands between two turns, where its state can be saved
+        between: whether it is between two turns, where its state can be saved
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Exchange:
         self._state = state
         self._record = state.record = record
         self._asked = asked
-        self._later = later  # keeps what is to be heard when the turn is over
+        self._later = later  # keeps what the participants hear after the turn
         self._participants = Participants(setup, state, asked.thread)
         self._error: BaseException | None = None
         if record.state is None:
@@ -71,7 +71,7 @@ class Exchange:
     # -- the loop ----------------------------------------------------------------------------------
 
     async def go(self) -> Reply:
-        """Have the participants speak until there is a reason to stop, and write down why."""
+        """Run turns until there is a reason to stop, and record it."""
         over = partial(end_of, self._record, self._state, "saved")
         try:
             return await guarded(self._record, self._go, over, self._stopped)
@@ -103,7 +103,7 @@ class Exchange:
         self._state.stop = (stop.reason, stop.detail)
 
     async def _chosen(self) -> tuple[str, ...]:
-        """Who speaks next."""
+        """Return who speaks next."""
         state, most = self._state, self._setup.max_turns
         try:
             if state.budget is not None:
@@ -133,7 +133,7 @@ class Exchange:
         return await in_time(choosing, self._state.budget, what)  # type: ignore[no-any-return]
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
-        """Have participants speak, at once if there are several, and keep what they said."""
+        """Let participants speak, concurrently if there are several, and keep what they said."""
         state = self._state
         before = state.turns
         self.between = False
@@ -151,7 +151,7 @@ class Exchange:
             except Stop as stop:
                 self._stop(stop)
             if state.stop is None or state.stop[0] in ENDED:
-                # Else the turn is taken again when the run goes on.
+                # Else the turn is repeated when the run is resumed.
                 self._record.save(state)
                 await self._record.commit()
         finally:
@@ -164,10 +164,10 @@ class Exchange:
                 assert utterance.speaker is not None
                 asked.emit(TurnEnded(self._setup.id, utterance.speaker, number, utterance, **of))
                 if asked.seen is not None:
-                    await asked.seen()  # it goes no further than its reader, who may save it here
+                    await asked.seen()  # wait for the reader, who may save the state here
 
     def _keep(self, turn: Turn) -> Utterance:
-        """Keep what came of a turn, for everyone else to hear."""
+        """Add a turn's outcome to the state, for the others to hear; return the utterance."""
         state, reply = self._state, turn.reply
         state.turns += 1
         text = ""
@@ -182,7 +182,7 @@ class Exchange:
     # -- stopping ----------------------------------------------------------------------------------
 
     async def _judge(self, turns: list[Turn]) -> None:
-        """Whether the turn that was just taken is the last: then it raises why."""
+        """Raise Stop with the reason if the turn just taken is the last."""
         setup, state = self._setup, self._state
         state.values = {
             turn.id: turn.reply.value for turn in turns if turn.reply and turn.fault is None
@@ -220,14 +220,14 @@ class Exchange:
             raise Stop("max_iterations", detail)
 
     def _not_told(self, what: str, error: Exception) -> Stop:
-        """Why it ends with a function or a model that could not tell something."""
+        """Return the Stop for a function or a model that failed to answer."""
         if isinstance(error, BudgetExceeded):
             return Stop(reason_of(error), str(error), error)
         log_failure(logger, f"conversation {self._setup.id!r} could not be told {what}", error)
         return Stop("error", f"{what} could not be told: {told(error)}", error)
 
     async def _end(self) -> Reply:
-        """Tell everyone what was said last, and give the reply."""
+        """Deliver the last utterances to everyone, and return the reply."""
         state = self._state
         assert state.stop is not None
         reason, detail = state.stop
@@ -246,7 +246,7 @@ class Exchange:
                         detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
             self.hear()
             if self._record is NULL_RECORD or reason in ENDED:
-                # Else the turn is taken again, and what came of this one is not heard.
+                # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
         finally:
             self.between = True
@@ -257,21 +257,21 @@ class Exchange:
         return self._stopped(Stop(reason, detail, error), text, value)
 
     def _stopped(self, stop: Stop, *outcome: Any) -> Reply:
-        """The reply as it stands, with the outcome of the last turn if none is given."""
+        """Return the reply as it stands, with the last turn's outcome by default."""
         state = self._state
         text, value = outcome or self._outcome()
         said = (text, value, state.messages, state.steps[-MAX_STEPS:], state.usage)
         return Reply(*said, stop.reason, stop.detail, stop.error, self._asked.run_id)
 
     def _outcome(self) -> tuple[str, Any]:
-        """The text and the value of the last turn."""
+        """Return the text and the value of the last turn."""
         state = self._state
         said = [each for each in state.said if each.error is None]
         if not said:
             given = (each for each in reversed(state.own) if each.speaker and each.error is None)
             text = next((each.text for each in given), "")
             return text, text
-        # Without the values, as after loading, what was said is what there is.
+        # Values are not saved: after loading, the texts take their place.
         values = {each.speaker: state.values.get(each.speaker or "", each.text) for each in said}
         if len(said) == 1:
             return said[0].text, values[said[0].speaker]
@@ -291,10 +291,10 @@ class Exchange:
     # -- what is said while somebody speaks --------------------------------------------------------
 
     def interrupt(self, content: Content) -> None:
-        """Tell those who speak; everyone else hears it after this turn."""
+        """Interrupt the speakers with this text; everyone else hears it after this turn."""
         marked = Utterance(1, None, content).heard(self._state.agents)
         heard: list[str] = []
-        self._later((content, heard), self._asked.state)  # which refuses what is too much
+        self._later((content, heard), self._asked.state)  # raises MailboxFull if too many wait
         for id in self._speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
@@ -306,12 +306,12 @@ class Exchange:
                     log_failure(logger, f"agent {id!r} could not be interrupted", error)
 
     def hear(self) -> None:
-        """Take what came meanwhile into what is to be heard."""
+        """Add the texts that came during the turn to the transcript."""
         for content, known_to in self._asked.state.hear():
             self._state.add(None, content, known_to=known_to)
             self._record.hear({"content": content, "known_to": list(known_to)})
 
 
 def reason_of(error: BaseException | None) -> StopReason:
-    """Why a reply ends with this error."""
+    """Return the stop reason for this error."""
     return Stop.at_limit(error).reason if isinstance(error, BudgetExceeded) else "error"

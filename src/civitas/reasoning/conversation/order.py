@@ -17,9 +17,9 @@ from civitas.text import excerpt, shorten
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who speaks next: several speak at once, and nobody ends the conversation; `detail` says why.
+    """Who speaks next. Several ids speak at once; no id ends the conversation, `detail` says why.
 
-    `usage` are the tokens that choosing took.
+    `usage` is the tokens that choosing took.
     """
 
     ids: tuple[str, ...]
@@ -28,7 +28,7 @@ class Choice:
 
 
 class NoChoice(CivitasError):
-    """Who speaks next could not be told; `usage` are the tokens that trying took."""
+    """The next speaker could not be chosen; `usage` is the tokens that trying took."""
 
     def __init__(self, text: str, usage: Usage) -> None:
         super().__init__(text)
@@ -37,11 +37,11 @@ class NoChoice(CivitasError):
 
 @dataclass(slots=True)
 class Handed:
-    """Whom a speaker handed over to in its turn, or None; `note` is called with it."""
+    """The participant that a speaker handed over to in its turn, or None; `note` records it."""
 
     note: Callable[[str], None]
     to: str | None = None
-    is_over: bool = False  # whether the turn in which it could is over
+    is_over: bool = False  # whether the speaker's turn is over
 
     def over(self, to: str) -> None:
         """Hand over to a participant."""
@@ -50,39 +50,39 @@ class Handed:
 
 
 class Order:
-    """Decides who speaks next. It keeps nothing itself: all it goes by is the conversation's state.
+    """Decides who speaks next, from the conversation's state alone; it has no state of its own.
 
-    A subclass needs no more than `choose`.
+    A subclass needs only `choose`.
     """
 
     async def choose(self, state: ConversationState) -> Choice:
-        """Who speaks next; raises NoChoice if that could not be told."""
+        """Return who speaks next; raise NoChoice if it cannot decide."""
         raise NotImplementedError
 
     def check(self, agents: dict[str, Any]) -> None:
-        """Refuse participants that it cannot work with, by a DefinitionError."""
+        """Raise DefinitionError for participants that it cannot work with."""
 
     def over(self, state: ConversationState) -> str | None:
-        """Why nobody is to speak any more, where that shows without choosing."""
+        """Return why the conversation ends, if that is known without choosing; else None."""
         return None
 
     def described(self) -> Any:
-        """What it does, as JSON data: a run that is recorded goes on only with the same."""
+        """Return its settings as JSON data; a recorded run resumes only with equal ones."""
         return [type(self).__qualname__]
 
     def offered(self, state: ConversationState, id: str, handed: Handed) -> tuple[Action, ...]:
-        """The actions that a participant's model has for its turn, beside its own."""
+        """Return extra actions for a participant's model in its turn."""
         return ()
 
 
 class RoundRobin(Order):
-    """One after the other as they were given, and then from the start again.
+    """The participants speak in the given order, again and again.
 
     Each reply starts with the first.
     """
 
     async def choose(self, state: ConversationState) -> Choice:
-        """The one after the last speaker."""
+        """Return the participant after the last speaker."""
         if not state.last:
             return Choice(state.agents[:1])
         place = state.agents.index(state.last[-1]) + 1
@@ -111,7 +111,7 @@ class _ByFunction(Order):
 
 
 def _ids(named: Any, agents: dict[str, Any]) -> tuple[str, ...]:
-    """The ids that a function named."""
+    """Return the ids that a function named, checked."""
     if named is None:
         return ()
     several = isinstance(named, list | tuple)
@@ -135,7 +135,7 @@ def _id(named: Any, agents: dict[str, Any]) -> str:
 
 
 def as_order(given: Any) -> Order:
-    """An order, or the one that a function stands for."""
+    """Return an order as it is, or a function as an order."""
     if given is None:
         return RoundRobin()
     if isinstance(given, Order):
@@ -149,7 +149,7 @@ def as_order(given: Any) -> Order:
 
 
 async def of_user(function: Callable[[ConversationState], Any], state: ConversationState) -> Any:
-    """What a function of the user's gives; where there is a deadline it cannot hold it up."""
+    """Call a user's function; if there is a deadline, in a thread, so as not to delay it."""
     budget = state.budget
     is_timed = budget is not None and budget.remaining_seconds() is not None
     return await called(function, state, in_thread=is_timed)
@@ -160,15 +160,15 @@ HAND_OVER: Final = "hand_over"
 
 
 class HandOver(Order):
-    """The one who speaks hands over to another participant, by the action `hand_over(to, message)`.
+    """The speaker hands over to another participant, by the action `hand_over(to, message)`.
 
-    The action is offered to the model of a participant that is a `ReActAgent`, for its turn alone.
-    It ends the turn; the message is what the others hear. Who answers without handing over ends the
-    conversation with its answer.
+    The action is offered to the model of a participant that is a `ReActAgent`, in its turn only.
+    It ends the turn; the others hear the message. A speaker that answers without handing over ends
+    the conversation with its answer.
 
     Args:
-        first: who speaks first; the first participant if left out
-        about: what each participant is there for, by id; it stands in the action's description
+        first: who speaks first; defaults to the first participant
+        about: the role of each participant, by id, for the action's description
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class HandOver(Order):
         self.about = {address(id): text for id, text in (about or {}).items()}
 
     def check(self, agents: dict[str, Any]) -> None:
-        """Refuse a first who takes no part, and participants with an action of the same name."""
+        """Refuse ids that name no participant, and participants with an action of the same name."""
         named = self.about.keys() | ({self.first} if self.first is not None else set())
         if unknown := named - agents.keys():
             raise DefinitionError(f"HandOver names no participant: {sorted(unknown)!r:.200}")
@@ -193,23 +193,23 @@ class HandOver(Order):
                 )
 
     def over(self, state: ConversationState) -> str | None:
-        """Whether the last speaker has answered without handing over."""
+        """Return the reason to end if the last speaker answered without handing over; else None."""
         if not state.last or state.handed_to is not None:
             return None
         return f"{state.last[0]!r} answered without handing over"
 
     def described(self) -> Any:
-        """Who is first, and what is told of each."""
+        """Return `first` and `about`."""
         return ["HandOver", self.first, self.about]
 
     async def choose(self, state: ConversationState) -> Choice:
-        """Whoever was handed over to."""
+        """Return the participant that the last speaker handed over to."""
         if reason := self.over(state):
             return Choice((), detail=reason)
         return Choice((state.handed_to or self.first or state.agents[0],))
 
     def offered(self, state: ConversationState, id: str, handed: Handed) -> tuple[Action, ...]:
-        """The action by which a participant hands over, for its turn."""
+        """Return the action by which a participant hands over in its turn."""
         others = [each for each in state.agents if each != id]
         return (_HandOverAction(handed, others, self.about),) if others else ()
 
@@ -218,7 +218,7 @@ class HandOver(Order):
 
 
 class _HandOverAction(Action):
-    """Handing over, of one turn."""
+    """The action `hand_over` for one turn."""
 
     def __init__(self, handed: Handed, others: list[str], about: Mapping[str, str]) -> None:
         async def hand_over(to: str, message: str) -> str:
@@ -234,7 +234,7 @@ class _HandOverAction(Action):
             if id in about:
                 described += f" {excerpt(id)}: {about[id]}"
         super().__init__(HAND_OVER, hand_over, described, {}, terminal=True, idempotent=True)
-        # Not given above, where it would be checked anew at each turn.
+        # Set here: as an argument, the schema would be checked anew at each turn.
         self._parameters = {
             "type": "object",
             "properties": {

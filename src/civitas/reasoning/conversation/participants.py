@@ -1,4 +1,4 @@
-"""The participants of a conversation: what they are told, what they are asked, what they give."""
+"""The participants of a conversation: what they observe, their prompts and their replies."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """What the last speaker is asked if the outcome is wanted by a schema."""
 KIND: Final = "Conversation"
-_MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` says it
+_MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` sets it
 _RULES: Final = ("all", "any", "none")
 _MARKS = Marks()
 
 
 class Setup:
-    """What a conversation is made of, as `Conversation` describes it, checked."""
+    """The checked settings of a `Conversation`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Setup:
         self.stop_if_failed = stop_if_failed
 
     def program(self) -> dict[str, Any]:
-        """What the conversation and its participants do, whatever they are asked."""
+        """Return the program of the conversation and its participants."""
         return of_group(
             self.agents.values(),
             agent=[KIND, self.id],
@@ -92,7 +92,7 @@ class Setup:
 
 
 def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
-    """The participants by id."""
+    """Return the participants by id, checked."""
     if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
         raise DefinitionError(
             f"conversation {id!r}: agents= must be a list of agents, got {agents!r:.80}"
@@ -119,7 +119,7 @@ def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Turn:
-    """What came of asking one participant; `fault` says why it gave no answer."""
+    """The outcome of asking one participant; `fault` says why it gave no answer."""
 
     id: str
     reply: Reply | None = None
@@ -128,7 +128,7 @@ class Turn:
     error: BaseException | None = None
 
     def gave(self, reply: Reply) -> None:
-        """The participant gave a reply, which is an answer or tells why there is none."""
+        """Set the reply; if it is not an answer, also the fault and the error."""
         self.reply = reply
         if reply.stop_reason not in ANSWERED:
             self.error = reply.error
@@ -137,7 +137,7 @@ class Turn:
 
 
 class Participants:
-    """Tells the participants what the others said, and asks them. Everything is on their loop."""
+    """Delivers utterances to the participants and asks them. Everything runs on their loop."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Participants:
         self._is_recorded = self._record is not NULL_RECORD
 
     async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
-        """Have participants observe what they have not heard, but for the last `leave`."""
+        """Let participants observe their pending utterances, except the last `leave`."""
         due = []
         for id in ids:
             waiting = self._state.pending[id]
@@ -163,10 +163,10 @@ class Participants:
         if any(known):
             await self._record.commit()
         for (id, utterance), once in zip(due, known, strict=True):
-            # Gone before it is told: what breaks off in the middle is not told twice.
+            # Remove it first: a delivery that is cut off is not repeated.
             self._state.pending[id].remove(utterance)
             if self._is_recorded and once is None:
-                continue  # it was told in the process before, or when the run went on
+                continue  # delivered by the process before, or by `recall`
             message = utterance.message(self._state.agents)
             try:
                 await own(_tell(self._setup.agents[id], message, self._thread, once))
@@ -175,9 +175,9 @@ class Participants:
                 logger.warning(about, id, self._setup.id, told(error))
 
     def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
-        """As which message of a run a participant is told something, which is noted before."""
+        """Note a delivery; return its run and number, or None."""
         if not self._is_recorded:
-            # One of several, of what was told as one.
+            # One of several utterances that came as one observation.
             once = self._once
             return None if once is None else (f"{once[0]}/{utterance.number}", once[1])
         key = f"told.{utterance.number}.{id}"
@@ -188,7 +188,7 @@ class Participants:
         return once
 
     async def speak(self, ids: tuple[str, ...], asked: Asked) -> list[Turn]:
-        """Have participants speak, at once if there are several."""
+        """Let participants speak, concurrently if there are several."""
         first = self._state.turns + 1
         if len(ids) == 1:
             return [await self._speak(ids[0], first, asked)]
@@ -231,7 +231,7 @@ class Participants:
         return turn
 
     async def conclude(self, id: str, asked: Asked) -> Turn:
-        """Ask a participant for the outcome by a schema."""
+        """Ask a participant for the outcome by the schema of the request."""
         await self.deliver((id,))
         turn, agent = Turn(id), self._setup.agents[id]
         part = f"conclusion/{id}"
@@ -247,7 +247,7 @@ class Participants:
         return turn
 
     def _failed(self, turn: Turn, error: Exception) -> None:
-        """Note that a participant failed; raise what is no participant's failure."""
+        """Note that a participant failed; raise an error that is not the participant's."""
         if self._is_recorded and isinstance(error, JournalError | RunMismatch):
             raise error
         turn.error = error
@@ -255,7 +255,7 @@ class Participants:
         logger.warning("participant %r of %r failed: %s", turn.id, self._setup.id, turn.fault)
 
     async def _question(self, id: str, part: str) -> Utterance | None:
-        """What a participant is asked, of what it has not heard; the rest it observes."""
+        """Return the pending utterance that is a participant's prompt; deliver the others."""
         waiting = self._state.pending[id]
         begun = self._record.members.get(part)
         if begun is None and (past := self._past(part)) is not None:
@@ -263,7 +263,7 @@ class Participants:
         if begun is None:
             await self.deliver((id,), leave=1)
             return waiting.pop() if waiting else None
-        # It was asked in the process before; what it heard since comes after that.
+        # The process before asked it already: later utterances come after that prompt.
         asked = next((each for each in waiting if each.number == begun["question"]), None)
         if asked is not None:
             waiting.remove(asked)
@@ -271,12 +271,12 @@ class Participants:
         return asked
 
     def _past(self, key: str) -> Past | None:
-        """What was recorded of a step, or None."""
+        """Return the record of a step, or None."""
         return next((past for past in self._record.past(key) if past.key == key), None)
 
 
 async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
-    """Have the model that chooses, and who keeps a record, know what they did and were told."""
+    """Restore the participants that keep a record, and the model that chooses, from the record."""
     thread = None if record.begun is None else record.begun["thread"]
     for entry in record.entries():
         data, told_id = entry.data, _told_to(entry.data.get("key", ""))
@@ -297,19 +297,19 @@ async def recall(setup: Setup, record: Record[ConversationState], budget: Budget
 
 
 def _told_to(key: str) -> str:
-    """Whom a step of this key told something; empty if it is another step."""
+    """Return the id of the participant that this delivery step is for; empty for other steps."""
     return key.split(".", 2)[2] if key.startswith("told.") else ""
 
 
 async def _tell(
     agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
 ) -> None:
-    """Have a participant observe a message; one of a run once, whoever tells it in this process."""
+    """Let a participant observe a message; a message of a run only once in this process."""
     if once is not None:
         run, place = once
         if _MARKS.get(agent, run) > place:
             return
-        # Before it is told: what breaks off in the middle is not told twice.
+        # Mark it first: a delivery that is cut off is not repeated.
         _MARKS.set(agent, run, place + 1)
     with observing(once):
         given = agent.observe(message, **in_thread(agent.observe, thread))
@@ -318,6 +318,6 @@ async def _tell(
 
 
 def told(error: BaseException) -> str:
-    """What an error says, in a line that is not too long."""
+    """Return an error as a text of at most 1000 characters."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return cut(text, 1000)

@@ -1,4 +1,4 @@
-"""A conversation as it is recorded: who was told what, what is known again, what is replayed."""
+"""The record of a conversation: restoring it in another process, and replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
-    """Have a recorded state go on in this process, with what was heard after it."""
+    """Prepare a recorded state for this process, and add what was heard after it."""
     state.record = record
     state.check(setup.agents, f"run {record.run_id!r}")
     if state is record.state:
@@ -33,7 +33,7 @@ def stand(state: ConversationState, record: Record[ConversationState], setup: Se
 async def resumed(
     setup: Setup, record: Record[ConversationState], asked: Asked, budget: Budget | None
 ) -> Reply | None:
-    """Know what was done in a run that goes on; its reply, if it ends here."""
+    """Restore a resumed run; return its reply if it ends here, else None."""
     assert record.state is not None
     try:
         await recall(setup, record, budget)
@@ -48,14 +48,14 @@ async def resumed(
 
 
 def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
-    """The state at the end of a run; where it was cut off, after its last turn."""
+    """Return the state at the end of a run; of one that was cut off, after its last turn."""
     if record.over is not None and "saved" in record.over:
         return loaded(ConversationState, record.over["saved"], f"run {record.run_id!r}")
     return record.state or ConversationState()
 
 
 def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:
-    """Give whoever watches the turns of the process before."""
+    """Emit the recorded turns as past events."""
     emit = asked.emit
     if emit is None:
         return
@@ -74,7 +74,7 @@ def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> 
 
 
 def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
-    """The reply that a run ended with, its value as the type that is asked for."""
+    """Return the reply that a run ended with, its value as the requested type."""
     assert record.over is not None
     state, end = at_end(record), record.over
     said = (end["text"], value_at_end(end, schema), state.messages, state.steps[-MAX_STEPS:])
@@ -83,5 +83,5 @@ def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | No
 
 
 def replayed(part: RecordedPart) -> Reply:
-    """The reply that a run ended with."""
+    """Return the reply that a run ended with."""
     return as_it_ended(ReadRecord(part, ConversationState))

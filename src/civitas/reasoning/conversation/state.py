@@ -1,4 +1,4 @@
-"""Where a conversation stands: what was said, what decides who is next and when it ends."""
+"""The state of a conversation: the utterances, and what decides who is next and when it ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN = re.compile(r"[\w .@/+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What one speaker said.
+    """What one speaker said in a turn.
 
     Attributes:
         number: counted from 1 over the whole conversation
@@ -46,7 +46,7 @@ class Utterance:
 
     @property
     def text(self) -> str:
-        """The content as text; of blocks, the text that is in them."""
+        """Return the content as text; of blocks, the text in them."""
         if isinstance(self.content, str):
             return self.content
         texts = (block.get("text") for block in self.content if isinstance(block, dict))
@@ -54,18 +54,18 @@ class Utterance:
 
     @property
     def size(self) -> int:
-        """About how many characters it has."""
+        """Return about how many characters it has."""
         body = len(self.content) if isinstance(self.content, str) else len(repr(self.content))
         return body + len(self.error or "")
 
     def heard(self, ids: Iterable[str] = ()) -> Content:
-        """The content as another participant gets it: with who says it at the beginning.
+        """Return the content for another participant, with the speaker's name at the beginning.
 
         Everything after the name is that speaker's: each utterance is a message of its own.
 
         Args:
-            ids: the participants; what comes from outside and begins like something that one of
-                them said is marked
+            ids: the participants; a text from outside that begins like an utterance of one of
+                them is marked
         """
         if self.speaker is None:
             text, names = self.content, tuple(f"{shown(id)}:" for id in ids)
@@ -80,7 +80,7 @@ class Utterance:
         return [{"type": "text", "text": f"{name}:"}, *self.content]
 
     def message(self, ids: Iterable[str] = ()) -> dict[str, Any]:
-        """The chat message that another participant observes."""
+        """Return the chat message that another participant observes."""
         message: dict[str, Any] = {"role": "user", "content": self.heard(ids)}
         if self.speaker is not None:
             message["name"] = self.speaker
@@ -89,28 +89,28 @@ class Utterance:
 
 @dataclass(slots=True, eq=False)
 class ConversationState:
-    """Where a conversation stands. To be read; the conversation alone changes it.
+    """The state of a conversation. Read-only: only the conversation changes it.
 
     Attributes:
         agents: the ids of the participants, in their order
-        open: whether a reply was begun and has not ended
+        open: whether a reply is unfinished
         begun: the number of the first utterance of this reply
         turns: how many turns this reply has had; each speaker of a fan-out had one
         usage: the tokens that this reply took
-        last: who spoke in the last turn; empty before the first
-        said: what they said
-        handed_to: whom the last speaker handed over to, or None
-        stop: why the reply is to end, with more in words; None while it goes on
-        kept: what the conditions keep from turn to turn
-        pending: what each participant has still to hear
-        transcript: the last utterances, of this reply and those before it; of a reply that is
-            recorded all of them, as long as it goes on
-        steps: what the participants called in this reply
-        values: what each speaker of the last turn said, as a value
+        last: the speakers of the last turn; empty before the first
+        said: their utterances
+        handed_to: the participant that the last speaker handed over to, or None
+        stop: the stop reason with a detail; None until there is one
+        kept: the data that the conditions keep from turn to turn
+        pending: the utterances that each participant has not heard, by id
+        transcript: the last utterances, of this reply and earlier ones; while a recorded reply is
+            unfinished, all of them
+        steps: the calls of the participants in this reply
+        values: the value of each speaker's reply in the last turn, by id
         chars: how many characters the transcript has; not saved, like the next three
         budget: what may be spent, or None
-        record: where the reply is recorded
-        run: the id of the recorded reply that was begun and has not ended, or None
+        record: the record of the reply
+        run: the id of the recorded reply that is unfinished, or None
     """
 
     agents: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class ConversationState:
             self.pending.setdefault(id, [])
 
     def begin(self) -> None:
-        """Begin a reply: nobody has spoken, nothing was used, no condition is met."""
+        """Begin a reply: reset the turns, the usage and the conditions."""
         self.open, self.begun, self.turns = True, self.count + 1, 0
         self.usage, self.last, self.said = Usage(), (), ()
         self.handed_to, self.stop, self.kept = None, None, {}
@@ -146,7 +146,7 @@ class ConversationState:
 
     @property
     def count(self) -> int:
-        """How many utterances there have been."""
+        """Return how many utterances there have been."""
         return self.transcript[-1].number if self.transcript else 0
 
     def add(
@@ -156,13 +156,13 @@ class ConversationState:
         error: str | None = None,
         known_to: Iterable[str] = (),
     ) -> Utterance:
-        """Add what somebody said, for everyone else to hear.
+        """Add an utterance, for everyone else to hear, and return it.
 
         Args:
             speaker: a participant's id, or None
             content: what it said
             error: why it gave no answer
-            known_to: who has heard it already
+            known_to: the ids of those that have heard it already
         """
         utterance = Utterance(self.count + 1, speaker, content, error)
         self.transcript.append(utterance)
@@ -174,7 +174,7 @@ class ConversationState:
         return utterance
 
     def trim(self) -> None:
-        """Drop what there is no longer room for, but for what is still to be recorded."""
+        """Drop the oldest items above the limits, except what is still to be recorded."""
         for waiting in self.pending.values():
             del waiting[:-MAX_KEPT]
         if self.record is NULL_RECORD:
@@ -185,19 +185,19 @@ class ConversationState:
 
     @property
     def own(self) -> list[Utterance]:
-        """The utterances of this reply that are kept."""
+        """Return the utterances of this reply that are kept."""
         return [each for each in self.transcript if each.number >= self.begun][-MAX_KEPT:]
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The same as chat messages."""
+        """Return the utterances of this reply that are kept, as chat messages."""
         return [_as_chat(each) for each in self.own]
 
     def check(self, agents: Iterable[str], whose: str) -> None:
-        """Refuse a state that was loaded, if it is of others or contradicts itself; then trim it.
+        """Refuse a loaded state that has other participants or contradicts itself; then trim it.
 
         Raises:
-            StateError: `whose` state it is, and what is wrong with it
+            StateError: the state is refused; the text names `whose` it is and the fault
         """
         ids = tuple(agents)
         numbers = [each.number for each in self.transcript]
@@ -225,7 +225,7 @@ def _as_chat(utterance: Utterance) -> dict[str, Any]:
 
 
 def shown(id: str) -> str:
-    """An id as it stands before what its agent says; in quotes if it could be taken for more."""
+    """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
     if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
         return id
     return escaped(json.dumps(id, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""When a conversation ends: conditions, alone and combined."""
+"""Conditions that end a conversation, alone and combined."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from civitas.text import shorten
 
 
 class Condition:
-    """Looked at after every turn: whether the conversation is to end, and why.
+    """Checked after every turn: whether the conversation ends, and why.
 
-    `a | b` is met when one of them is; `a & b` when each of them has been since the reply began, be
-    it in different turns. A plain function may stand in for a condition on either side.
+    `a | b` is met when one of them is; `a & b` when each has been met since the reply began, even
+    in different turns. Either side may be a plain function.
 
-    A condition keeps nothing itself, so one may serve any number of conversations. A subclass needs
-    no more than `met`.
+    A condition has no state of its own, so several conversations may share one. A subclass needs
+    only `met`.
 
     Attributes:
         ids: the participants that it is about
@@ -34,20 +34,20 @@ class Condition:
     most_turns: int | None = None
 
     def met(self, state: ConversationState) -> Any:
-        """Why the conversation is to end now, in words; None (or False) if it is to go on.
+        """Return why the conversation ends now, in words; None (or False) if it continues.
 
         May be `async`.
 
         Args:
-            state: where the conversation stands, to be read
+            state: the state of the conversation, read-only
         """
         raise NotImplementedError
 
     def begin(self, kept: dict[str, Any], place: str) -> None:
-        """Called when a reply begins or goes on; `kept` is saved, and `place` its own key there."""
+        """Called when a reply begins or resumes; `kept` is saved, and `place` is its key there."""
 
     async def check(self, state: ConversationState, place: str) -> str | None:
-        """Look whether it is met now."""
+        """Return why it is met now, in words; None if it is not."""
         met = self.met(state)
         if inspect.isawaitable(met):
             met = await met
@@ -89,7 +89,7 @@ class MaxTurns(Condition):
         self.turns = self.most_turns = _positive(turns, "MaxTurns")
 
     def met(self, state: ConversationState) -> bool:
-        """Whether there have been as many."""
+        """Return whether the reply has had that many turns."""
         return state.turns >= self.turns
 
     def __repr__(self) -> str:
@@ -97,9 +97,9 @@ class MaxTurns(Condition):
 
 
 class MaxTokens(Condition):
-    """Ends when the reply has taken so many tokens, of all participants and of who chooses them.
+    """Ends when the reply has taken so many tokens, including those of a model that chooses.
 
-    It is looked at after each turn, so the last one may go over it.
+    It is checked after each turn, so the last turn may exceed it.
 
     Raises:
         DefinitionError: not a positive integer
@@ -109,7 +109,7 @@ class MaxTokens(Condition):
         self.tokens = _positive(tokens, "MaxTokens")
 
     def met(self, state: ConversationState) -> bool:
-        """Whether it has taken as many."""
+        """Return whether the reply has taken that many tokens."""
         return state.usage.total >= self.tokens
 
     def __repr__(self) -> str:
@@ -117,16 +117,15 @@ class MaxTokens(Condition):
 
 
 class Said(Condition):
-    """Ends when a participant has said something. What the conversation was asked does not count.
+    """Ends when a participant has said something. The conversation's own prompt does not count.
 
     Args:
-        what: a text, looked for as it is, whatever is in it; or a pattern made by `re.compile`,
-            which is searched for in whatever the participants' models say: one that may take
-            exponential time there will
-        by: only this participant
+        what: a text, searched literally; or a pattern made by `re.compile`. It is searched in what
+            the participants' models say, so avoid a pattern that may take exponential time.
+        by: the id of the only participant that counts
 
     Raises:
-        DefinitionError: an argument is none of what it may be
+        DefinitionError: an argument is not valid
     """
 
     def __init__(self, what: str | re.Pattern[str], *, by: str | int | None = None) -> None:
@@ -140,7 +139,7 @@ class Said(Condition):
         self.ids = frozenset() if self.by is None else frozenset((self.by,))
 
     def met(self, state: ConversationState) -> str | None:
-        """Who has said it in the last turn."""
+        """Return, in words, who said it in the last turn; None if nobody did."""
         for utterance in state.said:
             if utterance.error is not None or self.by not in (None, utterance.speaker):
                 continue
@@ -159,7 +158,7 @@ class StoppedBy(Condition):
     """Ends when a participant has spoken.
 
     Raises:
-        InvalidId: it is no id
+        InvalidId: it is not an id
     """
 
     def __init__(self, agent_id: str | int) -> None:
@@ -167,7 +166,7 @@ class StoppedBy(Condition):
         self.ids = frozenset((self.agent_id,))
 
     def met(self, state: ConversationState) -> bool:
-        """Whether it spoke in the last turn."""
+        """Return whether the participant spoke in the last turn."""
         return any(u.speaker == self.agent_id and u.error is None for u in state.said)
 
     def __repr__(self) -> str:
@@ -177,12 +176,12 @@ class StoppedBy(Condition):
 class Elapsed(Condition):
     """Ends when the reply has taken so long.
 
-    It is looked at after each turn, and cuts none short. Time that passes between saving a
-    conversation and going on with it elsewhere does not count.
+    It is checked after each turn and interrupts none. Time between saving a conversation and
+    resuming it does not count.
 
     Args:
         seconds: how long
-        clock: gives seconds
+        clock: returns seconds
 
     Raises:
         DefinitionError: not a positive number
@@ -195,11 +194,11 @@ class Elapsed(Condition):
         self.clock = clock
 
     def begin(self, kept: dict[str, Any], place: str) -> None:
-        """Count from here on."""
+        """Start counting from now."""
         kept[f"{place}.at"] = self.clock()
 
     async def check(self, state: ConversationState, place: str) -> str | None:
-        """Look whether it has taken as long."""
+        """Return why it is met if the reply has taken that long; else None."""
         kept, now = state.kept, self.clock()
         try:
             spent = kept.get(f"{place}.spent", 0.0) + now - kept[f"{place}.at"]
@@ -239,7 +238,7 @@ class _Pair(Condition):
             each.begin(kept, f"{place}{number}")
 
     async def check(self, state: ConversationState, place: str) -> str | None:
-        # Both, always: what the second keeps is of every turn.
+        # Always check both: the second must see every turn.
         met = [await each.check(state, f"{place}{n}") for n, each in enumerate(self.conditions)]
         if self.sign == "|":
             return next((reason for reason in met if reason is not None), None)
@@ -254,7 +253,7 @@ class _Pair(Condition):
 
 
 def as_condition(given: Any) -> Condition:
-    """A condition, or the one that a function stands for."""
+    """Return a condition as it is, or a function as a condition."""
     if isinstance(given, Condition):
         return given
     if callable(given) and not isinstance(given, type):

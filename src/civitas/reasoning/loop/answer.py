@@ -30,22 +30,22 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def is_safe(name: str) -> bool:
-    """Whether every provider takes it as the name of an action."""
+    """Return whether every provider accepts this name for an action."""
     return _SAFE.fullmatch(name) is not None
 
 
 def safe_name(name: str) -> str:
-    """A name that every provider takes, as near to this one as can be."""
+    """Return a name that every provider accepts, as close to this one as possible."""
     if is_safe(name):
         return name
     return _UNSAFE.sub("_", name)[:MAX_NAME] or "_"
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """The safe name of each public name, all different.
+    """Return a different safe name for each public name.
 
-    A safe name is its own. Others whose safe forms coincide are told apart by a part of their
-    hash, so that what one is called does not depend on the order.
+    A public name that is safe stays. Names with equal safe forms get a part of their hash, so
+    that a name does not depend on the order.
     """
     public = list(dict.fromkeys(names))
     wanted = {name: safe_name(name) for name in public}
@@ -57,7 +57,7 @@ def safe_names(names: Iterable[str]) -> dict[str, str]:
         else:
             digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
             found[name] = f"{near[: MAX_NAME - 17]}_{digest[:16]}"
-    # A hash in a name may be there because somebody put it there.
+    # A public name may itself end like a hash.
     taken: dict[str, str] = {}
     for name in sorted(found, key=lambda name: (name != found[name], name)):
         safe = found[name]
@@ -74,11 +74,11 @@ _NOTHING: dict[str, str] = {}
 
 
 class Shown:
-    """Actions as a model is shown them.
+    """The actions that a model is shown.
 
     Attributes:
-        actions: them, under their safe names
-        public: the public name of each name that is not itself public
+        actions: the actions, under their safe names
+        public: the public name by safe name, where the two differ
     """
 
     __slots__ = ("actions", "public")
@@ -115,7 +115,7 @@ class Wanted:
 
     id: str  # different from those of the answer's other calls
     name: str  # the action's public name
-    shown: str  # the name as it stands in the conversation
+    shown: str  # the safe name, as in the messages
     args: dict[str, Any] = field(default_factory=dict)  # as JSON data; empty if unreadable
     action: Action | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
@@ -132,7 +132,7 @@ class Answer:
 
     @property
     def faults(self) -> str:
-        """All for which it cannot be used, in words; empty if it can."""
+        """Return why the answer cannot be used, in words; empty if it can."""
         return self.fault or "; ".join([call.fault for call in self.calls if call.fault])
 
 
@@ -200,7 +200,7 @@ def _read_call(
 
 
 def _id(given: Any, taken: set[str]) -> str:
-    """The id that a call was given, or one of our own if that is none or another call's."""
+    """Return the id that the model gave a call; a new one if it is invalid or taken."""
     if isinstance(given, str) and 0 < len(given) <= 255 and given.isascii() and given not in taken:
         id: str = given
     else:
@@ -212,7 +212,7 @@ def _id(given: Any, taken: set[str]) -> str:
 
 
 def _read_args(args: Any) -> dict[str, Any]:
-    """Arguments that share nothing with the model's answer."""
+    """Return a call's arguments, copied from the model's answer."""
     if isinstance(args, str):
         if len(args) > MAX_ARGS_CHARS:
             raise Unreadable(f"are longer than {MAX_ARGS_CHARS} characters")
@@ -234,9 +234,9 @@ _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
 
 
 def as_action(given: Any) -> Action:
-    """An action of whatever class as one of civitas's, the same each time.
+    """Return any action object as an `Action`, the same one each time.
 
-    A registry of a user's own may have actions of its own class, with `name`, `function`,
+    A user's own registry may have actions of its own class, with `name`, `function`,
     `description`, `parameters` and `terminal` as in the paper that civitas follows.
     """
     if isinstance(given, Action):
@@ -251,7 +251,7 @@ def as_action(given: Any) -> Action:
 
 
 def _without_thread(say: Action) -> Action:
-    """An agent's `say` without the thread, which is not the model's to name."""
+    """Return an agent's `say` without the parameter `thread`, which the model must not set."""
     parameters = say.parameters
     properties = parameters.get("properties", {})
     if "thread" not in properties:

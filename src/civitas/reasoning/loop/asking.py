@@ -1,4 +1,4 @@
-"""A run of the loop, as far as its model is asked."""
+"""The part of a run of the loop that asks the model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("civitas.reasoning")
 
 
 class Asking:
-    """What a run of the loop is asked and has come to, and asking its model what comes next."""
+    """The request and the state of a run of the loop, and the calls of its model."""
 
     shown: Shown
 
@@ -56,7 +56,7 @@ class Asking:
         self._remembered = 0  # how many messages are in the memory
 
     async def ask(self) -> Any:
-        """The model's answer, whatever that is: as it was recorded, or as it is given now."""
+        """Return the model's answer, unchecked: the recorded one, or a new one."""
         record, iteration = self.record, self.state.iteration
         try:
             self.shown = self.agent._show(self.thread, self.asked.offered)
@@ -65,7 +65,7 @@ class Asking:
             else:
                 name = getattr(self.model, "name", None)
                 given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
-            # Before anything is read: what cannot be read has been paid for all the same.
+            # Count usage before reading: an unreadable answer costs tokens too.
             usage = getattr(given, "usage", None)
             if isinstance(usage, Usage):
                 self.state.usage = self.state.usage + usage
@@ -87,24 +87,24 @@ class Asking:
 
     @property
     def _about(self) -> dict[str, Any]:
-        """What hooks are told of an answer, beside the answer."""
+        """Return what hooks get besides the answer."""
         return {"iteration": self.state.iteration, **self.asked.of_run}
 
     async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
-        """What the `post_reasoning` hooks make of an answer."""
+        """Return an answer as the `post_reasoning` hooks changed it."""
         of, check = ("post_reasoning", self.agent, self._about), partial(expect_answer, given)
         return await hooks.change(*of, "answer", given, check, self.budget)
 
     async def _ask(self, step: Step) -> Any:
         hooks, hooked = self.agent._hooks, None
         if hooks is not None and hooks.has("pre_reasoning"):
-            await self.record.commit()  # what is recorded is remembered, and shown
+            await self.record.commit()  # which puts messages into memory, and so the prompt
             of, check = ("pre_reasoning", self.agent, self._about), expect_messages
             hooked = await hooks.change(*of, "messages", self.prompt(), check, self.budget)
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()
-        if self.budget is not None:  # what is not in memory yet will be when this has begun
+        if self.budget is not None:  # `begins` commits, which adds the other messages to memory
             shown = hooked or [*self.prompt(), *self.state.messages[self._remembered :]]
             schema = None if self.schema is None else self.schema.json
             most = (shown, self.shown.actions or None, schema)
@@ -119,7 +119,7 @@ class Asking:
         schema = None if self.schema is None else self.schema.json
         given: Any = None
         if self.emit is None:
-            # A schema is named only where there is one: models of users' own may not know of it.
+            # Pass a schema only if there is one: a user's own model may not have the parameter.
             if schema is None:
                 given = self.model.complete(prompt, actions=actions)
             else:
@@ -133,13 +133,13 @@ class Asking:
                     self.emit(kind(part.text, self.id, self.asked.run_id, self.asked.thread))
                 else:
                     given = part
-        except BaseException:  # come to its end, it is closed
+        except BaseException:  # at its end the iterator is closed already
             await parts.aclose()
             raise
         return given
 
     def prompt(self) -> list[dict[str, Any]]:
-        """What the model is to see now; its memory and goals may have changed meanwhile."""
+        """Return the model's prompt, from the current memory and goals."""
         agent = self.agent
         prompt = self.memory.get_memories()
         if agent.system_prompt or agent._goals:
@@ -148,7 +148,7 @@ class Asking:
         return prompt
 
     def find(self, name: str) -> tuple[str, Action | None]:
-        """The public name and the action that a name of the model's stands for."""
+        """Return the public name and the action for a name that the model used."""
         public = self.shown.public.get(name, name)
         for offered in self.asked.offered:
             if offered.name == public:
@@ -159,5 +159,5 @@ class Asking:
         return public, as_action(found)
 
     def known(self) -> list[str]:
-        """The names that the model may call."""
+        """Return the names that the model may call."""
         return [action.name for action in self.shown.actions]

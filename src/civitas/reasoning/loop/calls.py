@@ -50,18 +50,18 @@ _SKIPPED: Final = (
 
 
 def error_of(result: dict[str, Any]) -> str | None:
-    """What went wrong, as a result says it; None if nothing did."""
+    """Return the error in a result, as text; None without one."""
     error = result.get("error")
     return None if error is None else str(error)
 
 
 def cut_off() -> dict[str, Any]:
-    """The result of a call that this run has cut off."""
+    """Return the result of a call that was cut off."""
     return {"tool_executed": False, "error": _CUT_OFF}
 
 
 def doubts_of(record: Record[Any], iteration: int) -> str:
-    """Which calls of an answer are in doubt, and what to do about it; empty if none is."""
+    """Return which calls of an answer are in doubt, and how to decide; empty if none is."""
     doubts = [
         f'"{past.about["action"]}" {cut(json_text(past.args), 200)}'
         for past in record.past(f"{iteration}.")
@@ -80,7 +80,7 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class Calls:
-    """The calls of one answer, executed at once, each result put in its place of `results`."""
+    """The calls of one answer, executed concurrently; `results` has their results in call order."""
 
     agent: LoopAgent
     wanted: list[Wanted]
@@ -91,7 +91,7 @@ class Calls:
     broken: list[HookError] = field(default_factory=list)  # hooks that ended the reply
 
     async def execute(self) -> None:
-        """Execute them."""
+        """Execute the calls."""
         count = len(self.wanted)
         if count == 1:
             self.results[0] = await Call(self, 0).result()
@@ -99,7 +99,7 @@ class Calls:
             works = [asyncio.ensure_future(self._into(place)) for place in range(count)]
             try:
                 await asyncio.gather(*works)
-            except BaseException:  # the journal's, or cancelled: then no other goes on either
+            except BaseException:  # a JournalError or a cancellation stops the other calls too
                 for work in works:
                     work.cancel()
                 await asyncio.wait(works)
@@ -108,7 +108,7 @@ class Calls:
             raise Stop.on_hook(self.agent.id, self.broken[0]) from self.broken[0]
 
     async def within(self, budget: Budget) -> None:
-        """Execute them as far as a budget reaches, and in its time."""
+        """Execute the calls within a budget's actions and seconds."""
         calls = [Call(self, place) for place in range(len(self.wanted))]
         ended = [self.record.has_ended(call.key) for call in calls]
         try:
@@ -133,7 +133,7 @@ class Calls:
             held.settle()
 
     def cut_off(self, place: int) -> dict[str, Any]:
-        """The result of a call that was cut off, recorded and told."""
+        """Record and emit the result of a call that was cut off, and return it."""
         call = Call(self, place)
         result = call.end_as(cut_off())
         call.tell_end(result)
@@ -153,22 +153,22 @@ class Call:
         self._wanted = of.wanted[place]
         self._of = of
         self._place = place
-        self._refused = False  # by a hook: it was not executed, and no other hook is told
+        self._refused = False  # by a hook: not executed, and no `post_acting` hook is called
 
     @property
     def key(self) -> str:
-        """What its step is called."""
+        """Return the key of the call's step."""
         return f"{self._of.iteration}.{self._place}"
 
     @property
     def _about(self) -> dict[str, Any]:
-        """What is recorded of it besides."""
+        """Return what the step records besides."""
         wanted = self._wanted
         id = {"action": wanted.name, "id": wanted.id}
         return {**id, "iteration": self._of.iteration, "call": self._place}
 
     async def result(self) -> dict[str, Any]:
-        """What comes of it: as it was recorded, or of executing it now."""
+        """Return the call's result: the recorded one, or that of executing it now."""
         record, chosen, beside = self._record, self._wanted.action, len(self._of.wanted) > 1
         assert chosen is not None
         known = False
@@ -198,12 +198,12 @@ class Call:
         return result
 
     def end_as(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Record a result of a call that was not executed, or whose end was not waited for."""
+        """Record the result of a call that was not executed or was cut off, and return it."""
         self._record.mark(self.key, self._dump(result), **self._about)
         return result
 
     def tell_end(self, result: dict[str, Any]) -> None:
-        """Tell whoever looks on that it has ended."""
+        """Emit that the call has ended."""
         emit, wanted, asked = self._asked.emit, self._wanted, self._asked
         if emit is not None:
             about = (str(self._agent.id), self._of.iteration, wanted.id, wanted.name)
@@ -238,7 +238,7 @@ class Call:
             if refused is not None:
                 self._refused = True
                 return refused
-        if isinstance(step.args, dict):  # as it had begun, whatever hooks make of it now
+        if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
             _change(wanted, step.args)
         if asked.emit is not None:
             about = (str(agent.id), self._of.iteration, wanted.id, wanted.name, wanted.args)
@@ -246,22 +246,22 @@ class Call:
         return await execute(agent, wanted, asked, step)
 
     def _told(self) -> dict[str, Any]:
-        """What hooks are told of it."""
+        """Return what hooks get about the call."""
         wanted, asked = self._wanted, self._asked
         told = {"action": wanted.name, "iteration": self._of.iteration, "call_id": wanted.id}
         return {**told, **asked.of_run}
 
     async def _before(self, hooks: Hooks) -> dict[str, Any] | None:
-        """Call the `pre_acting` hooks; gives the result of a call that one refused."""
-        await self._record.commit()  # what is recorded is shown
+        """Call the `pre_acting` hooks; return the call's result if one refused it, else None."""
+        await self._record.commit()  # hooks may see messages only once they are recorded
         args, of = copy_json(self._wanted.args), ("pre_acting", self._agent, self._told())
         try:
             _change(self._wanted, await hooks.change(*of, "args", args, expect_args))
         except HookError as error:
             if error.__cause__ is None:
-                self._of.broken.append(error)  # no arguments: nothing for the model to mend
+                self._of.broken.append(error)  # no arguments: the model cannot repair that
                 return failed(error)
-            # What the hook raised says to the model why the call was not executed.
+            # The hook's exception tells the model why the call was not executed.
             logger.warning("%s; it was not executed", error)
             return failed(error.__cause__)
         except InvalidArguments as error:
@@ -271,14 +271,14 @@ class Call:
         return None
 
     async def _after(self, hooks: Hooks, result: dict[str, Any], step: Step) -> Any:
-        """What the `post_acting` hooks make of a result."""
+        """Return a result as the `post_acting` hooks changed it."""
         told = {**self._told(), "args": copy_json(self._wanted.args)}
         check = partial(expect, kind=dict)
         return await hooks.change("post_acting", self._agent, told, "result", result, check)
 
 
 def _change(call: Wanted, args: dict[str, Any]) -> None:
-    """Put a hook's arguments in the place of the model's, checked like these."""
+    """Replace the arguments of a call, checked as the model's are."""
     if args == call.args:
         return
     assert call.action is not None
@@ -289,7 +289,7 @@ def _change(call: Wanted, args: dict[str, Any]) -> None:
 async def execute(
     agent: LoopAgent, call: Wanted, asked: Asked, step: Step = NULL_STEP
 ) -> dict[str, Any]:
-    """Execute a call, as far as it is permitted, and give its result."""
+    """Execute a call if it is permitted, and return its result."""
     chosen = call.action
     assert chosen is not None
     environment = agent.environment
@@ -302,17 +302,17 @@ async def execute(
             await step.begins(call.args)
         kwargs = _injected(agent, chosen, call.kwargs, asked)
         method = getattr(environment, "aexecute_action", None)
-        if method is None:  # an environment of the user's own, with only the sync form
+        if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
         else:
             result = await method(chosen, kwargs)
         if not isinstance(result, dict) and inspect.isawaitable(result):
-            result = await result  # an override of the sync form may be async
+            result = await result  # an override of the sync method may be async
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return failed(error)  # something that was awaited was cancelled, not this
+        return failed(error)  # what the action awaited was cancelled, not this task
     except JournalError:
         raise
     except Exception as error:
@@ -329,7 +329,7 @@ def _injected(
     try:
         injected = chosen.signature.injected
     except DefinitionError:
-        return kwargs  # its parameters were given by hand: the function says nothing usable
+        return kwargs  # its parameters were given explicitly: the signature is unusable
     if injected:
         handling = CURRENT.get()
         message = None if handling is None else handling.message()
@@ -346,7 +346,7 @@ def _injected(
 
 
 async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> Decision:
-    """Whether this very call may be executed; whoever is asked cannot change it."""
+    """Return whether this call may be executed; the approver gets a copy of its arguments."""
     if call.action is None or call.action.access_policy == ACCESS_DENIED:
         return False
     id = str(agent.id)
@@ -355,11 +355,11 @@ async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> 
 
     async def asks() -> Any:
         if asked.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
-            await asked.seen()  # the call was shown: nobody is asked about what they do not know of
+            await asked.seen()  # the reader sees the call before it is asked
         ask: Callable[..., Any] = agent.request_permission
         if is_async(ask):
             return await ask(message)
-        # An override may be a plain function, and wait for a person.
+        # An override may be a plain function that waits for a person.
         return await WORKERS.run(asyncio.get_running_loop(), ask, message)
 
     try:

@@ -1,7 +1,7 @@
 """Discovery: the actions of other agents, as actions that a model may call.
 
-What an agent says of itself is data from a stranger: what is used of it is bounded, on one line,
-and marked as coming from that agent.
+An agent's description of itself is untrusted data: it is shortened, put on one line, and marked
+as coming from that agent.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _MAX_ARGS = 100
 _MAX_DESCRIPTION = 2000
 _MAX_DEPTH = 8
 
-# What a schema from elsewhere may say. Not `$ref`, which names an address, nor `pattern`, which
-# is a program for a slow machine: the agent that has the action checks its arguments anyway.
+# The allowed keywords of an untrusted schema. Not `$ref`, which names an address, nor `pattern`,
+# which may take exponential time: the agent that has the action checks its arguments anyway.
 _KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 
 
 async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Action]:
-    """The actions of other agents in the agent's space, each called `AgentId.action`.
+    """Return the actions of other agents in the agent's space, each named `AgentId.action`.
 
     An agent that does not answer in time, or not with help, is left out and logged. So is an action
-    called as one of an earlier agent is: `b.c` of the agent `a`, after `c` of the agent `a.b`.
+    with the name of an earlier agent's: `b.c` of the agent `a`, after `c` of the agent `a.b`.
     """
     own = str(agent.id)
     ids = agent.space.ids() if which == "*" else which
@@ -56,7 +56,7 @@ async def discover(agent: Agent, which: str | Iterable[str | int]) -> list[Actio
 
 async def _help_of(agent: Agent, id: str) -> Any:
     try:
-        # The answer names it, so that who observes the space can tell it from what is done.
+        # The answer names the request, so that observers of the space can tell it from an action.
         known = f"help-{secrets.token_hex(4)}"
         message = {"id": known, "to": id, "action": {"name": "help", "args": {}}}
         return await agent.request(message, timeout=HELP_TIMEOUT_S)
@@ -66,7 +66,7 @@ async def _help_of(agent: Agent, id: str) -> Any:
 
 
 def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
-    """The actions that an agent's help describes, as far as it can be used."""
+    """Return the actions that an agent's help describes, without the unusable ones."""
     if not isinstance(help, dict):
         logger.warning("agent %r discovers nothing of %r: its help is no object", agent.id, id)
         return []
@@ -87,7 +87,7 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
 def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
-    # Which of our threads a `say` belongs to is ours to tell, and not the model's.
+    # We set the thread of a `say`; the model must not.
     told = name == "say" and "thread" in described["args"]
 
     async def call(**args: Any) -> Any:
@@ -110,7 +110,7 @@ def _joined(id: str, name: str) -> str:
 
 
 def _parameters(described: Any, name: str) -> dict[str, Any] | None:
-    """The JSON schema of the arguments, or None if the help has none to make one from."""
+    """Return the JSON schema of the arguments; None if the help has nothing to make it from."""
     args = described.get("args") if isinstance(described, dict) else None
     if not isinstance(args, dict) or len(args) > _MAX_ARGS:
         return None
@@ -126,7 +126,7 @@ def _parameters(described: Any, name: str) -> dict[str, Any] | None:
 
 
 def _schema(said: Any, depth: int) -> dict[str, Any]:
-    """A schema of what is harmless in this one; empty, which admits anything, for the rest."""
+    """Return a schema's allowed keywords; empty, which admits anything, if it is unusable."""
     if not isinstance(said, dict) or depth > _MAX_DEPTH:
         return {}
     schema = {key: said[key] for key in ("default", "const") if key in said}
@@ -156,12 +156,12 @@ def _schema(said: Any, depth: int) -> dict[str, Any]:
 
 
 def _short(value: Any, kind: type[list[Any] | dict[str, Any]]) -> bool:
-    """Whether it is of this kind, and has some items and not too many."""
+    """Return whether a value has this type and a limited number of items, at least one."""
     return isinstance(value, kind) and 0 < len(value) <= _MAX_ARGS
 
 
 def _line(text: Any) -> str:
-    """A text on one line, bounded, with nothing in it that a terminal or a template obeys."""
+    """Return a text on one line, shortened, without terminal or template control characters."""
     if not isinstance(text, str):
         return ""
     return escaped(" ".join(shorten(text, _MAX_DESCRIPTION).split()))

@@ -1,4 +1,4 @@
-"""What a model is given, and how that is recorded: what is new against the answer before."""
+"""What a model is given, recorded as the difference from the call before."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ NOT_RUN = "not executed, because another call of the same answer was wrong"
 
 
 def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
-    """The system part of a prompt; empty if there is none."""
+    """Return the system part of a prompt; empty if there is none."""
     return "\n\n".join(part for part in (system_prompt, format_goals(goals)) if part)
 
 
 def result_content(result: dict[str, Any], limit: int) -> str:
-    """A result as a model is shown it: the value as JSON (a text as it is), or the error alone.
+    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error alone.
 
     A traceback is for people; it is in the step.
     """
@@ -40,7 +40,7 @@ def result_content(result: dict[str, Any], limit: int) -> str:
 
 
 class Given:
-    """Notes what a model is given, call by call, in one part of a run."""
+    """The last prompt of one part of a run, from which the next one's record is computed."""
 
     def __init__(self) -> None:
         self._before: list[dict[str, Any]] = []
@@ -53,7 +53,7 @@ class Given:
         shown: Shown,
         schema: dict[str, Any] | None,
     ) -> dict[str, Any]:
-        """What to record of a call: `own` are the run's messages, which are recorded already."""
+        """Return what to record of a call; `own` are the run's messages, recorded already."""
         before, self._before = self._before, prompt
         same = len(before) if prompt[: len(before)] == before else _alike(before, prompt)
         new = prompt[same:]
@@ -67,13 +67,13 @@ class Given:
                 {"name": each.name, "description": each.description, "parameters": each.parameters}
                 for each in shown.actions
             ]
-            # A text, which the journal has once however many runs have it.
+            # As text: the journal stores equal texts of several runs once.
             noted |= {"tools": json_text(as_json(tools)), "schema": schema}
         return noted
 
 
 def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, Any] | None:
-    """The messages, tools and schema for the answer, or failure, of an entry; None if unknown."""
+    """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
     own: list[Any] = []
     prompt: list[Any] = []
     about: dict[str, Any] = {}
@@ -94,7 +94,7 @@ def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, A
 
 
 def _text(messages: list[Any]) -> str:
-    """Messages as one text, which costs least where a thread has a long past."""
+    """Return messages as one text, the cheapest form for a thread with a long past."""
     try:
         return json.dumps(messages, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):  # something that is not JSON
@@ -102,6 +102,6 @@ def _text(messages: list[Any]) -> str:
 
 
 def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many of the first are the same."""
+    """Return the length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

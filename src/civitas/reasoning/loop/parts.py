@@ -33,7 +33,7 @@ _ENVIRONMENT = Environment()
 
 
 class LoopAgent(RecordedAgent):
-    """An agent with what a run of the loop works with; `ReActAgent` says what each is."""
+    """An agent with the parts that a run of the loop needs; `ReActAgent` documents them."""
 
     system_prompt: str | None = None
     max_iterations: int = MAX_ITERATIONS
@@ -76,7 +76,7 @@ class LoopAgent(RecordedAgent):
         )
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
-        # Only what differs from the class is stored: a society holds very many agents.
+        # Store only what differs from the class: a society holds very many agents.
         self._model = model
         self.actions = _registry(actions)
         if self.blocks:
@@ -113,7 +113,7 @@ class LoopAgent(RecordedAgent):
 
     @property
     def model(self) -> Model:
-        """The model; one given by name is made when it is first used."""
+        """Return the model; one given by name is made at its first use."""
         model = self._model
         if isinstance(model, str):
             from civitas.models.names import model as by_name
@@ -128,7 +128,7 @@ class LoopAgent(RecordedAgent):
 
     @property
     def memory(self) -> Memory:
-        """What it remembers in its own thread."""
+        """Return the memory of the agent's own thread."""
         return self._memory_of(self._kept.default)
 
     @memory.setter
@@ -139,13 +139,13 @@ class LoopAgent(RecordedAgent):
                 thread.memory = None
 
     def _memory_of(self, thread: Thread) -> Memory:
-        """What is remembered in a thread."""
+        """Return the memory of a thread."""
         if thread.memory is None:
             thread.memory = self._made_for(thread.id)
         return thread.memory
 
     def _memory_in(self, thread: str | None) -> Memory:
-        """The same, by the thread's id."""
+        """Return the memory of the thread with this id."""
         return self._memory_of(self._kept.get(thread))
 
     def _made_for(self, thread: str | None) -> Memory:
@@ -178,18 +178,18 @@ class LoopAgent(RecordedAgent):
         return f"its memory, a {type(given).__name__}, has no thread(id)"
 
     def _bounded(self) -> Memory:
-        """A memory for an agent that was given none."""
+        """Return the memory of an agent that was given none."""
         from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 
         model = self.model
         room = getattr(model, "context_tokens", None)
-        # The other half is for the system part, the actions' descriptions and the answer.
+        # Keep the other half for the system part, the actions' descriptions and the answer.
         bound = max(room // 2, 1) if isinstance(room, int) else DEFAULT_TOKENS
         return TokenBoundedMemory(bound, getattr(model, "count_tokens", None))
 
     @property
     def goals(self) -> list[Goal]:
-        """What it is to achieve."""
+        """Return the agent's goals."""
         if self._goals is None:
             self._goals = []
         return self._goals
@@ -200,13 +200,13 @@ class LoopAgent(RecordedAgent):
 
     @property
     def discovered(self) -> dict[str, Action]:
-        """The actions of other agents, found at the last reply of its own thread, by name."""
+        """Return other agents' actions, by name, as the last reply of its own thread found them."""
         return self._kept.default.discovered or {}
 
     def _show(self, thread: Thread, offered: tuple[Action, ...]) -> Shown:
-        """The actions as the model is to see them now, without those that nobody may use."""
+        """Return the current actions as the model sees them, without denied ones."""
         given = [*self.actions.get_actions(), *offered]
-        # As they are now: an action may be registered, or denied, between two answers.
+        # Read anew each time: an action may be registered, or denied, between two answers.
         now = [(each, getattr(each, "access_policy", None)) for each in given]
         kept: tuple[list[Any], Shown] | None = thread.shown
         if kept is not None and kept[0] == now:
@@ -220,7 +220,7 @@ class LoopAgent(RecordedAgent):
 
 
 def _makes_memories(memory: Any) -> bool:
-    """Whether it is a function of a thread's id, and no memory."""
+    """Return whether it is a function of a thread's id rather than a memory."""
     return callable(memory) and not hasattr(memory, "add_memory") and not isinstance(memory, type)
 
 
@@ -253,7 +253,7 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
 
 
 def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
-    """Goals as a list."""
+    """Return goals as a list, checked."""
     if isinstance(goals, str) or not isinstance(goals, Iterable):
         wanted = "goals= must be a list of goals"
         given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]
@@ -262,8 +262,7 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     for goal in checked:
         check_part(goal, ("priority", "name", "description"), "goals", id)
         rank: Any = goal.priority
-        # One that cannot be ordered with others. Only what is no number, such as NaN, differs from
-        # itself.
+        # A priority that cannot be ordered. Only NaN and the like differ from themselves.
         if not isinstance(rank, Real) or isinstance(rank, bool) or rank != rank:
             raise DefinitionError(
                 f"agent {id!r}: goals= has {goal.name!r:.80}, whose priority must be a number, "

@@ -24,42 +24,42 @@ if TYPE_CHECKING:
 class ReActAgent(LoopAgent):
     """An agent that answers with the help of a model and of actions.
 
-    Asked something, it shows its model the system prompt, its goals and its memories; the model
-    answers, or calls actions, whose results are remembered and shown to it in turn, until it
-    answers or a terminal action succeeds.
+    For each reply, the model gets the system prompt, the goals and the memories. It answers or
+    calls actions, whose results are remembered and shown to it, until it answers or a terminal
+    action succeeds.
 
     Args:
         id: its id
         model: a model, or the name of one such as `local`
         actions: what its model may call: a registry, or actions, functions, `@action` methods and
-            agents (for all that they offer). Nobody else is offered them.
-        goals: what it is to achieve
-        memory: what it remembers: a memory, of which each thread has its part by `thread(id)`; or a
-            function that makes the memory of a thread, given its id (None for the agent's own).
-            Without one, each thread has as much as fits half of the model's context
+            agents (with all their actions). Nobody else is offered them.
+        goals: its goals
+        memory: a memory, of which each thread has its part by `thread(id)`; or a function that
+            makes the memory of a thread from its id (None for the agent's own). By default each
+            thread remembers as much as fits half of the model's context
         environment: where actions are executed
-        system_prompt: who it is, in words for the model
+        system_prompt: the agent's role, as text for the model
         max_iterations: how many answers the model may give for one reply
-        discover: `*` to let the model call what every other agent of the space offers, or the ids
-            of some; asked before each reply, for its thread
-        max_result_chars: how much of each result the model is shown; less where the results of one
-            answer would take more than about half of its context
-        budget: what its replies together may spend; a reply that would go beyond stops
-        journal: where its replies are recorded, so that they go on after a crash: a `Journal`, or
-            the path of one
-        **options: what every `Agent` takes, and `shared=`: one conversation with all who talk with
-            it, which an agent with a memory without `thread(id)` has to have in a space
+        discover: `*` to let the model call the actions of every other agent of the space, or the
+            ids of some; their help is read before each reply, for its thread
+        max_result_chars: how many characters of each result the model is shown; fewer if the
+            results of one answer would take more than about half of its context
+        budget: what its replies together may spend; a reply stops before it would spend more
+        journal: a `Journal`, or the path of one, that records its replies, so that they can be
+            resumed after a crash
+        **options: the options of `Agent`, and `shared=`: one conversation with all senders,
+            required in a space if the memory has no `thread(id)`
 
     Attributes:
         actions: the registry of what its model may call
-        discovered: what it found by `discover` at the last reply of its own thread, beside them
+        discovered: the actions that `discover` found at the last reply of its own thread
         budget: what its replies together may spend, or None
         goals: its goals; the list may be changed
-        system_prompt: likewise
-        max_iterations: likewise
+        system_prompt: the system prompt; may be changed
+        max_iterations: the limit of answers; may be changed
 
     Raises:
-        DefinitionError: an argument is none of what it may be
+        DefinitionError: an argument is not valid
     """
 
     _kind = KIND
@@ -68,9 +68,9 @@ class ReActAgent(LoopAgent):
     # -- its state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers, as JSON: to be kept, and loaded into an agent made in the same way.
+        """Return the memory as JSON, to be loaded into an agent made in the same way.
 
-        Valid between two replies; during one it is what is remembered until then.
+        During a reply, it is what the agent remembers so far.
 
         Raises:
             StateError: something remembered is not JSON
@@ -83,15 +83,15 @@ class ReActAgent(LoopAgent):
         return state(KIND, memory=memory_state(self.memory), threads=threads)
 
     def _is_saved(self, memory: Memory) -> bool:
-        """Whether a thread's memory is saved with the agent; one in a file is kept there."""
+        """Return whether a thread's memory is saved with the agent; one in a file stays there."""
         return self._memory is None or not hasattr(memory, "state_dict")
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Remember what the agent did whose state this is, and nothing else.
+        """Replace the memory by the one in a state.
 
         Raises:
-            StateError: it is no such state; then nothing has changed, unless the memory is not
-                civitas's own
+            StateError: the state is not one of such an agent; then nothing has changed, unless the
+                memory is a user's own class
         """
         found = opened(saved, KIND)
         threads = found.get("threads")
@@ -136,7 +136,7 @@ class ReActAgent(LoopAgent):
             memory.add_memory(message)
 
     async def _discover(self, thread: Thread) -> None:
-        """Find what other agents offer, for a reply of a thread."""
+        """Find the actions of other agents, for a reply of a thread."""
         from civitas.reasoning.loop.discovery import discover
 
         found = await discover(self, self.discover or ())

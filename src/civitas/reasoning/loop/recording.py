@@ -1,4 +1,4 @@
-"""The loop as it is recorded: its state, what it remembers and has spent, what is replayed."""
+"""Recording of the loop: its state, restoring memory and spending, and replay."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MARKS = Marks()
 
 @dataclass(slots=True)
 class LoopState:
-    """How far a run of the loop has come: its state between two turns."""
+    """The state of a run of the loop between two turns."""
 
-    iteration: int = 0  # how many answers were dealt with
+    iteration: int = 0  # how many answers were handled
     text: str = ""  # the last text that the model gave
     faults: str = ""  # what was wrong with the last answer; empty if nothing
-    same: int = 0  # how often the last calls came to the same, one after the other
-    # Those calls, each with its name, arguments and the result that the model was shown.
+    same: int = 0  # how many times in a row the calls and their results were equal
+    # The last calls, each with its name, arguments and the result that the model was shown.
     before: list[tuple[str, dict[str, Any], str]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     messages: list[dict[str, Any]] = field(default_factory=list, metadata=APPENDED)
@@ -44,13 +44,13 @@ class LoopState:
 
 
 def over(reply: Reply) -> dict[str, Any]:
-    """What is recorded of the end, beside the state."""
+    """Return what is recorded of the end, besides the state."""
     usage = [reply.usage.input_tokens, reply.usage.output_tokens]
     return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
 
 
 def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
-    """The reply that a run ended with, its value as the type that is asked for."""
+    """Return the reply that a run ended with, its value as the requested type."""
     state, over = record.state or LoopState(), record.over
     assert over is not None
     said = (over["text"], value_at_end(over, schema), state.messages, state.steps)
@@ -59,7 +59,7 @@ def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = Non
 
 
 def program_of(agent: LoopAgent) -> dict[str, Any]:
-    """What an agent does, whatever it is asked."""
+    """Return an agent's program: what it does, independent of the request."""
     parts: dict[str, Any] = {
         "agent": [KIND, str(agent.id)],
         "system_prompt": agent.system_prompt,
@@ -72,7 +72,7 @@ def program_of(agent: LoopAgent) -> dict[str, Any]:
     try:
         parts["model"] = getattr(agent.model, "name", None)
     except CivitasError:
-        pass  # one that cannot be made fails where it is asked, which in a group is a turn
+        pass  # a model that cannot be made fails at its first call, which in a group is a turn
     return fingerprint(**parts)
 
 
@@ -82,7 +82,7 @@ def program_of(agent: LoopAgent) -> dict[str, Any]:
 def catch_up(
     agent: LoopAgent, record: Record[LoopState], memory: Memory, budget: Budget | None
 ) -> None:
-    """Have this process know what was recorded: its memory, its model, its budget."""
+    """Restore memory, scripted-model position and budget from the record."""
     try:
         _catch_up_memory(memory, record)
     except Exception as error:
@@ -91,7 +91,7 @@ def catch_up(
 
 
 def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget | None) -> None:
-    """Have a model and a budget of this process know the answers that were recorded."""
+    """Let a model skip the recorded answers, and charge a budget for them."""
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
     answers = spending(entries[_known(known, record) :]).answers
@@ -99,11 +99,11 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     if answers and callable(skip):
         skip(answers)
     late: DeadlineExceeded | None = None
-    # A budget made for this reply knows less than what it is a part of, which was charged before.
+    # A budget made for this reply is new; the one that it is part of may be charged already.
     for account, alone in () if budget is None else budget._each():
         before = _known(account, record)
         if before < len(entries):
-            _MARKS.set(account, record.key, len(entries))  # it counts, also if it is too much
+            _MARKS.set(account, record.key, len(entries))  # counted, even if the charge is refused
             try:
                 charge_spent(alone, model, spending(entries[before:]))
             except DeadlineExceeded as error:
@@ -113,7 +113,7 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
 
 
 def note_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
-    """Have a model and a budget of this process know what it has recorded itself."""
+    """Mark what this process has recorded as known to a model and a budget."""
     accounts = () if budget is None else budget._accounts
     for each in (model, *accounts):
         _MARKS.set(each, record.key, record.count)
@@ -122,7 +122,7 @@ def note_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
 def remember(
     memory: Memory, record: Record[Any], messages: Sequence[dict[str, Any]], first: int = 0
 ) -> None:
-    """Have a memory remember messages of a run, of which the first has this number.
+    """Add messages of a run to a memory; `first` is the number of the first one.
 
     A memory with `add_once` takes the run and the number, and remembers each message once.
     """
@@ -136,10 +136,10 @@ def remember(
 
 
 def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
-    """Have a memory remember the messages that were recorded, each once."""
+    """Add the recorded messages to a memory, each once."""
     messages = record.state.messages if record.state is not None else []
     after = 0
-    if not callable(getattr(memory, "add_once", None)):  # then it is seen what it has
+    if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
         after = _MARKS.get(memory, record.key)
         for each in record.copied:
             after = max(after, min(_MARKS.get(memory, each["key"]), each["messages"]))
@@ -148,7 +148,7 @@ def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
 
 
 def _known(of: Any, record: Record[Any]) -> int:
-    """How many entries of a run an object knows, from this run or from that it is a copy of."""
+    """Return how many entries of a run an object knows, from this run or those it copies."""
     known = _MARKS.get(of, record.key)
     for each in record.copied:
         known = max(known, min(_MARKS.get(of, each["key"]), each["entries"]))
@@ -159,12 +159,12 @@ def _known(of: Any, record: Record[Any]) -> int:
 
 
 def replayed(part: RecordedPart) -> Reply:
-    """The reply that a run ended with."""
+    """Return the reply that a run ended with."""
     return as_it_ended(ReadRecord(part, LoopState))
 
 
 def past_events(agent: str, asked: Asked, entries: Sequence[Entry]) -> list[Event]:
-    """What happened in the process before, for whoever looks on."""
+    """Return the recorded calls and messages as past events."""
     of: dict[str, Any] = {"past": True, **asked.of_run}
     events: list[Event] = []
     begun = set()
@@ -180,7 +180,7 @@ def past_events(agent: str, asked: Asked, entries: Sequence[Entry]) -> list[Even
         args = data.get("args")
         if entry.kind == "ended":
             args = data["result"]["args"]
-        # What was refused has an end alone.
+        # A refused call has no recorded start.
         if data["key"] not in begun:
             events.append(CallStarted(*common, args or {}, **of))
         begun.add(data["key"])

@@ -1,4 +1,4 @@
-"""One run of the loop, from what is asked to the reason to stop."""
+"""One run of the loop, from the request to the stop reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CUT = {
 
 
 class Run(Asking):
-    """One run of the loop: what it added, did and used so far."""
+    """One run of the loop, which asks the model and executes its calls until it stops."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Run(Asking):
     ) -> None:
         super().__init__(agent, asked, memory, record)
         self._saved = 0  # how many messages are recorded
-        # For being interrupted: cancellations of this task that are ours are taken back, as
-        # asyncio.timeout does it.
+        # For interruptions: our own cancellations of this task are undone with `uncancel`, as
+        # asyncio.timeout does.
         self.loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
@@ -62,7 +62,7 @@ class Run(Asking):
         self._told: list[str] = []
 
     async def reply(self) -> Reply:
-        """Ask the model and act, until there is a reason to stop."""
+        """Ask the model and execute its calls until there is a reason to stop."""
         try:
             return await self._recorded()
         except Stop as stop:  # its memory failed between two turns
@@ -124,7 +124,7 @@ class Run(Asking):
         return self.end(Stop("max_iterations", detail))
 
     async def turn(self) -> Reply | None:
-        """One answer of the model, and its actions; None if there is no reason to stop."""
+        """Handle one answer of the model and its calls; return the reply, or None to continue."""
         state = self.state
         given = await self.ask()
         answer = read_answer(given, self.find, self.known)
@@ -139,7 +139,7 @@ class Run(Asking):
                 answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
         if faults := answer.faults:
             if self.record.past(f"{state.iteration}."):
-                # The model must not be told that nothing was executed.
+                # Calls of this answer ran before: the model must not read that none was executed.
                 raise _gone(faults)
             self._add_faults(answer, faults)
             again = bool(state.faults)
@@ -153,7 +153,7 @@ class Run(Asking):
             state.same, state.before = 0, []
             self.save()
             if self._told:
-                return None  # the user has said something since
+                return None  # the user has interrupted meanwhile
             return self.end(Stop("done", cut), value)
         contents = await self.act(answer)
         reply = None if self._told else self._after(answer, contents)
@@ -161,7 +161,7 @@ class Run(Asking):
         return reply
 
     def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
-        """The reply that the calls of an answer came to; None if the model is to go on."""
+        """Return the reply if the calls of an answer end the run; None to continue."""
         state = self.state
         for call, step in zip(answer.calls, state.steps[-len(contents) :], strict=True):
             assert call.action is not None
@@ -192,7 +192,7 @@ class Run(Asking):
     # -- going on ----------------------------------------------------------------------------------
 
     def _resume(self) -> None:
-        """Take up what was recorded, and have this process know it."""
+        """Continue from the recorded state; restore memory, model and budget."""
         record = self.record
         record.committed = lambda: note_known(record, self.agent._model, self.budget)
         if record.state is not None:
@@ -206,22 +206,22 @@ class Run(Asking):
     # -- being interrupted -------------------------------------------------------------------------
 
     def interrupt(self, text: str) -> None:
-        """Stop what is under way, and go on with this text. Called on the run's own loop."""
+        """Stop the current turn and continue with this text. Call it on the run's own loop."""
         self._told.append(text)
-        # In the task itself it is an action that interrupts its own run: it need not be stopped.
+        # In the run's own task, an action interrupts its own run: do not cancel it.
         if self._under_way and asyncio.current_task() is not self._task:
             self._cancels += 1
             self._task.cancel()
 
     def _interrupted(self) -> bool:
-        """Whether it was interrupted, and not cancelled from outside too."""
+        """Undo our own cancellations; return whether there were any, and none from outside."""
         cancels, self._cancels = self._cancels, 0
         for _ in range(cancels):
             self._task.uncancel()
         return cancels > 0 and not self._task.cancelling()
 
     def _hear(self) -> None:
-        self._interrupted()  # what was under way may have ended all the same
+        self._interrupted()  # the turn may have ended in spite of our cancellation
         told, self._told = self._told, []
         for text in told:
             self._add(role="user", content=text)
@@ -232,10 +232,9 @@ class Run(Asking):
     # -- acting ------------------------------------------------------------------------------------
 
     async def act(self, answer: Answer) -> list[str]:
-        """Execute the calls of an answer at once; remember them and their results in their order.
+        """Execute the calls of an answer concurrently; add them and their results in call order.
 
-        Both are remembered together at the end: a call without its result is never in memory,
-        whatever happens meanwhile.
+        Both are added together at the end: memory never has a call without its result.
         """
         agent, record, iteration = self.agent, self.record, self.state.iteration
         if record is not NULL_RECORD and (doubts := doubts_of(record, iteration)):
@@ -269,16 +268,16 @@ class Run(Asking):
             error = error_of(result)
             step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(step)
-            # What is recorded is shown, so that it is the same to one who goes on from there.
+            # Show the model the recorded form, so that a resumed run has the same prompt.
             content = result_content(as_json(result) if recorded else result, limit)
             contents.append(content)
             self._add_result(wanted, content)
         return contents
 
     def _room(self, results: int) -> int:
-        """How many characters of each result fit, so that together they leave room in the context.
+        """Return how many characters of each result fit, with room left in the context.
 
-        As many characters as the context has tokens: half of it, at two characters a token.
+        All results together get as many characters as the context has tokens: about half of it.
         """
         context = getattr(self.model, "context_tokens", None)
         if not isinstance(context, int):
@@ -288,10 +287,9 @@ class Run(Asking):
     # -- memory ------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Record how far the run has come; what it says is remembered once it is in the file.
+        """Record the state; its new messages go to memory once they are in the file.
 
-        So a memory never has what the journal has not: that might come out differently the next
-        time.
+        So memory never has a message that the journal lacks: a resumed run might produce another.
         """
         record, after, upto = self.record, self._saved, len(self.state.messages)
         self._saved = upto
@@ -303,7 +301,7 @@ class Run(Asking):
             record.then(partial(self._in_file, after, upto))
 
     def _in_file(self, after: int, upto: int) -> None:
-        """Remember and tell the messages from one number to another."""
+        """Add a range of messages to memory, and emit them."""
         new = self.state.messages[after:upto]
         try:
             if self.record is NULL_RECORD:
@@ -322,18 +320,18 @@ class Run(Asking):
                 self.emit(MessageAdded(self.id, message, **self.asked.of_run))
 
     def _add(self, **message: Any) -> None:
-        """Have a message be part of the reply, and of the memory with the next `save`."""
+        """Add a message to the reply; the next `save` adds it to memory."""
         self.state.messages.append(message)
 
     def _add_faults(self, answer: Answer, faults: str) -> None:
-        """Remember an answer that cannot be used, and tell the model why."""
+        """Add an answer that cannot be used, and the reason, to the messages."""
         if answer.calls:
             self._add_calls(answer)
             for call in answer.calls:
                 content = result_content({"error": call.fault or NOT_RUN}, MAX_RESULT_CHARS)
                 self._add_result(call, content)
         else:
-            # Some chat formats need an answer between two messages of the user.
+            # Some chat formats require an answer between two messages of the user.
             self._add(role="assistant", content=answer.text or "(no answer)")
             self._add(role="user", content=faults)
 
@@ -345,7 +343,7 @@ class Run(Asking):
         self._add(role="tool", tool_call_id=call.id, name=call.shown, content=content)
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
-        """The reply, and why there is no more of it."""
+        """Return the reply as it stands, with the stop reason."""
         state, reason = self.state, stop.reason
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
@@ -354,7 +352,7 @@ class Run(Asking):
 
 
 def _gone(faults: str) -> Stop:
-    """Why a run ends on an answer under execution whose actions the agent no longer has."""
+    """Return the Stop for a partly executed answer whose actions the agent no longer has."""
     detail = (
         "the process ended while the calls of an answer were executed, and they cannot be "
         f"resumed: {faults}; give the agent the actions that it had"

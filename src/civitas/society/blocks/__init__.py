@@ -1,4 +1,4 @@
-"""The blocks of citizens: needs, a plan, mobility, social life, the economy, the rest, the feed."""
+"""The blocks of citizens: needs, plan, mobility, social life, economy, other acts, and feed."""
 
 from __future__ import annotations
 

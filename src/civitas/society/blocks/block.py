@@ -1,4 +1,4 @@
-"""What the blocks of a citizen share: its state, its plan, its place, and one call of a model."""
+"""The base of citizens' blocks: the citizen's state, plan and place, and one call of a model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Item = dict[str, Any]
 
 
 class CitizenBlockParams(BlockParams):
-    """The parameters of a citizen's block; they do not change."""
+    """The parameters of a citizen's block; they are frozen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,19 +41,19 @@ class CitizenBlockParams(BlockParams):
 class CitizenBlock(Block):
     """A block of a citizen.
 
-    A subclass states in `does` which items of a plan it carries out; `fits` follows it. Where the
-    citizen has a model, `decide` asks it once, through a schema; where the model fails, or its
-    answer cannot be used, the block's rule decides, and `fallbacks` counts it. A rule of numbers is
-    a function of its module, which columns use too.
+    A subclass states in `does` which items of a plan it carries out; `fits` follows it. If the
+    citizen has a model, `decide` asks it once, with a schema for the answer. If the model fails or
+    its answer is unusable, the block's rule decides, and `fallbacks` counts this. Numeric rules are
+    functions of the block's module; the column code uses them too.
 
-    Beside what `CitizenMemory` has, blocks keep in `status`: `act` (what the citizen does in this
-    step), `day` (the day that its plan is of), `mended` (how often a plan broke and was mended),
-    `stuck` (why it does not get where its plan wants), `visits` (places by kind), `earned`,
-    `income`, `purse` and `savings` (cents) and `fallbacks` (how often each block fell back).
+    Besides the entries of `CitizenMemory`, blocks keep in `status`: `act` (the act of this step),
+    `day` (the day of the plan), `mended` (how often a plan broke and was mended), `stuck` (why the
+    citizen cannot get to its item's place), `visits` (counts of visited places, by kind),
+    `earned`, `income`, `purse` and `savings` (cents) and `fallbacks` (a count for each block).
 
     Attributes:
-        does: the items of a plan that its `forward` carries out
-        enabled_by: the parameter of `CitizenAgentParams` that it follows
+        does: the items of a plan that the block's `forward` carries out
+        enabled_by: the parameter of `CitizenAgentParams` that enables the block
     """
 
     ParamsType: ClassVar[type[BlockParams]] = CitizenBlockParams
@@ -66,16 +66,16 @@ class CitizenBlock(Block):
         # Parameters are frozen, so all blocks without their own share one.
         super().__init__(llm, environment, block_params or _defaults(self.ParamsType))
 
-    # -- what it knows -----------------------------------------------------------------------------
+    # -- what the block knows ----------------------------------------------------------------------
 
     @property
     def status(self) -> dict[str, Any]:
-        """The citizen's own state."""
+        """The citizen's state."""
         return self.agent.memory.status  # type: ignore[no-any-return]
 
     @property
     def perceived(self) -> Perception:
-        """What the citizen perceives in this step."""
+        """The citizen's perception of this step."""
         return self.agent.perceived  # type: ignore[no-any-return]
 
     @property
@@ -85,7 +85,7 @@ class CitizenBlock(Block):
 
     @property
     def city(self) -> Any:
-        """The places: those of the society, or of its `environment`; None for none."""
+        """The city: the society's, or the `environment`'s; None if it has no `by_kind`."""
         city = self.perceived.view.city
         if city is None:
             city = self.environment or getattr(self.agent.toolbox, "environment", None)
@@ -94,21 +94,21 @@ class CitizenBlock(Block):
 
     @property
     def now(self) -> int:
-        """Seconds since the first midnight before the run, at the beginning of the step."""
+        """The time at the beginning of the step: seconds since the midnight before the run."""
         return now_of(self.perceived)
 
     @property
     def item(self) -> Item | None:
-        """The item of the plan that is on now."""
+        """The current item of the plan."""
         return item_of(self.status)
 
     def is_open(self, place: str, time: int) -> bool:
-        """Whether a place is open, seconds after midnight; always where places have no hours."""
+        """Return whether a place is open at a second of the day; True if places have no hours."""
         city = self.city
         return not hasattr(city, "is_open") or city.is_open(place, time)
 
     def fits(self, context: Any) -> float:
-        """How well it fits a situation: 1 where it carries out what the plan wants, else 0.
+        """Return how well the block fits a situation: 1 if it carries out the current item, else 0.
 
         Args:
             context: the citizen's perception, or an intention in words, `work at office-3`
@@ -119,7 +119,7 @@ class CitizenBlock(Block):
         return float(item is not None and item["do"] in self.does)
 
     def fits_rows(self, rows: Rows) -> Any:
-        """`fits` of rows of a population: by the item of the plan that is on."""
+        """Return `fits` of rows of a population, by their current items."""
         if not self.does or "item_do" not in rows.population.arrays:
             return 0.0
         do = rows.column("item_do")
@@ -129,10 +129,10 @@ class CitizenBlock(Block):
                 fits |= do == code(each)
         return fits.astype("float32")
 
-    # -- what it does ------------------------------------------------------------------------------
+    # -- what the block does -----------------------------------------------------------------------
 
     def want(self, want: Want) -> None:
-        """Ask something of the world; outside of a society it is kept in the agent's `wants`."""
+        """Send a want to the world; outside a society, append it to the agent's `wants`."""
         agent = self.agent
         if agent.space is None:
             vars(agent).setdefault("wants", []).append(want)
@@ -140,7 +140,7 @@ class CitizenBlock(Block):
             agent.want(want)
 
     def act(self, act: str) -> None:
-        """Note what the citizen does in this step; its needs change by it."""
+        """Record the citizen's act of this step; its needs change accordingly."""
         self.status["act"] = act
 
     def note(self, text: str) -> None:
@@ -149,11 +149,11 @@ class CitizenBlock(Block):
 
     @property
     def fallbacks(self) -> int:
-        """How often its rule decided because the model failed or gave nothing of use."""
+        """How often the rule decided because the model failed or its answer was unusable."""
         return int(self.status.get("fallbacks", {}).get(self.name, 0))
 
     def fall_back(self, why: str) -> None:
-        """Count that the rule decides in the model's place."""
+        """Count one fallback: the rule decides in the model's place."""
         counts = self.status.setdefault("fallbacks", {})
         counts[self.name] = counts.get(self.name, 0) + 1
         self.agent.fell_back(f"{self.name}: {why}")
@@ -161,12 +161,12 @@ class CitizenBlock(Block):
     async def decide(
         self, task: str, schema: dict[str, Any], **shown: Any
     ) -> dict[str, Any] | None:
-        """Ask the citizen's model once; None where it has none, or it failed.
+        """Ask the citizen's model once; return None without a model or a usable answer.
 
         Args:
-            task: what it is to decide, in words
+            task: the decision that the model is to make, in words
             schema: the JSON schema of the answer, an object
-            shown: what it is shown beside the citizen's perception, as JSON data
+            shown: JSON data that the model is shown besides the citizen's perception
         """
         if self.llm is None or not getattr(self.params, "by_model", True):
             return None
@@ -193,7 +193,7 @@ class CitizenBlock(Block):
         except Unreadable as error:
             self.fall_back(one_line(f"the model's answer is no JSON: {error}", 200))
             return None
-        except Exception as error:  # whatever a model raises costs no more than its answer
+        except Exception as error:  # an error of the model costs only its answer
             self.fall_back(error_text(error))
             return None
         fault = next(_validator(json.dumps(schema)).iter_errors(answer), None)
@@ -204,7 +204,7 @@ class CitizenBlock(Block):
 
 
 def now_of(perceived: Any) -> int:
-    """Seconds since the first midnight, at the beginning of a step of a `Perception` or `Rows`."""
+    """Return when the step of a `Perception` or `Rows` begins: seconds since the first midnight."""
     clock = perceived.clock
     if clock is None:
         return int(perceived.step * perceived.seconds)
@@ -212,7 +212,7 @@ def now_of(perceived: Any) -> int:
 
 
 def answer_schema(**properties: Any) -> dict[str, Any]:
-    """The schema of an object with these properties, all of them required, and no others."""
+    """Return the schema of an object with exactly these properties, all required."""
     return {
         "type": "object",
         "properties": properties,

@@ -1,4 +1,4 @@
-"""What columns have of what a citizen does and plans, and the same in its status."""
+"""The columns of a citizen's act and plan, and their conversion to and from its status."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 DOES: Final = ("sleep", "eat", "work", "study", "shop", "social", "leisure", "browse")
-"""What an item of a plan may want done; its code is its place here and 1, so `sleep` is 1."""
+"""The activities of plan items; a code is 1 + the index here, so `sleep` is 1."""
 ACTS: Final = (None, *DOES, "travel", "idle")
-"""What a citizen may do in a step, by code: the same, `travel`, `idle`; 0 before its first step."""
+"""The acts of a citizen, by code: those of `DOES`, `travel`, `idle`; 0 before its first step."""
 SLOTS: Final = 100
-"""So many items a plan in columns has at most; slots that nobody's plan reaches take no memory."""
+"""The slots of a plan in columns; slots that no plan uses take no memory."""
 NONE, HOME, DUTY, CHOSEN, KINDS = range(5)
-"""Where an item of a plan is: nowhere in particular, at home, at work (or school),
-at a place that was chosen (`plan_chosen`), or, from 4 up, of the kinds of `city.kinds()`."""
+"""Codes of an item's place: no place, home, work (or school), a chosen place (`plan_chosen`);
+from 4 up, a kind of place: 4 + its index in `city.kinds()`."""
 WHERE, WHAT, BOUGHT, AVOIDS, UNTIL = 0xFF, 8, 1 << 11, 1 << 12, 13
-"""An item of a plan in one number: where it is; from bit 8, its code of `DOES` less 1; `bought` and
-`avoid`; from bit 13, the second after midnight when it ends. 0 stands after the last item."""
+"""The bits of a plan item in one number: the place code; from bit 8, the index in `DOES`; the flags
+`bought` and `avoid`; from bit 13, the end in seconds after midnight. 0 follows the last item."""
 _OWN: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 ACT: Final = {"act": Column("uint8", words=ACTS)}
@@ -32,10 +32,10 @@ ITEM: Final = {
     "item_where": Column("int32", -1, own=True),
     "item_until": Column("int32", own=True),
 }
-"""The item of the plan that is on now: what (0: none), where and until when.
+"""The current item of the plan: its activity (0: none), its place and its end.
 
-`item_where` is the number of a place, −1 for None, and −2 − k for the kind k of `city.kinds()`,
-of which the mobility block chooses a place.
+`item_where` is the number of a place, −1 for None, or −2 − k for the kind k of `city.kinds()`.
+The mobility block chooses a place of that kind.
 """
 PLAN: Final = {
     **ITEM,
@@ -45,18 +45,18 @@ PLAN: Final = {
     "plan_avoid": Column("int32", width=3, own=True, slots=True),
     "stuck": Column("bool", own=True),
 }
-"""The plan: items that follow one another through the whole day, in slots.
+"""The plan: consecutive items that cover the whole day, in slots.
 
-plan: each item in one number, by its parts above
-plan_now: the slot of the item that is on
-plan_chosen: the place chosen for the item that is on, or that is broken off and goes on later
-plan_avoid: the places, each 1 more than its number, that turned this citizen away in that item
-stuck: whether it does not get where its plan wants
+plan: each item in one number, see the bits above
+plan_now: the slot of the current item
+plan_chosen: the place chosen for the current item, or for an interrupted one that continues later
+plan_avoid: places that turned this citizen away in that item, each as its number + 1
+stuck: whether the citizen cannot get to its item's place
 """
 
 
 def word(do: Any, where: Any, until: Any) -> Any:
-    """Return items in one number each, by arrays of what, where and until when; uint32."""
+    """Return items in one number each, from arrays of activity, place and end; uint32."""
     np = numpy()
     made = np.asarray(until).astype(np.uint32) << np.uint32(UNTIL)
     made |= (np.asarray(do).astype(np.uint32) - np.uint32(1)) << np.uint32(WHAT)
@@ -65,29 +65,29 @@ def word(do: Any, where: Any, until: Any) -> Any:
 
 
 def items(arrays: Any, rows: Any, slots: Any) -> Any:
-    """Return the items of plans in these slots, an int64 each."""
+    """Return the plan items of rows in these slots, one number each."""
     plan = arrays["plan"]
     return plan.T.reshape(-1).take(slots * len(plan) + rows)
 
 
 def without(words: Any, bits: int) -> Any:
-    """Return items without some bits."""
+    """Return items with some bits cleared."""
     return words & (0xFFFFFFFF ^ bits)
 
 
 def code(do: str) -> int:
-    """Return the code of what is done, as in `act` and `item_do`."""
+    """Return the code of an activity, as in `act` and `item_do`."""
     return ACTS.index(do)
 
 
 def bought(rows: Rows) -> Any:
-    """Return of each whether it has bought already in the item that is on: `item["bought"]`."""
+    """Return for each row whether it has bought in its current item: `item["bought"]`."""
     arrays, index = rows.population.arrays, rows.at
     return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT) != 0
 
 
 def set_bought(rows: Rows, where: Any, bought: bool) -> None:
-    """Note of some of the rows, by booleans or positions, whether they have bought."""
+    """Set whether some rows, given as booleans or positions, have bought."""
     arrays, index = rows.population.arrays, rows.at[where]
     at = (index, arrays["plan_now"][index])
     item = arrays["plan"][at]
@@ -95,7 +95,7 @@ def set_bought(rows: Rows, where: Any, bought: bool) -> None:
 
 
 def stay_home(rows: Rows, where: Any) -> None:
-    """Have the item that is on, of some of the rows, go on at home: of no kind any more."""
+    """Let the current items of some rows continue at home, without a kind of place."""
     np, arrays, index = numpy(), rows.population.arrays, rows.at[where]
     at = (index, arrays["plan_now"][index])
     home = arrays["home"][index]
@@ -121,7 +121,7 @@ PLANNED: Final = {
     "gender": Column("uint8", words=(None, "female", "male"), key=("profile", "gender")),
     "education": Column("uint8", words=(None, *EDUCATION), key=("profile", "education")),
 }
-"""What `PlanBlock` keeps of each citizen."""
+"""The columns of `PlanBlock`."""
 
 
 def plan_to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ def plan_to_status(self: Any, population: Register, row: int, status: dict[str, 
             elif where >= KINDS:
                 item["kind"] = item["where"]
         elif where == CHOSEN:
-            item["kind"] = None  # it is over: which place was chosen is not kept
+            item["kind"] = None  # the item is over: columns do not keep its chosen place
         if packed & AVOIDS:
             avoided = arrays["plan_avoid"][row].tolist() if present else ()
             names = [population.decoded("place", each - 1) for each in avoided if each]
@@ -169,7 +169,7 @@ def plan_from_status(self: Any, population: Register, row: int, status: dict[str
     """Write a status' plan into a row.
 
     Raises:
-        ConfigError: its items do not follow one another through the day, or are too many
+        ConfigError: the items are too many, or do not follow one another without gaps
     """
     arrays = population.arrays
     plan, now = status.get("plan") or [], status.get("now", 0)
@@ -211,7 +211,7 @@ def plan_from_status(self: Any, population: Register, row: int, status: dict[str
 def _where(
     population: Register, row: int, item: dict[str, Any], kinds: dict[str, int]
 ) -> tuple[int, int]:
-    """The code of where an item is, and the number of the place."""
+    """Return the code of an item's place, and the number of the place (−1: none)."""
     where = item["where"]
     if where is None:
         over = "kind" in item and item["kind"] is None

@@ -1,4 +1,4 @@
-"""A day's plan for many citizens at once: what `PlanBlock` makes by rule."""
+"""The rule of `PlanBlock` that makes a day's plan, for many citizens at once."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 _HOUR: Final = 3600
 _SLOT: Final = 900
 _FREE: Final = 6
-"""What an elementary span of a day is where none of the six set items is on."""
+"""The number of an elementary span of the day outside the six set items."""
 
 
 def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
-    """`PlanBlock._by_rule`: write plans of this day for some of the rows."""
+    """Write this day's plans of some of the rows, as `PlanBlock._by_rule` does."""
     np, arrays = numpy(), plans.arrays
     index = plans.index[at]
     home, duty = plans.home[at], plans.duty[at]
     ends, which, does, wheres = _skeleton(self, rows, plans, at)
     ids, every = rows.ids[at], np.arange(len(at))
-    # What is planned at home is nowhere for one who has none; duty at home is at home.
+    # Without a home, items at home have no place (NONE); a duty at home is coded as HOME.
     homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NONE)
     at_home = (duty == home) * (np.uint8(DUTY - HOME) + homeless)
     left, key, start = every, every.copy(), np.zeros(len(at), np.int32)
@@ -53,17 +53,17 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
         on = np.flatnonzero(stop < DAY_S)
         left, key, start = left[on], key[on], stop[on]
         while len(later := np.flatnonzero(ends.take(key) <= start)):
-            key[later] += len(at)  # spans that are no item of their own
+            key[later] += len(at)  # skip spans that belong to an earlier item
     arrays["plan_now"][index] = 0
     arrays["plan_chosen"][index] = -1
     avoided = arrays["plan_avoid"]
-    avoided[index[np.flatnonzero(avoided[:, 0][index])]] = 0  # the others' take no memory
+    avoided[index[np.flatnonzero(avoided[:, 0][index])]] = 0  # writing all would take memory
     arrays["plan_home"][index] = home
     arrays["plan_duty"][index] = duty
 
 
 def _clear(arrays: Any, rows: Any, slot: int) -> None:
-    """Empty the slots from one on, as far as the plans before had any."""
+    """Clear the slots from `slot` on that the previous plans used."""
     np = numpy()
     while slot < SLOTS and len(rows):
         column = arrays["plan"][:, slot]
@@ -73,11 +73,11 @@ def _clear(arrays: Any, rows: Any, slot: int) -> None:
 
 
 def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any, Any]:
-    """The set items of each day, as `fixed_items` has them.
+    """Return the set items of each day, as `fixed_items` does.
 
     Returns:
-        where the spans of each day end, (13, n), rising; which item each is, the same shape; and of
-        the items, and of free time, what is done and where, (7, n), by their codes
+        the ends of each day's spans, (13, n), rising; the number of each span's item, (13, n); and
+        the activities and places of the items and of free time, by their codes, (7, n) each
     """
     np, params, seed = numpy(), self.params, rows.population.seed
     ids, count = rows.ids[at], len(at)
@@ -102,7 +102,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
     has = (do > 0) & (begins < ends)
     lunch = 12 * _HOUR + 1800
     there = np.where(has & (begins <= lunch) & (lunch < ends), DUTY, HOME)
-    # A duty goes on, but for lunch; one who is on duty at dinner has it there.
+    # A duty continues after lunch; dinner during a duty is eaten there.
     noon = has & (begins < lunch + 1800) & (lunch < ends)
     there = np.where((dinner == lunch) & noon, DUTY, there)
     before = (begins < np.minimum(ends, lunch)) & (begins < dinner + 2700)
@@ -111,7 +111,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
     after = (since < ends) & (since < dinner + 2700) & (dinner < ends)
     table = np.where(has & (before | after), DUTY, table)
     eat, sleep = code("eat"), code("sleep")
-    items = (  # what comes later covers what was before it
+    items = (  # later items cover earlier ones
         (do, DUTY, np.where(has, begins, DAY_S), np.where(has, ends, DAY_S)),
         (eat, there, lunch, lunch + 1800),
         (eat, table, dinner, dinner + 2700),
@@ -125,12 +125,12 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
         marks[:, 1 + 2 * number], marks[:, 2 + 2 * number] = start, until
     marks.sort(axis=1)
     marks = marks.T.copy()
-    which = np.zeros((13, count), np.int8)  # 1 more than the number of the item
+    which = np.zeros((13, count), np.int8)  # 1 + the number of the item
     for number, (*_, start, until) in enumerate(items):
         inside = (marks[:-1] >= start) & (marks[:-1] < until)
         np.maximum(which, inside * np.int8(number + 1), out=which)
     which += (which == 0) * np.int8(_FREE + 1) - np.int8(1)
-    # Spans of the same item are one, and end where another begins; an empty one is its next's.
+    # Merge adjacent spans of the same item; an empty span takes the item of the next span.
     ends = marks[1:].copy()
     empty = marks[1:] == marks[:-1]
     which[12] += empty[12] * (np.int8(_FREE + 1) - which[12])
@@ -146,7 +146,7 @@ def _skeleton(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, A
 
 
 def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
-    """`PlanBlock._duty`: work (or school) today: what, by its code, 0 for none; and its times."""
+    """Return today's work or school, as `PlanBlock._duty`: its code (0: none), start and end."""
     np, params = numpy(), self.params
     place = plans.duty[at].astype(np.int64)
     do = np.zeros(len(at), np.uint8)
@@ -185,7 +185,7 @@ def _duty(self: Any, rows: Rows, plans: Plans, at: Any) -> tuple[Any, Any, Any]:
 
 
 def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
-    """`LEISURE` as arrays: what, where, and its cumulated weights by which kinds are open."""
+    """Return `LEISURE` as arrays: kinds, activities, places, cumulative weights by open kinds."""
     np, kinds = numpy(), town.kind_numbers(rows)
     away = sorted({where for _, where, _ in LEISURE} - {"home"})
     do = np.array([code(each[0]) for each in LEISURE], np.uint8)
@@ -205,7 +205,7 @@ def _weights(rows: Rows) -> tuple[Any, Any, Any, Any]:
 
 
 def _piece(rows: Rows, ids: Any, start: Any, end: Any, choice: Any) -> tuple[Any, Any, Any]:
-    """A drawn piece of free time of each: what, where, and until when."""
+    """Draw a piece of free time for each row; return activities, places and ends."""
     np, seed, step = numpy(), rows.population.seed, rows.step
     away, do, where, sums = choice
     drawn = 2 + belows(7, seed, ids, step, "plan.length", start)

@@ -22,11 +22,11 @@ _DAYS = 7
 _CENTS: Final = Column("int64")
 
 
-# -- the rules, of whole numbers or arrays of them -------------------------------------------------
+# -- the rules, for whole numbers or arrays of them ------------------------------------------------
 
 
 def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
-    """Return the cents to spend in a day, never more than there is.
+    """Return the cents to spend in a day, at most the wealth.
 
     Args:
         income: net income of a usual day, in cents
@@ -38,12 +38,12 @@ def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
 
 
 def income_after(income: Any, earned: Any) -> Any:
-    """Return the usual income after one more day: an average that forgets in a week."""
+    """Return the usual income after one more day: a moving average over about a week."""
     return (income * (_DAYS - 1) + earned) // _DAYS
 
 
 def to_save(money: Any, savings: Any, budget: Any, cash_days: int) -> Any:
-    """Return the cents to bring to the bank, or, below 0, to take back, so that cash lasts."""
+    """Return the cents to deposit (below 0: withdraw) so that cash lasts for `cash_days`."""
     return larger(money - budget * cash_days, -savings)
 
 
@@ -62,17 +62,17 @@ class EconomyBlockParams(CitizenBlockParams):
 
 
 class EconomyBlock(CitizenBlock):
-    """Works where the plan says so, buys at shops and restaurants, and saves what it can spare.
+    """Works where the plan says so, buys at shops and restaurants, and saves spare money.
 
     A day's budget is a share of usual income and a small share of wealth, 0.9 and 0.002 a day: the
     linear consumption function of agent-based macroeconomics (Delli Gatti et al. 2011,
     "Macroeconomics from the Bottom-up"; Godley, Lavoie 2007, "Monetary Economics"), whose effect is
-    that of a buffer stock (Carroll 1997, QJE 112). Usual income is an average over a week; what a
-    day leaves of its budget stays to be spent for a week. In a shop the citizen spends what there
-    is of it, in a restaurant at most a quarter of a day's. At the start of a day it brings to the
-    bank what is more than two weeks' spending, and takes back what is missing. A model chooses how
-    much of it to spend, in thousandths, as EconAgent's chooses its propensity to consume (Li et al.
-    2024, arXiv:2310.10436). Wages, taxes and who is paid first: `civitas.society.services.economy`.
+    that of a buffer stock (Carroll 1997, QJE 112). Usual income is an average over a week; unspent
+    budget remains in the purse, up to a week's. In a shop the citizen spends the whole purse, in a
+    restaurant at most a quarter of a day's budget. At the start of a day it deposits the cash above
+    two weeks' spending, or withdraws what is missing. A model chooses the share to spend, in
+    thousandths, as EconAgent's chooses its propensity to consume (Li et al. 2024,
+    arXiv:2310.10436). `civitas.society.services.economy` has wages, taxes and the order of pay.
     """
 
     description = "Works, earns, buys, and saves"
@@ -98,7 +98,7 @@ class EconomyBlock(CitizenBlock):
     words: ClassVar = ("food", "goods")
 
     def fits(self, context: Any) -> float:
-        """1.5 for work, shopping, and a meal or company in a restaurant; else 0."""
+        """Return 1.5 for work, shopping and a meal in a restaurant, else 0."""
         if isinstance(context, str):
             dines = context.startswith("eat at") and "restaurant" in context
             return 1.5 if dines or super().fits(context) else 0.0
@@ -112,7 +112,7 @@ class EconomyBlock(CitizenBlock):
         return place is not None and place == item["where"] and city.kind(place) == "restaurant"
 
     async def before_forward(self) -> None:
-        """Take note of wages and purchases; at the start of a day, bring money to the bank."""
+        """Book wages and purchases; at the start of a day, deposit or withdraw money."""
         status = self.status
         for answer in self.perceived.answers:
             want = answer.want
@@ -121,7 +121,7 @@ class EconomyBlock(CitizenBlock):
             elif isinstance(want, Buy) and answer.done:
                 status["purse"] = max(0, status.get("purse", 0) - answer.value)
             elif isinstance(want, Buy) and self.item is not None:
-                self.item.pop("bought", None)  # it may try once more
+                self.item.pop("bought", None)  # it may try again
             elif isinstance(want, Save) and answer.done:
                 status["savings"] = answer.value
         day = self.now // DAY_S
@@ -140,7 +140,7 @@ class EconomyBlock(CitizenBlock):
         status["paid_day"] = day
 
     async def forward(self) -> str | None:
-        """Work, or buy; gives what was done."""
+        """Work or buy; return the act."""
         item, place = self.item, self.perceived.place
         if item is not None and self.city is None:
             place = item["where"]
@@ -159,12 +159,12 @@ class EconomyBlock(CitizenBlock):
             least = self.params.least
             cents = most if most < least else most * await self._share(most) // 1000
             if cents < least:
-                if meal:  # it goes home, or else just looks around in the shop
+                if meal:  # it goes home; in a shop it only looks around
                     item.pop("kind", None)
                     item["where"] = self.status.get("home")
                 self.act("idle" if meal else "leisure")
                 return None
-            item["bought"] = True  # once in each visit
+            item["bought"] = True  # one purchase per visit
             self.want(Buy(place, "food" if meal else "goods", cents))
         self.act(done)
         return done
@@ -178,7 +178,7 @@ class EconomyBlock(CitizenBlock):
         return int(budget_of(income, wealth, self.params.of_income, self.params.of_wealth))
 
     def _left(self, meal: bool) -> int:
-        """What may be spent now: what budgets have left, and at most the money at hand."""
+        """Return the cents to spend now: the rest of the budgets, at most the money at hand."""
         left = int(self.status.get("purse", 0))
         if meal:
             left = min(left, self.budget * self.params.meal // 1000)
@@ -197,7 +197,7 @@ class EconomyBlock(CitizenBlock):
     # -- in columns --------------------------------------------------------------------------------
 
     def fits_rows(self, rows: Rows) -> Any:
-        """`fits` of rows."""
+        """Return `fits` of rows."""
         np = numpy()
         fits = np.asarray(super().fits_rows(rows)) > 0
         if hasattr(rows.city, "by_kind") and "item_do" in rows.population.arrays:
@@ -209,7 +209,7 @@ class EconomyBlock(CitizenBlock):
         return fits * np.float32(1.5)
 
     def before_rows(self, rows: Rows) -> None:
-        """`before_forward` of rows."""
+        """Do `before_forward` for rows."""
         np = numpy()
         for kind in (Work, Buy, Save):
             if kind not in rows.moment.answers:
@@ -241,7 +241,7 @@ class EconomyBlock(CitizenBlock):
         paid[...] = day
 
     def step_rows(self, rows: Rows) -> None:
-        """`forward` of rows."""
+        """Do `forward` for rows."""
         np = numpy()
         by_plan = not hasattr(rows.city, "by_kind")
         has_places = "place" in rows.population.arrays
@@ -269,19 +269,19 @@ class EconomyBlock(CitizenBlock):
         rows.want(Buy, some, place=place, kind=kind, cents=most)
 
     def _budget_rows(self, rows: Rows) -> Any:
-        """`budget` of rows."""
+        """Return `budget` of rows."""
         income = numpy().maximum(rows["income"], rows["earned"])
         params = self.params
         wealth = rows["money"] + rows["savings"]
         return budget_of(income, wealth, params.of_income, params.of_wealth)
 
     def _left_rows(self, rows: Rows, meal: Any) -> Any:
-        """What budgets have left to be spent now."""
+        """Return what the budgets have left to spend now."""
         np = numpy()
         dinner = np.minimum(rows["purse"], self._budget_rows(rows) * self.params.meal // 1000)
         return np.where(meal, dinner, rows["purse"])
 
-    # -- what it is asked --------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------
 
     @action
     async def save(self, cents: int) -> None:

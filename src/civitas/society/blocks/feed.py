@@ -1,4 +1,4 @@
-"""The feed, as a citizen uses it: it reads what is shown, posts, likes and follows."""
+"""The block of the feed: a citizen reads the posts shown, posts, likes and follows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
-    """Return how likely, in thousandths, a post is liked: more so for its topic and its author.
+    """Return the probability, in thousandths, that a citizen likes a post.
 
     Args:
-        interest: in the topic, 0 … 1000; a number or an array
-        relation: to the author, 0 … 1000
-        likes_of_1000: what it is at full interest, without a relation
+        interest: the interest in the topic, 0 … 1000; a number or an array
+        relation: the relation to the author, 0 … 1000
+        likes_of_1000: the probability at full interest, without a relation
     """
     return smaller(1000, likes_of_1000 * (interest + relation) // 1000)
 
@@ -41,14 +41,14 @@ class FeedBlockParams(TalkParams):
 
 
 class FeedBlock(TalkBlock):
-    """Reads the feed, posts, likes, and follows those whose posts it likes.
+    """Reads the feed, posts, likes, and follows authors whose posts it likes.
 
-    These are the acts of OASIS's users (Yang et al. 2024, arXiv:2411.11581), and the feed is ranked
-    by heat and interest as there (`services/feed.py`). By rule a post is liked the likelier the
-    more its topic interests the citizen and the closer its author is (homophily: McPherson,
-    Smith-Lovin, Cook 2001, "Birds of a feather"), and some of the liked authors are followed. The
-    frequencies are assumed. With a model, what it posts, likes and follows is its answer. Where
-    there is no feed, it rests.
+    These are the acts of OASIS's users (Yang et al. 2024, arXiv:2411.11581), and the feed ranks
+    posts by heat and interest as there (`services/feed.py`). By rule, the probability of a like
+    grows with the citizen's interest in the topic and with its relation to the author (homophily:
+    McPherson, Smith-Lovin, Cook 2001, "Birds of a feather"), and it follows some liked authors. The
+    frequencies are assumed. With a model, the model's answer says what the citizen posts, likes and
+    follows. Without a feed, no posts are shown or accepted.
     """
 
     description = "Reads the feed, posts, likes and follows"
@@ -58,7 +58,7 @@ class FeedBlock(TalkBlock):
     does = ("browse",)
 
     def shown(self) -> list[Any]:
-        """The posts that the feed shows the citizen, the best first."""
+        """Return the posts that the feed shows the citizen, the best first."""
         shown = list(self.perceived.feed)
         services = getattr(self.agent.space, "services", None) or {}
         feed = services.get("feed")
@@ -67,7 +67,7 @@ class FeedBlock(TalkBlock):
         return shown[: self.params.shown]
 
     async def forward(self) -> int:
-        """Read the feed once; gives how many posts were shown."""
+        """Read the feed once; return the number of posts shown."""
         self.act("browse")
         shown = self.shown()
         if await self._by_model(shown):
@@ -94,13 +94,13 @@ class FeedBlock(TalkBlock):
     # -- in columns --------------------------------------------------------------------------------
 
     def step_rows(self, rows: Rows) -> None:
-        """`forward` of rows."""
+        """Do `forward` for rows."""
         np = numpy()
         params, population, index = self.params, rows.population, rows.at
         arrays = population.arrays
         rows["act"] = np.uint8(code("browse"))
         interest = np.zeros((len(rows), len(params.topics) + 1), np.int32)
-        used = 0  # slots that somebody has
+        used = 0  # slots in use
         while used < len(params.topics):
             topic = arrays["interest_topic"][:, used][index]
             some = np.flatnonzero(topic >= 0)
@@ -127,7 +127,7 @@ class FeedBlock(TalkBlock):
             rows.want_each(Post, some, text=text, topic=self.word_rows(rows, topic))
 
     def _react_rows(self, rows: Rows, feed: Any, interest: Any) -> None:
-        """Like posts that the feed shows, and follow their authors."""
+        """Like posts that the feed shows, and follow some of their authors."""
         np, params, kept = numpy(), self.params, feed.rows
         about = self.topic_rows(rows)
         shown, liked = self._shown_rows(rows, feed, interest, about)
@@ -135,7 +135,7 @@ class FeedBlock(TalkBlock):
             return
         number, width = shown.reshape(-1), interest.shape[1]
         place = np.maximum(number - kept.first, 0)
-        about = about[np.maximum(kept.topic, -1)] % width  # none of the topics is the last
+        about = about[np.maximum(kept.topic, -1)] % width  # the last column: no topic
         at = np.broadcast_to(np.arange(len(rows))[:, None], shown.shape).reshape(-1)
         chance = interest.reshape(-1).take(at * width + about.take(place))
         close: Any = 0
@@ -156,12 +156,12 @@ class FeedBlock(TalkBlock):
         rows.want_each(Follow, at[follows], id=author[follows])
 
     def _shown_rows(self, rows: Rows, feed: Any, interest: Any, about: Any) -> Any:
-        """The numbers of the posts that the feed shows each, the best first, and whether liked."""
+        """Return the numbers of the posts shown to each row, the best first, and whether liked."""
         np, limit = numpy(), self.params.shown
         if type(feed).shown is Feed.shown:
             rows.once("feed.hottest", feed.rows.hottest)
             return feed.rows.shown(rows.index, interest, about, limit)
-        shown = np.zeros((len(rows), limit), np.int64)  # a feed with a rule of its own
+        shown = np.zeros((len(rows), limit), np.int64)  # a subclass with its own ranking
         for at, row in enumerate(rows.index.tolist()):
             own = {
                 self.params.topics[topic]: int(each)
@@ -177,7 +177,7 @@ class FeedBlock(TalkBlock):
     # -- as a full agent ---------------------------------------------------------------------------
 
     async def _by_model(self, shown: list[Any]) -> bool:
-        """Whether the model has decided."""
+        """Let the model decide; return whether it did."""
         if self.llm is None:
             return False
         numbers = {"type": "array", "items": {"enum": [each.number for each in shown] or [0]}}

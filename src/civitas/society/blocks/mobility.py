@@ -1,4 +1,4 @@
-"""Mobility: which place a citizen goes to, how, and the way there."""
+"""Mobility: the choice of places, the mode of travel, and setting out."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class MobilityBlockParams(CitizenBlockParams):
 
 
 class MobilityBlock(CitizenBlock):
-    """Goes where the plan wants, by the time that the way takes.
+    """Goes to the place of the plan's current item.
 
     A kind of place (`shop`) becomes a place in two choices, as in the model of exploration and
     preferential return (Song, Koren, Wang, Barabási 2010, "Modelling the scaling properties of
-    human mobility", Nature Physics 6): with probability rho · S^(−gamma), S the number of places of
-    that kind that it knows, rho = 0.6, gamma = 0.21, it explores, else it returns to one in
-    proportion to its visits. It explores by gravity (Zipf 1946; in this place d-EPR: Pappalardo,
-    Rinzivillo, Simini 2016): in proportion to what the place holds and to the inverse square of the
-    time to get there, as AgentSociety does by metres (Piao et al. 2025, arXiv:2502.08691). Only
-    places that will be open on arrival count, and none that turned it away in this item of the
-    plan. Where none is left it says why in `status["stuck"]`, and the plan is mended. A model
-    chooses among the same candidates.
+    human mobility", Nature Physics 6): with probability rho · S^(−gamma), S the number of known
+    places of that kind, rho = 0.6, gamma = 0.21, the citizen explores; else it returns to a known
+    place, in proportion to its visits. It explores by gravity (Zipf 1946; used so in d-EPR:
+    Pappalardo, Rinzivillo, Simini 2016): in proportion to the place's capacity and to the inverse
+    square of the travel time, as AgentSociety does by metres (Piao et al. 2025, arXiv:2502.08691).
+    Candidates are open on arrival and have not turned the citizen away in this item of the plan.
+    Without a candidate, `status["stuck"]` says why, and the plan is mended. A model chooses among
+    the same candidates.
 
-    It travels by the fastest mode; who is under 18 does not drive.
+    The citizen travels by the fastest mode; under 18 it does not drive.
     """
 
     description = "Chooses places and moves the citizen through the city"
@@ -64,7 +64,7 @@ class MobilityBlock(CitizenBlock):
     to_status, from_status = to_status, from_status
 
     def fits(self, context: Any) -> float:
-        """2 where the citizen is on its way, or not yet where its plan wants; else 0."""
+        """Return 2 if the citizen is on its way or not at its item's place, else 0."""
         if isinstance(context, str):
             return 2.0 if context.partition(" ")[0].lower() in ("go", "move", "travel") else 0.0
         status = self.status
@@ -76,7 +76,7 @@ class MobilityBlock(CitizenBlock):
         return 0.0 if item["where"] == self.perceived.place else 2.0
 
     async def forward(self) -> str | None:
-        """Set out, or go on; gives the place where it goes to."""
+        """Set out, or continue on the way; return the destination."""
         status = self.status
         moving = status.get("moving")
         self.act("travel")
@@ -103,7 +103,7 @@ class MobilityBlock(CitizenBlock):
         return where if self._set_out(where) else None
 
     def _set_out(self, place: str) -> bool:
-        """Want to go to a place, unless it cannot be reached or is closed on arrival."""
+        """Ask to move to a place; return False if it is unreachable or closed on arrival."""
         here = self.perceived.place
         mode, seconds = (None, 0) if here is None else self._mode(here, place)
         if seconds is None:
@@ -120,13 +120,13 @@ class MobilityBlock(CitizenBlock):
         self.act("idle")
 
     def _open(self, place: str, seconds: int) -> bool:
-        """Whether a place is open when one gets there, which is when a step begins."""
+        """Return whether a place is open on arrival, which is at the beginning of a step."""
         step = self.perceived.seconds
         steps = max(1, -(-seconds // step))
         return self.is_open(place, (self.now + steps * step) % DAY_S)
 
     def _mode(self, here: str, place: str) -> tuple[str | None, int | None]:
-        """The mode to travel by, and the seconds that it takes; None for no way."""
+        """Return the mode of travel and its seconds; None if there is no way."""
         city, mode = self.city, self.params.mode
         if mode is not None or not hasattr(city, "modes"):
             return mode, city.seconds(here, place, mode)
@@ -139,10 +139,10 @@ class MobilityBlock(CitizenBlock):
         seconds, rank = min(ways)
         return names[rank], seconds
 
-    # -- which place -------------------------------------------------------------------------------
+    # -- choosing a place --------------------------------------------------------------------------
 
     async def _place_of(self, kind: str, item: Item) -> str | None:
-        """The place of a kind that it goes to; None, and stuck, where there is none."""
+        """Choose a place of a kind; without a candidate, mark it stuck and return None."""
         here = self.perceived.place
         city = self.city
         avoid = item.get("avoid", ())
@@ -199,7 +199,7 @@ class MobilityBlock(CitizenBlock):
         return None if answer is None else str(answer["place"])
 
     def _remember(self, kind: str, place: str) -> None:
-        """Count a visit; of too many places the least visited is forgotten."""
+        """Count a visit; above `VISITED` places, forget the least visited."""
         visits = self.status.setdefault("visits", {}).setdefault(kind, {})
         visits[place] = visits.get(place, 0) + 1
         if len(visits) > VISITED:

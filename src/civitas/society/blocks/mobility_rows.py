@@ -1,4 +1,4 @@
-"""How rows choose places and set out: `MobilityBlock`, for many citizens at once."""
+"""`MobilityBlock` for many citizens at once: choosing places and setting out."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 VISITED: Final = 8
-"""So many places of a kind a citizen remembers."""
+"""The places of a kind that a citizen remembers at most."""
 KINDS: Final = ("park", "restaurant", "shop")
-"""Of these kinds rows remember where they have been: those of which plans have any place."""
+"""The kinds whose visited places rows remember: those that plans name."""
 _NEVER: Final = 1 << 40
-"""More seconds than any way takes."""
+"""Seconds for "no way": more than any way takes."""
 _AT_ONCE: Final = 1 << 14
-"""So many choose a place at a time: what it takes fits the processor's cache."""
+"""Rows that choose a place at a time: their arrays fit the processor's cache."""
 _VISITS: Final = {
     f"{what}_{kind}": Column(dtype, width=VISITED, own=True, slots=2)
     for kind in KINDS
@@ -38,15 +38,15 @@ COLUMNS: Final = {
     **_VISITS,
     "age": Column("uint8", 18, key=("profile", "age")),
 }
-"""What `MobilityBlock` keeps of each citizen.
+"""The columns of `MobilityBlock`.
 
-`visited_park` are the numbers of the parks that it knows and 1, in the order in which it first went
-there; `visits_park` how often it was there.
+`visited_park` holds the numbers of the known parks, each + 1, in the order of the first visits;
+`visits_park` holds the number of visits.
 """
 
 
 def fits_rows(self: Any, rows: Rows) -> Any:
-    """`fits` of rows: 2 of those who are on their way or not yet where their plan wants."""
+    """Return `fits` of rows: 2 for rows on their way or not at their item's place."""
     np = numpy()
     if rows.city is None:
         return 0.0
@@ -56,12 +56,12 @@ def fits_rows(self: Any, rows: Rows) -> Any:
 
 
 def step_rows(self: Any, rows: Rows) -> None:
-    """`forward` of rows: set out, or go on."""
+    """Do `forward` for rows: set out, or continue on the way."""
     np = numpy()
     arrays, index = rows.population.arrays, rows.at
     arrays["act"][index] = code("travel")
     at = np.flatnonzero(rows["moving_to"] < 0)
-    where = rows.column("item_where")  # not `rows[…]`, which would be written back
+    where = rows.column("item_where")  # `rows[…]` would be written back
     place = rows["place"]
     goes = np.where(where >= 0, where, -1).astype(np.int64)
     seeks = at[where[at] < -1]
@@ -85,14 +85,14 @@ def _stuck(rows: Rows, at: Any) -> None:
 
 
 def _open(rows: Rows, places: Any, seconds: Any) -> Any:
-    """Whether places are open when one gets there, which is when a step begins."""
+    """Return whether places are open on arrival, which is at the beginning of a step."""
     np, step = numpy(), rows.seconds
     arrives = now_of(rows) % DAY_S + np.maximum(1, -(-seconds // step)) * step
     return town.open_at(rows, places, arrives)
 
 
 def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
-    """`_set_out` and `_mode`: want to go, unless there is no way or it is closed on arrival."""
+    """Do `_set_out` and `_mode`: ask to move, unless unreachable or closed on arrival."""
     np, params, words = numpy(), self.params, rows.population.words
     here, to = rows["place"][at].astype(np.int64), goes[at]
     mode = np.full(len(at), -1, np.int64)
@@ -106,7 +106,7 @@ def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
         names = [each.name for each in rows.city.modes]
         child = rows["age"][at[some]] < 18
         bits = len(names).bit_length()
-        fastest = np.full(len(some), _NEVER << bits)  # the seconds, and by its last bits the mode
+        fastest = np.full(len(some), _NEVER << bits)  # seconds, and the mode in the last bits
         for number, times in enumerate(town.ways(rows, here[some], to[some], [*names]).T):
             never = (times < 0) | child if names[number] == "drive" else times < 0
             np.minimum(fastest, (times + never * _NEVER) << bits | number, out=fastest)
@@ -124,7 +124,7 @@ def _set_out(self: Any, rows: Rows, at: Any, goes: Any) -> None:
 
 
 def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
-    """`_place_of` by rule: the places of a kind that some of the rows go to; −1 and stuck: none."""
+    """Do `_place_of` by rule for some rows; return their places of a kind (−1, and stuck: none)."""
     np, params = numpy(), self.params
     arrays, index = rows.population.arrays, rows.at[at]
     place = rows["place"][at].astype(np.int64)
@@ -165,7 +165,7 @@ def _choose(self: Any, rows: Rows, at: Any, kind: str, number: int) -> Any:
 
 
 def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any, fits: Any) -> Any:
-    """Which of the places that were found, (places, n), of which those that fit count."""
+    """Choose for each row one of the found places, (places, n), among those that fit."""
     np, params, seed = numpy(), self.params, rows.population.seed
     arrays, index, ids = rows.population.arrays, rows.at[at], rows.ids[at]
     visits = np.zeros(found.shape, np.int32)
@@ -211,12 +211,12 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
 
 @functools.cache
 def _chances(rho: int, gamma: int) -> list[int]:
-    """By which probability one explores who knows 0, 1, … places."""
+    """Return the probability of exploring, in thousandths, with 0, 1, … known places."""
     return [explores(known, rho, gamma) for known in range(VISITED + 1)]
 
 
 def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
-    """`_remember`: count a visit; of too many places the least visited is forgotten."""
+    """Do `_remember`: count a visit; above `VISITED` places, forget the least visited."""
     np = numpy()
     if kind not in KINDS:
         return
@@ -235,14 +235,14 @@ def _remember(arrays: Any, index: Any, kind: str, chosen: Any) -> None:
             return
         walk.keep(goes_on)
     some = index[left]
-    least = times[some].argmin(axis=1)  # the first of those, which are in order of their first
+    least = times[some].argmin(axis=1)  # of equals, the earliest known place
     keep = np.arange(VISITED - 1) + (np.arange(VISITED - 1) >= least[:, None])
     for array, last in ((places, chosen[left, None] + 1), (times, np.full((len(left), 1), 1))):
         array[some] = np.hstack([np.take_along_axis(array[some], keep, axis=1), last])
 
 
 def to_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
-    """Write where a row has been into a status."""
+    """Write a row's visits into a status."""
     visits = {}
     for kind in KINDS:
         places = population.arrays[f"visited_{kind}"][row].tolist()
@@ -258,7 +258,7 @@ def to_status(self: Any, population: Register, row: int, status: dict[str, Any])
 
 
 def from_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
-    """Write where a status says that a citizen has been into its row."""
+    """Write a status' visits into a row."""
     for kind in KINDS:
         visits = list(status.get("visits", {}).get(kind, {}).items())[:VISITED]
         places = [population.place_number(place) + 1 for place, _ in visits]

@@ -1,4 +1,4 @@
-"""Needs: they fall with time and rise by what a citizen does."""
+"""Needs: they fall with time and rise with the citizen's acts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NEEDS: Final = ("hunger", "energy", "safety", "social")
 RATES: Final[dict[str, tuple[int, int, int, int]]] = {
-    # what one does: hunger, energy, safety, social
+    # act: hunger, energy, safety, social
     "sleep": (-30, 125, 20, -25),
     "eat": (1600, -50, 0, 0),
     "work": (-120, -50, 20, 20),
@@ -32,23 +32,23 @@ RATES: Final[dict[str, tuple[int, int, int, int]]] = {
     "travel": (-120, -50, -50, -100),
     "idle": (-120, -40, -50, -100),
 }
-"""By how much a need changes in an hour, in thousandths of full."""
+"""The change of each need in an hour of an act, in thousandths of full."""
 CONTACT: Final = 60
-"""A message from another raises the social need by this, at most four of them in a step."""
+"""A received message raises the social need by this; at most four count in a step."""
 
 
 def change_of(rate: int, start: int, seconds: int) -> int:
-    """Return by how much a rate, in thousandths an hour, changes a need in seconds from `start`.
+    """Return the change of a need in `seconds` from `start` at a rate in thousandths an hour.
 
-    Whole numbers without a rest to carry: the change is the difference of what the rate has made
-    by the end and by the start, both rounded down, so many short steps make what one long one does.
+    The change is the difference of the totals at the end and at the start, both rounded down. So
+    no remainder is carried, and many short steps add up to the change of one long step.
     """
     return rate * (start + seconds) // 3600 - rate * start // 3600
 
 
 @functools.lru_cache(maxsize=64)
 def changes_by(act: str, speed: int, start: int, seconds: int) -> tuple[int, ...]:
-    """Return by how much an act changes each need; `speed` is that of falling, in thousandths."""
+    """Return an act's change of each need; `speed` scales falling needs, in thousandths."""
     rates = RATES.get(act, RATES["idle"])
     return tuple(
         change_of(rate * speed // 1000 if rate < 0 else rate, start, seconds) for rate in rates
@@ -73,15 +73,15 @@ class NeedsBlock(CitizenBlock):
     They are four of the levels of Maslow 1943, "A theory of human motivation", in his order, which
     is their priority. AgentSociety (Piao et al. 2025, arXiv:2502.08691) has the same four, falling
     by 0.15, 0.08, 0.05 and 0.10 of full an hour, and calls them urgent at 0.2, 0.2, 0.2 and 0.3.
-    The thresholds are the same here, and so are safety and the social need abroad. Hunger falls by
-    0.12, a quarter of it asleep, so that three meals a day are enough; energy falls by 0.05 awake
-    and rises by 0.125 asleep, so that 16 hours and 8 balance, as sleep's homeostatic process does
-    (Borbély 1982, "A two process model of sleep regulation"). How much an act restores is assumed
-    (`RATES`): half an hour's meal 0.8 of hunger, company 0.6 of the social need an hour. The rule
-    is the same with a model.
+    The thresholds are the same here, and so are the rates of safety and of the social need away
+    from home. Hunger falls by 0.12, asleep by a quarter of that, so that three meals a day are
+    enough; energy falls by 0.05 awake and rises by 0.125 asleep, so that 16 hours and 8 balance, as
+    sleep's homeostatic process does (Borbély 1982, "A two process model of sleep regulation"). How
+    much an act restores is assumed (`RATES`): a meal of half an hour 0.8 of hunger, company 0.6 of
+    the social need an hour. The rule is the same with a model.
 
-    What a citizen did in the step before, `status["act"]`, counts at the start of the next; work
-    and meals that were refused do not.
+    The act of a step, `status["act"]`, counts at the start of the next; refused work, meals and
+    purchases count as `idle`.
     """
 
     description = "Keeps hunger, energy, safety and social needs"
@@ -94,7 +94,7 @@ class NeedsBlock(CitizenBlock):
     }
 
     async def before_forward(self) -> None:
-        """Change the needs by what was done in the step before."""
+        """Change the needs by the act of the step before."""
         status = self.status
         needs = status.setdefault("needs", {})
         for need in NEEDS:
@@ -117,10 +117,10 @@ class NeedsBlock(CitizenBlock):
         status["act"] = "idle"
 
     async def forward(self) -> None:
-        """Nothing: needs are felt before each step."""
+        """Do nothing: needs change before each step."""
 
     def before_rows(self, rows: Rows) -> None:
-        """`before_forward` of rows."""
+        """Do `before_forward` for rows."""
         np = numpy()
         act = rows["act"]
         if rows.step > 0:
@@ -130,7 +130,7 @@ class NeedsBlock(CitizenBlock):
                     act[refused & (act == code(each))] = code("idle")
             start, speed, did = now_of(rows) - rows.seconds, self.params.speed, act.astype(np.int64)
             changes = [changes_by(each, speed, start, rows.seconds) for each in ACTS if each]
-            # In a need of 0 … 1000 more than ±16,000 makes no difference.
+            # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
             table = np.clip([(0,) * len(NEEDS), *changes], -16_000, 16_000).astype(np.int16)
             for need, change in zip(NEEDS, table.T, strict=True):
                 level = rows[need]
@@ -143,11 +143,11 @@ class NeedsBlock(CitizenBlock):
         act[...] = code("idle")
 
     def step_rows(self, rows: Rows) -> None:
-        """Nothing: needs are felt before each step."""
+        """Do nothing: needs change before each step."""
 
     @property
     def urgent(self) -> str:
-        """The first need at or below its threshold, in the order of `NEEDS`; empty for none."""
+        """The first need at or below its threshold, in the order of `NEEDS`; else empty."""
         needs, params = self.status["needs"], self.params
         return next((need for need in NEEDS if needs[need] <= getattr(params, need)), "")
 

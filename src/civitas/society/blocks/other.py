@@ -1,4 +1,4 @@
-"""Sleep, meals at home, school and leisure: what needs no rule but time."""
+"""Sleep, meals at home, school and leisure: acts that only take time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class OtherBlockParams(CitizenBlockParams):
-    """It has none of its own."""
+    """The parameters of `OtherBlock`: only those of every citizen's block."""
 
 
 class OtherBlock(CitizenBlock):
-    """Sleeps, eats what is at home, studies and rests, where the plan says so.
+    """Sleeps, eats at home, studies and rests, where the plan says so.
 
-    It only notes what is done (`status["act"]`): time and needs do the rest, as in the block of the
-    same name of AgentSociety (Piao et al. 2025, arXiv:2502.08691). A meal elsewhere than in a
-    restaurant costs nothing: a household's stock is not simulated.
+    It only records the act in `status["act"]`, which changes the needs, as in AgentSociety's block
+    of the same name (Piao et al. 2025, arXiv:2502.08691). A meal outside a restaurant is free: a
+    household's stock is not simulated.
     """
 
     description = "Sleeps, eats at home, studies and rests"
@@ -35,12 +35,12 @@ class OtherBlock(CitizenBlock):
     columns = columns.ACT
 
     async def forward(self) -> str:
-        """Do what the plan wants; gives what was done."""
+        """Do the current item of the plan; return the act."""
         item = self.item
         act = item["do"] if item is not None and item["do"] in self.does else "leisure"
         self.act(act)
         return str(act)
 
     def step_rows(self, rows: Rows) -> None:
-        """`forward`: it runs only for those whose item it does, whose code is that of the act."""
+        """Do `forward` for rows whose item is in `does`; an item and its act have the same code."""
         rows["act"] = rows["item_do"]

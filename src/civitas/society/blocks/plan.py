@@ -1,4 +1,4 @@
-"""A day's plan: made in the morning, broken by the world and by needs, and mended."""
+"""A day's plan: making it, and mending it when the world or a need breaks it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from civitas.society.wants import Move
 _HOUR: Final = 3600
 _SLOT: Final = 900
 _MOST: Final = 12
-"""As many take 400 tokens of the 512 that a local model may answer; 16 are too long."""
+"""A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
 
 
 # -- the rules -------------------------------------------------------------------------------------
 
 
 def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
-    """Return a plan with an item put in: what was planned in its time is cut or left out."""
+    """Return a plan with an item inserted; cut or drop the items that overlap it."""
     if item["from"] >= item["until"]:
         return list(plan)
     made: list[Item] = []
@@ -41,7 +41,7 @@ def with_item(plan: Sequence[Item], item: Item) -> list[Item]:
 
 
 def item_at(plan: Sequence[Item], time: int) -> int:
-    """Return the index of the item that is on at a time of the day; −1 for none."""
+    """Return the index of the item at a second of the day; −1 for none."""
     for index, item in enumerate(plan):
         if item["from"] <= time < item["until"]:
             return index
@@ -55,9 +55,9 @@ def fixed_items(
     bed: int,
     dinner: tuple[int, str | None],
 ) -> list[Item]:
-    """Return the items of a day that are set: sleep, three meals, and work or school.
+    """Return the set items of a day: sleep, three meals, and work or school.
 
-    `duty` is what (`work`, `study`), where, from and until when; `dinner` when and where.
+    `duty` has the activity (`work`, `study`), place, start and end; `dinner` the start and place.
     """
     plan: list[Item] = []
     if duty is not None:
@@ -67,7 +67,7 @@ def fixed_items(
     lunch = 12 * _HOUR + 1800
     where: str | None = home
     if plan and plan[0]["from"] <= lunch < plan[0]["until"]:
-        where = duty[1] if duty is not None else home  # one eats where one works
+        where = duty[1] if duty is not None else home  # lunch at the place of duty
     for do, at, start, until in (
         ("eat", where, lunch, lunch + 1800),
         ("eat", dinner[1], dinner[0], dinner[0] + 2700),
@@ -107,32 +107,32 @@ class PlanBlockParams(CitizenBlockParams):
 
 
 class PlanBlock(CitizenBlock):
-    """Makes a plan for each day, breaks it where the world or a need does, and mends it.
+    """Makes a plan for each day, and mends it when the world or a need breaks it.
 
-    A plan is a list of items, `{"do", "where", "from", "until"}`, times in seconds after midnight,
-    one after the other; `where` is a place, a kind of place that the mobility block chooses a place
-    of, or None. Sleep, meals and work or school are set; free time is filled by drawn pieces of
-    half an hour to two hours. Their order and length follow the American Time Use Survey 2022
-    (Bureau of Labor Statistics: sleep 9 h, work 7.9 h on days worked, meals 1.2 h, leisure 5.2 h,
-    most of it at home). A plan of a day that is followed, and mended in part when something comes
-    between, is that of generative agents (Park et al. 2023, arXiv:2304.03442); that a need at its
-    threshold comes before the plan is AgentSociety's rule (Piao et al. 2025, arXiv:2502.08691).
+    A plan is a list of consecutive items, `{"do", "where", "from", "until"}`, times in seconds
+    after midnight. `where` is a place, None, or a kind of place, of which the mobility block
+    chooses one. Sleep, meals and work or school are set; drawn pieces of half an hour to two hours
+    fill free time. Order and length follow the American Time Use Survey 2022 (Bureau of Labor
+    Statistics: sleep 9 h, work 7.9 h on days worked, meals 1.2 h, leisure 5.2 h, most of it at
+    home). Following a day's plan and mending parts of it is the method of generative agents (Park
+    et al. 2023, arXiv:2304.03442). That a need at its threshold comes before the plan is
+    AgentSociety's rule (Piao et al. 2025, arXiv:2502.08691).
 
     =====================================  =========================================================
-    it breaks where                        it is mended so
+    the plan breaks when                   it is mended by
     =====================================  =========================================================
-    the place is full                      another place of its kind, or else at home
-    the place is closed, or has no way     another place of its kind, or else at home
-    hunger is at its threshold             a meal of half an hour, where one is
+    the place is full                      another place of its kind, or else staying at home
+    the place is closed or unreachable     another place of its kind, or else staying at home
+    hunger is at its threshold             a meal of half an hour, at the current place
     energy is at its threshold             two hours of sleep at home
     safety is at its threshold             an hour at home
     social is at its threshold             an hour in company, after work or school
-    it lives or works elsewhere            a new plan of the day
+    its home or work changes               a new plan of the day
     =====================================  =========================================================
 
-    Thresholds are those of the citizen's `NeedsBlock`; asleep none breaks the plan. With a model,
-    the day's plan is its answer; what it leaves free is spent at home. What is on at the beginning
-    of a step is done in it: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
+    The thresholds are those of the citizen's `NeedsBlock`; no need breaks sleep or a meal. With a
+    model, the day's plan is its answer, and gaps are spent at home. A step carries out the item at
+    its beginning: steps of 15 or 30 minutes follow a plan, longer ones miss meals.
     """
 
     description = "Plans the day, and mends the plan when something comes between"
@@ -144,7 +144,7 @@ class PlanBlock(CitizenBlock):
     to_status, from_status = plan_to_status, plan_from_status
 
     async def before_forward(self) -> None:
-        """Have a plan of this day that can be followed in this step."""
+        """Make this day's plan if there is none, and mend it so that this step can follow it."""
         status = self.status
         day, time = divmod(self.now, DAY_S)
         home, duty = status.get("home"), self._duty_place
@@ -160,7 +160,7 @@ class PlanBlock(CitizenBlock):
         self._mend(time)
 
     async def forward(self) -> None:
-        """Nothing: the plan is made and mended before each step."""
+        """Do nothing: the plan is made and mended before each step."""
 
     # -- making ------------------------------------------------------------------------------------
 
@@ -185,11 +185,11 @@ class PlanBlock(CitizenBlock):
 
     @property
     def _duty_place(self) -> str | None:
-        """Where it works, or else goes to school."""
+        """The place of work, or else the school."""
         return self.status.get("work") or self.status.get("school")
 
     def _duty(self) -> tuple[str, str, int, int] | None:
-        """Work or school today: what, where, from and until when."""
+        """Return today's work or school: activity, place, start and end."""
         status, params = self.status, self.params
         do = "work" if status.get("work") else "study"
         place = self._duty_place
@@ -210,7 +210,7 @@ class PlanBlock(CitizenBlock):
         return do, place, opens, until
 
     def _free(self, start: int, until: int) -> list[Item]:
-        """Fill free time with drawn pieces."""
+        """Return drawn items that fill free time."""
         draws = self.draws
         home = self.status.get("home")
         made: list[Item] = []
@@ -228,13 +228,13 @@ class PlanBlock(CitizenBlock):
         return made
 
     def _opens(self, kind: str, time: int) -> bool:
-        """Whether a place of a kind is open for half an hour from a time on."""
+        """Return whether a place of a kind is open at a time and half an hour later."""
         city = self.city
         places = () if city is None else city.by_kind(kind)[:LOOKED_AT]
         return any(self.is_open(each, time) and self.is_open(each, time + 1800) for each in places)
 
     async def _by_model(self) -> list[Item] | None:
-        """The plan that the model makes; None where it has none, or its answer is of no use."""
+        """Return the model's plan; None without a model or a usable answer."""
         if self.llm is None:
             return None
         status, city = self.status, self.city
@@ -272,7 +272,7 @@ class PlanBlock(CitizenBlock):
     # -- mending -----------------------------------------------------------------------------------
 
     def _mend(self, time: int) -> None:
-        """Mend what breaks the plan in this step: the world first, then the needs."""
+        """Mend the plan for this step: first what the world broke, then the needs."""
         item = self.item
         status = self.status
         if item is None or status.get("moving"):
@@ -289,7 +289,7 @@ class PlanBlock(CitizenBlock):
         self._urgent(time)
 
     def _elsewhere(self, item: Item, time: int, why: str) -> None:
-        """Do the item at another place of its kind, or stay at home."""
+        """Move the item to another place of its kind, or else stay at home."""
         kind = item.get("kind")
         avoid = [*item.get("avoid", ()), item["where"]]
         if kind is not None and item["where"] != kind and len(avoid) <= 3:
@@ -298,13 +298,13 @@ class PlanBlock(CitizenBlock):
             return
         home = self.status.get("home")
         if item["where"] == home:
-            item["where"] = None  # the way home is barred: one stays where one is
+            item["where"] = None  # home is unreachable: the citizen stays where it is
             self._mended(why, "stays where it is")
         else:
             self._put(_item("leisure", home, time, item["until"]), why)
 
     def _urgent(self, time: int) -> None:
-        """Put in what a need at its threshold calls for."""
+        """Insert the remedy of a need at its threshold."""
         needs = next((block for block in self.agent.blocks if isinstance(block, NeedsBlock)), None)
         item = self.item
         if needs is None or item is None or item["do"] in ("sleep", "eat"):
@@ -340,7 +340,7 @@ class PlanBlock(CitizenBlock):
 
 
 def _gaps(plan: Sequence[Item]) -> list[tuple[int, int]]:
-    """The times of a day that a plan leaves free."""
+    """Return the times of a day that a plan leaves free."""
     gaps, at = [], 0
     for item in sorted(plan, key=lambda each: each["from"]):
         if item["from"] > at:
@@ -352,6 +352,6 @@ def _gaps(plan: Sequence[Item]) -> list[tuple[int, int]]:
 
 
 def _of_day(text: str) -> int:
-    """Seconds after midnight of `HH:MM`."""
+    """Return the seconds after midnight of `HH:MM`."""
     hours, _, minutes = text.partition(":")
     return int(hours) * _HOUR + int(minutes) * 60

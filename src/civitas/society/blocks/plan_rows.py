@@ -1,4 +1,4 @@
-"""The plans of rows: `PlanBlock`, for many citizens at once; what is kept is in `columns.PLAN`."""
+"""`PlanBlock` for many citizens at once; `columns.PLAN` has its columns."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 _AT_ONCE: Final = 1 << 13
-"""So many plans are made at a time: what it takes fits the processor's cache."""
+"""Plans made at a time: their arrays fit the processor's cache."""
 
 
 def before_rows(self: Any, rows: Rows) -> None:
-    """`before_forward` of rows: a plan of this day that can be followed in this step."""
+    """Do `before_forward` for rows: make missing plans of this day, advance and mend plans."""
     np = numpy()
     plans = Plans(rows)
     day, time = divmod(now_of(rows), DAY_S)
@@ -46,14 +46,14 @@ def before_rows(self: Any, rows: Rows) -> None:
 
 
 def step_rows(self: Any, rows: Rows) -> None:
-    """Nothing: the plan is made and mended before each step."""
+    """Do nothing: the plan is made and mended before each step."""
 
 
 # -- mending ---------------------------------------------------------------------------------------
 
 
 def _mend(self: Any, rows: Rows, plans: Plans, time: int) -> None:
-    """`PlanBlock._mend`: the world first, then the needs."""
+    """Do `PlanBlock._mend`: first what the world broke, then the needs."""
     np = numpy()
     stays = ~plans.moving()
     why = plans.of("stuck") & stays
@@ -73,7 +73,7 @@ def _mend(self: Any, rows: Rows, plans: Plans, time: int) -> None:
 
 
 def _elsewhere(plans: Plans, at: Any, time: int) -> None:
-    """`PlanBlock._elsewhere`: another place of the kind, or at home."""
+    """Do `PlanBlock._elsewhere`: another place of the kind, or else home."""
     np, arrays = numpy(), plans.arrays
     rows = plans.index[at]
     slot = arrays["plan_now"][rows]
@@ -90,7 +90,7 @@ def _elsewhere(plans: Plans, at: Any, time: int) -> None:
         arrays["plan_chosen"][some] = -1
         arrays["item_where"][some] = -2 - kind
         plans.mended(some)
-    barred = ~again & (place == plans.home[at])  # the way home is: one stays where one is
+    barred = ~again & (place == plans.home[at])  # from home: it stays where it is
     some, which = rows[barred], slot[barred]
     if len(some):
         arrays["plan"][some, which] = without(items[barred], WHERE | AVOIDS) | NONE
@@ -104,7 +104,7 @@ def _elsewhere(plans: Plans, at: Any, time: int) -> None:
 
 
 def _urgent(rows: Rows, plans: Plans, stays: Any, time: int) -> None:
-    """`PlanBlock._urgent`: what a need at its threshold calls for."""
+    """Do `PlanBlock._urgent`: insert the remedy of a need at its threshold."""
     from civitas.society.blocks.needs import NEEDS, NeedsBlock
 
     np = numpy()

@@ -1,4 +1,4 @@
-"""The plans of rows: which item is on, which is next, and an item put in."""
+"""The plans of rows: advancing to the current item, and inserting items."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 _ROOM: Final = 4
-"""An item put into a plan takes up to three more slots; the last stays empty."""
+"""Slots kept free: an inserted item takes up to three more, and the last stays empty."""
 _BROKEN: Final = 6
-"""So many items, and the one that is on, lie before the end of one that was broken off, at most:
-of those put in for the same time only the last is left, and there are three such times."""
+"""The items, with the current one, up to the end of an interrupted item at most: of the items
+inserted at the same time only the last is left, and there are three such times."""
 
 
 class Plans:
-    """The plans of some rows. Positions are those within these rows.
+    """The plans of some rows. Positions count within these rows.
 
     Attributes:
-        home: where each lives; the number of a place, −1 for None
-        duty: where each works, or else goes to school
+        home: each row's home; the number of a place, −1 for None
+        duty: each row's place of work, or else its school
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -51,7 +51,7 @@ class Plans:
             self.duty = work + (work < 0) * (rows.column("school") + np.int32(1))
 
     def of(self, name: str) -> Any:
-        """Return a column of these rows, to be read."""
+        """Return a column of these rows, for reading."""
         return self.rows.column(name)
 
     def set(self, name: str, at: Any, values: Any) -> None:
@@ -65,7 +65,7 @@ class Plans:
         return self.of("moving_to") >= 0
 
     def advance(self, at: Any, time: int) -> None:
-        """Have the item be on that is on at a time of the day, of rows whose last is over."""
+        """Advance rows whose current item is over to their item at a time of the day."""
         np, arrays = numpy(), self.arrays
         if not len(at):
             return
@@ -81,7 +81,7 @@ class Plans:
         self.forget(rows)
 
     def show(self, rows: Any, items: Any) -> None:
-        """Write the items that are on into their own columns."""
+        """Write current items into the columns of `ITEM`."""
         np, arrays = numpy(), self.arrays
         where = (items & WHERE).astype(np.int32)
         arrays["item_do"][rows] = (items >> WHAT & 7) + 1
@@ -93,7 +93,7 @@ class Plans:
         arrays["item_where"][rows] = place
 
     def forget(self, rows: Any) -> None:
-        """Forget the chosen and avoided places of items that are over."""
+        """Clear the chosen and avoided places of items that are over."""
         np, arrays = numpy(), self.arrays
         avoided = arrays["plan_avoid"][:, 0][rows] > 0
         knows = ((arrays["plan_chosen"][rows] >= 0) | avoided).nonzero()[0]
@@ -113,14 +113,14 @@ class Plans:
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
     def put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
-        """Put an item into plans, from `time` on: what was planned then is cut or left out.
+        """Insert an item into plans from `time` on; cut or drop the items that overlap it.
 
         Args:
-            at: whose
-            do: what, by its code
-            home: whether it is at home, else nowhere in particular
-            time: seconds after midnight
-            until: the same, of each
+            at: the positions of the rows
+            do: the activities, by their codes
+            home: whether the items are at home; else they have no place
+            time: the start, in seconds after midnight
+            until: the end for each row, in seconds after midnight
         """
         np, arrays = numpy(), self.arrays
         rows = self.index[at]
@@ -137,14 +137,14 @@ class Plans:
         first = now + (begins < time)
         ends = _ends(old)
         slots = np.arange(last, dtype=np.int32)
-        # Of what is not over the first that lasts longer; empty slots are after all.
+        # The first remaining item that ends after `until`; empty slots follow all items.
         later = (ends > until[:, None]) | (ends == 0)
         goes_on = (later & (slots >= now[:, None])).argmax(axis=1)
         shift = (goes_on - first - 1).astype(np.int32)[:, None]
         source = slots + np.where(slots > first[:, None], shift, np.int32(0))
         np.minimum(source, last - 1, out=source)
         made = np.take_along_axis(old, source, axis=1)
-        # The item that is on ends now, where it has begun before, and else gives its slot.
+        # The current item ends now if it began before; else the new item takes its slot.
         keeps = old[cut, now[cut]] & np.uint32((1 << UNTIL) - 1)
         made[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
         lives = np.asarray(home) & (self.home[at] >= 0)
@@ -161,5 +161,5 @@ class Plans:
 
 
 def _ends(items: Any) -> Any:
-    """When items end: seconds after midnight; int32."""
+    """Return the ends of items: seconds after midnight; int32."""
     return (items >> UNTIL).astype("int32")

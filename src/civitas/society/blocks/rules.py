@@ -1,4 +1,4 @@
-"""Rules that a citizen and rows share: how places attract, and what a day is filled with."""
+"""Rules that a citizen and rows share: the weights of places, remedies of needs, free time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMEDIES: Final = {
     "safety": ("leisure", 3600),
     "social": ("social", 3600),
 }
-"""What a need that is too low puts into the plan, and for how many seconds."""
+"""What each need that is too low inserts into the plan: an activity, and its seconds."""
 LEISURE: Final = (
     ("leisure", "home", 50),
     ("browse", "home", 18),
@@ -24,23 +24,23 @@ LEISURE: Final = (
     ("leisure", "park", 10),
     ("shop", "shop", 5),
 )
-"""What free time is filled with: what, where, and how often of a hundred."""
+"""What fills free time: an activity, its place, and its weight of 100."""
 
 
 def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
     """Return the weight of a place, a whole number: attraction ÷ (seconds + wait)², 1 or more.
 
     Args:
-        attraction: how many the place holds; a number, or an int64 array, as of `seconds`
-        seconds: how long it takes to get there
-        wait: seconds that every trip costs besides, so that next door is not everything
+        attraction: the place's capacity; a number, or an int64 array, as `seconds`
+        seconds: the travel time
+        wait: seconds added to every trip, so that the nearest place does not outweigh all others
     """
     return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
 
 
 def explores(known: int, rho: int = 600, gamma: int = 210) -> int:
-    """Return by which probability, in thousandths, one goes to a new place: rho · known^(−gamma).
+    """Return the probability, in thousandths, of going to a new place: rho · known^(−gamma).
 
-    `known` is how many places of the kind one has been to; rho and gamma are in thousandths.
+    `known` is the number of places of the kind visited before; rho and gamma are in thousandths.
     """
     return 1000 if known == 0 else int(rho * math.power(known, -gamma / 1000))

@@ -1,4 +1,4 @@
-"""Social life: whom a citizen writes to, what, and how relations and opinions change by it."""
+"""Social life: a citizen's messages, and the relations and opinions that they change."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 LONGEST: Final = 280
-"""So many characters a message has at most."""
+"""The characters of a message at most."""
 _SHOWN: Final = 20
-"""So many people a model is shown to choose from."""
+"""The people that a model may choose from, at most."""
 
 
 def relation_after(relation: Any, contact: int) -> Any:
-    """Return a relation, 0 … 1000, closer by so many thousandths of what is missing, rounded up."""
+    """Return a relation, 0 … 1000, moved `contact` thousandths of the way to 1000, rounded up."""
     return relation - (relation - 1000) * contact // 1000
 
 
 def faded(relation: Any, fading: int) -> Any:
-    """Return a relation after a day: so many thousandths of it less, rounded up."""
+    """Return a relation less `fading` thousandths of it (rounded up): its loss in a day."""
     return relation + -relation * fading // 1000
 
 
 def opinion_after(mine: Any, other: Any, bound: int, pull: int) -> Any:
-    """Return an opinion, −1000 … 1000, after another's was heard; of numbers or arrays.
+    """Return an opinion, −1000 … 1000, after hearing another; numbers or arrays.
 
     Bounded confidence (Deffuant, Neau, Amblard, Weisbuch 2000, "Mixing beliefs among interacting
-    agents", Advances in Complex Systems 3): it moves by `pull` thousandths of the distance, rounded
-    towards 0, if that is at most `bound`, else not at all.
+    agents", Advances in Complex Systems 3): if the distance is at most `bound`, the opinion moves
+    by `pull` thousandths of the distance, rounded towards 0; else it does not change.
     """
     apart = other - mine
     step = abs(apart) * pull // 1000 * (abs(apart) <= bound)
@@ -66,19 +66,19 @@ class SocialBlockParams(TalkParams):
 
 
 class SocialBlock(TalkBlock):
-    """Finds somebody, writes a short message, hears others, and lets relations and opinions change.
+    """Chooses a person, writes a short message, hears messages, and changes relations and opinions.
 
-    Whom: somebody at the same place, each as likely as the others, or a friend in proportion to the
+    The recipient is a person at the same place, uniformly drawn, or a friend, in proportion to the
     relation, as AgentSociety's citizens choose their friend (Piao et al. 2025, arXiv:2502.08691).
-    What: a greeting and what one thinks of the topic that interests one most. A quarter of an hour
-    of contact makes a relation closer by 2 thousandths of what is missing, for who writes and who
-    hears: half way after some 60 hours, to the closest after some 190, as a casual friendship takes
-    about 50 hours and a close one more than 200 (Hall 2019, "How many hours does it take to make a
-    friend?", Journal of Social and Personal Relationships 36). A day without takes 5 thousandths,
-    for ties decay that are not kept up (Burt 2000, "Decay functions", Social Networks 22); of more
-    than 150 relations the weakest goes (Dunbar 1992, Journal of Human Evolution 22). An opinion
-    that is heard moves one's own by bounded confidence (`opinion_after`). With a model, whom and
-    what are its answer.
+    The message is a greeting and an opinion on the topic of most interest. A quarter of an hour of
+    contact closes 2 thousandths of a relation's distance to 1000, for writer and hearer: half way
+    after some 60 hours, to the closest after some 190, as a casual friendship takes about 50 hours
+    and a close one more than 200 (Hall 2019, "How many hours does it take to make a friend?",
+    Journal of Social and Personal Relationships 36). The first step of a day takes 5 thousandths,
+    except from relations heard in it: neglected ties decay (Burt 2000, "Decay functions", Social
+    Networks 22). Of more than 150 relations the weakest is dropped (Dunbar 1992, Journal of Human
+    Evolution 22). A heard opinion moves the citizen's own by bounded confidence (`opinion_after`).
+    With a model, its answer has the recipient and the message.
     """
 
     description = "Meets people, writes messages and hears them"
@@ -88,7 +88,7 @@ class SocialBlock(TalkBlock):
     does = ("social",)
 
     async def before_forward(self) -> None:
-        """Hear what was said, and let relations fade at the start of a day."""
+        """Handle the received messages, and let relations fade at the start of a day."""
         status = self.status
         day = self.now // DAY_S
         heard: set[str] = set()
@@ -107,7 +107,7 @@ class SocialBlock(TalkBlock):
 
     @property
     def columns(self) -> dict[str, Column]:
-        """What it keeps of each citizen."""
+        """The block's columns."""
         return {**super().columns, **friend_columns(self.params.friends), "faded": _FADED}
 
     def to_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ class SocialBlock(TalkBlock):
         """Write relations, opinions and interests of a status into the columns.
 
         Raises:
-            ConfigError: a topic is none of the block's, or there are too many relations
+            ConfigError: a topic is not one of the block's, or there are too many relations
         """
         super().from_status(population, row, status)
         given = status.get("relations")
@@ -144,7 +144,7 @@ class SocialBlock(TalkBlock):
         codes[row], close[row] = friends, strengths
 
     def before_rows(self, rows: Rows) -> None:
-        """`before_forward` of rows."""
+        """Do `before_forward` for rows."""
         np = numpy()
         heard = rows.heard()
         if heard is not None:
@@ -159,7 +159,7 @@ class SocialBlock(TalkBlock):
         faded_on[...] = day
 
     def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
-        """Hear one message each."""
+        """Handle one message for each of these rows."""
         np = numpy()
         self._closer_rows(rows, Ties(rows, at), np.arange(len(at)), sender)
         params = self.params
@@ -171,11 +171,11 @@ class SocialBlock(TalkBlock):
         rows["opinions"][at, number] = np.where(mine == NO_OPINION, mine, after)
 
     def _closer_rows(self, rows: Rows, ties: Ties, at: Any, who: Any) -> None:
-        """`_closer` of some of those whose relations these are, each once."""
+        """Do `_closer` at some positions of `ties`, each once."""
         ties.closer(at, code_of(who), lambda relation: self._after(relation, rows.seconds))
 
     def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
-        """Let relations fade, but for those with whom was heard."""
+        """Let relations fade, except those with the senders of heard messages."""
         np = numpy()
         fading = self.params.fading
         who, to = at[:0], at[:0]
@@ -187,7 +187,7 @@ class SocialBlock(TalkBlock):
         Ties(rows, at).fade(lambda close: faded(close, fading), Ties(rows, who), to)
 
     def step_rows(self, rows: Rows) -> None:
-        """`forward` of rows."""
+        """Do `forward` for rows."""
         np = numpy()
         count, mine, present = rows.present()
         others = np.maximum(count - 1, 0)
@@ -238,12 +238,12 @@ class SocialBlock(TalkBlock):
             del relations[min(others, key=relations.__getitem__)]
 
     def _after(self, relation: Any, seconds: int) -> Any:
-        """A relation, or an array of them, after a contact in a step of so many seconds."""
+        """Return a relation, or an array of them, after contact in a step of `seconds`."""
         contact = min(1000, max(1, self.params.contact * seconds // 900))
         return relation_after(relation, contact)
 
     async def forward(self) -> str | None:
-        """Say something to somebody; gives to whom."""
+        """Write to a person; return the recipient's id, or None."""
         self.act("social")
         to, text = await self._by_model() or (self._whom(), "")
         if to is None:
@@ -256,7 +256,7 @@ class SocialBlock(TalkBlock):
         return to
 
     def _whom(self) -> str | None:
-        """Somebody here, or a friend; None for nobody."""
+        """Return the id of a person here or of a friend; None if there is neither."""
         draws = self.draws
         present, me = self.perceived.present, str(self.agent.id)
         relations: dict[str, int] = self.status.get("relations", {})
@@ -272,7 +272,7 @@ class SocialBlock(TalkBlock):
         return friends[draws.choice([each[1] for each in friends], "social.friend")][0]
 
     def _topic(self) -> tuple[str, int]:
-        """What interests it most, and what it thinks of it."""
+        """Return the topic of most interest, and the opinion on it."""
         interests = self.interests
         topic = max(interests, key=interests.__getitem__, default="")
         return topic, self.opinion(topic)

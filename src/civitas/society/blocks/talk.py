@@ -1,4 +1,4 @@
-"""What citizens talk about: their interests and opinions, and what they say by rule."""
+"""Topics that citizens talk about: interests, opinions, and messages by rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
-"""What people talk about."""
+"""The default topics."""
 NO_OPINION: Final = -32768
 GREETINGS: Final = (
     "Good to see you.",
@@ -33,11 +33,11 @@ VIEWS: Final = (
     (300, "There is something in {topic}, I find."),
     (600, "I really care about {topic}."),
 )
-"""From which opinion on, what one says of a topic."""
+"""What a citizen says about a topic, from the given opinion on."""
 
 
 def message_text(greeting: int, topic: str, opinion: int) -> str:
-    """Return what is written by rule: a greeting by its number, and what one thinks of a topic."""
+    """Return a message by rule: a greeting by its number, and a view of a topic."""
     text = GREETINGS[greeting % len(GREETINGS)]
     if topic:
         view = next(text for least, text in reversed(VIEWS) if opinion >= least)
@@ -47,7 +47,7 @@ def message_text(greeting: int, topic: str, opinion: int) -> str:
 
 @functools.cache
 def message_words(topics: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all that is written by rule of these topics: each greeting alone, then with a view."""
+    """Return all messages by rule on these topics: each greeting alone, then with each view."""
     return tuple(
         message_text(greeting, topic, view)
         for greeting in range(len(GREETINGS))
@@ -60,7 +60,7 @@ def message_words(topics: tuple[str, ...]) -> tuple[str, ...]:
 def topic_columns(topics: int) -> dict[str, Column]:
     """Return the columns of opinions (`NO_OPINION`: none) and of interests, in a profile's order.
 
-    `interest_topic` has the numbers of the topics, −1 for none.
+    `interest_topic` has the indices of the topics, −1 for none.
     """
     return {
         **ACT,
@@ -82,30 +82,30 @@ class TalkParams(CitizenBlockParams):
 
 
 class TalkBlock(CitizenBlock):
-    """What the blocks share that talk about topics."""
+    """The base of blocks that talk about topics."""
 
     params: TalkParams
     enabled_by = "enable_social"
 
     @property
     def interests(self) -> dict[str, int]:
-        """How much topics interest the citizen, 0 … 1000."""
+        """The citizen's interest in each topic, 0 … 1000."""
         return (self.status.get("profile") or {}).get("interests") or {}
 
     def opinion(self, topic: str) -> int:
-        """What the citizen thinks of a topic; 0 without an opinion."""
+        """Return the citizen's opinion on a topic; 0 if it has none."""
         return int(self.status.get("opinions", {}).get(topic, 0))
 
     # -- in columns --------------------------------------------------------------------------------
 
     @property
     def columns(self) -> dict[str, Column]:
-        """What it keeps of each citizen."""
+        """The block's columns."""
         return topic_columns(len(self.params.topics))
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What it says."""
+        """The topics, and all messages by rule."""
         return (*self.params.topics, *message_words(self.params.topics))
 
     def to_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ class TalkBlock(CitizenBlock):
         """Write opinions and interests of a status into the columns.
 
         Raises:
-            ConfigError: a topic is none of the block's
+            ConfigError: a topic is not one of the block's
         """
         arrays, topics = population.arrays, self.params.topics
         interests = (status.get("profile") or {}).get("interests")
@@ -147,7 +147,7 @@ class TalkBlock(CitizenBlock):
                 arrays["interest"][row, at] = interest
 
     def main_topic_rows(self, rows: Rows) -> Any:
-        """What interests each of rows most, by the number of the topic; −1 for nothing."""
+        """Return the index of each row's topic of most interest; −1 for none."""
         np, arrays, at = numpy(), rows.population.arrays, rows.at
         topics, interest = arrays["interest_topic"], arrays["interest"]
         topic, most = topics[:, 0][at].astype(np.int64), interest[:, 0][at]
@@ -162,14 +162,14 @@ class TalkBlock(CitizenBlock):
         return topic
 
     def opinion_rows(self, rows: Rows, topic: Any, at: Any = None) -> Any:
-        """`opinion` of rows, or of some, by the number of the topic of each, −1 for none."""
+        """Return `opinion` of all or some rows, by the index of each row's topic, −1 for none."""
         np = numpy()
         index = rows.at if at is None else rows.at[at]
         opinion = rows.population.arrays["opinions"][index, topic].astype(np.int64)
         return np.where((topic < 0) | (opinion == NO_OPINION), 0, opinion)
 
     def text_rows(self, rows: Rows, greeting: Any, topic: Any, opinion: Any) -> Any:
-        """The numbers of `message_text` of rows, by the numbers of topics, −1 for none."""
+        """Return the word numbers of rows' messages, by the indices of topics, −1 for none."""
         np, topics = numpy(), self.params.topics
         words = rows.once(
             f"talk.texts {topics}",
@@ -179,12 +179,12 @@ class TalkBlock(CitizenBlock):
         return words[(greeting * (len(topics) + 1) + topic + 1) * len(VIEWS) + np.maximum(view, 0)]
 
     def word_rows(self, rows: Rows, topic: Any) -> Any:
-        """The numbers of the words of topics, by their numbers; −1 gives that of no topic."""
+        """Return the word numbers of topics by their indices; −1 is the empty word."""
         words = rows.population._word
         return numpy().array([words[each] for each in ("", *self.params.topics)])[topic + 1]
 
     def topic_rows(self, rows: Rows) -> Any:
-        """Which of the topics each word of a population is; −1 for none, as for the last."""
+        """Return the topic index of each word of a population, and −1 last; −1: no topic."""
         words, topics = rows.population.words, self.params.topics
         return rows.once(
             f"talk.topics {topics}",

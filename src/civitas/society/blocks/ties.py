@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 _BLOCK: Final = 8
-"""So many relations stand together; most have no more."""
+"""Relations stored together; most citizens have no more."""
 _HASHED: Final = 1 << 16
-"""By so many last bits it is seen that two agents are not the same."""
+"""Codes are first compared modulo this: different last bits mean different agents."""
 
 
 @functools.cache
 def friend_columns(friends: int) -> dict[str, Column]:
-    """The columns of relations: with whom, and how close; in the order in which they came.
+    """Return the columns of relations, in the order of the first contacts.
 
-    friends: 1 more than the friend's row; 0 for none; below 0 an agent that is no citizen
-    friendship: 0 … 1000
+    friends: the friend's row + 1; 0 for none; below 0 an agent that is not a citizen
+    friendship: the strength of the relation, 0 … 1000
     """
     return {
         "friends": Column("int32", width=friends, own=True, slots=_BLOCK),
@@ -32,13 +32,13 @@ def friend_columns(friends: int) -> dict[str, Column]:
 
 
 class Ties:
-    """The relations of some rows, to be read and changed.
+    """Reads and changes the relations of some rows.
 
-    They are packed left, so they are walked slot by slot by those rows that have so many.
+    A row's relations fill the first slots, so a walk slot by slot drops rows as they run out.
 
     Args:
-        rows: of which
-        at: their positions in the rows; all if left out
+        rows: the rows
+        at: positions in the rows; all if left out
     """
 
     def __init__(self, rows: Rows, at: Any = None) -> None:
@@ -47,7 +47,7 @@ class Ties:
         self._index = rows.at if at is None else rows.at[at]
 
     def _slots(self, index: Any) -> Iterator[tuple[int, Any, Any, Walk]]:
-        """Walk the slots: the slot, positions of those who have it, with whom, and how close."""
+        """Walk the slots; yield the slot, positions of rows that use it, codes, and strengths."""
         np = numpy()
         left = np.arange(len(index))
         friends, close = Walk(self._friends, index), Walk(self._friendship, index)
@@ -63,7 +63,7 @@ class Ties:
             yield slot, left, codes, close
 
     def total(self) -> Any:
-        """How close all friends of each are together; int64."""
+        """Return the sum of each row's strengths; int64."""
         np = numpy()
         sums = np.zeros(len(self._index), np.int64)
         for slot, left, _, close in self._slots(self._index):
@@ -71,7 +71,7 @@ class Ties:
         return sums
 
     def choice(self, at: Any, share: Any) -> Any:
-        """The friend of each at these positions up to whom all together are closer than a share."""
+        """Return for each position the friend where the summed strength first exceeds `share`."""
         np = numpy()
         rest, found = share.copy(), np.zeros(len(at), np.int32)
         for slot, left, codes, close in self._slots(self._index[at]):
@@ -83,7 +83,7 @@ class Ties:
         return found
 
     def strength(self, codes: Any) -> Any:
-        """How close each is to some others, (n, others) like their codes; 0 without a relation."""
+        """Return the strengths with others, (n, others) as their codes; 0 without a relation."""
         np = numpy()
         found = np.zeros(codes.shape, np.int64)
         maybe = np.zeros(_HASHED, bool)
@@ -97,14 +97,14 @@ class Ties:
         return found
 
     def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
-        """Change the relation of some with somebody; where it has no room, the weakest other goes.
+        """Change one relation of each row, or add it; without room, drop the weakest other.
 
-        The weakest that is first in the order goes, and those after it move up.
+        Of equally weak relations the first is dropped, and those after it move up.
 
         Args:
-            at: their positions among these, each once
-            codes: with whom each of them
-            change: gives the relation by what it was
+            at: the positions of the rows, each once
+            codes: the other agent for each position
+            change: returns the new strength from the old one
         """
         np = numpy()
         index, most = self._index[at], self._friends.shape[1]
@@ -125,7 +125,7 @@ class Ties:
         self._friendship.put(index, slot, change(relation))
 
     def _found(self, index: Any, codes: Any) -> Any:
-        """The slot of the relation of rows with somebody, else their first empty slot, if any."""
+        """Return each row's slot of a code, else its first empty slot, else the number of slots."""
         np = numpy()
         most = self._friends.shape[1]
         slots, left = np.full(len(index), most), np.arange(len(index))
@@ -143,7 +143,7 @@ class Ties:
         return slots
 
     def fade(self, fade: Callable[[Any], Any], but: Ties, codes: Any) -> None:
-        """Change how close all are, but for the relations of others with somebody each."""
+        """Change all strengths, except each relation of the rows of `but` with their `codes`."""
         np = numpy()
         kept = but._found(but._index, codes)
         has = np.flatnonzero(kept < self._friends.shape[1])
@@ -156,5 +156,5 @@ class Ties:
 
 
 def code_of(number: Any) -> Any:
-    """The code in `friends` of agents as wants name them."""
+    """Return the codes in `friends` of agents numbered as in wants."""
     return numpy().where(number >= 0, number + 1, number)

@@ -1,4 +1,4 @@
-"""What blocks ask of a city for rows: a `City` says it for all at once, others place by place."""
+"""Queries of a city for rows: a `City` answers for all at once, others place by place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from civitas.society.population.rows import Rows
 
 LOOKED_AT: Final = 10
-"""At so many places of a kind it is looked whether they are open."""
+"""The places of a kind whose hours are checked, at most."""
 
 
 def kind_numbers(rows: Rows) -> dict[str, int]:
@@ -29,7 +29,7 @@ def kinds_of(rows: Rows) -> Any:
 
 
 def open_now(rows: Rows, time: int) -> Any:
-    """Return of each place whether it is open; None where places have no hours."""
+    """Return for each place whether it is open; None if places have no hours."""
     if not hasattr(rows.city, "is_open"):
         return None
     every = numpy().arange(len(rows.population.places))
@@ -37,7 +37,7 @@ def open_now(rows: Rows, time: int) -> Any:
 
 
 def open_at(rows: Rows, places: Any, time: Any) -> Any:
-    """Return whether places are open, by their numbers, at seconds after midnight; broadcast."""
+    """Return whether places, by number, are open at seconds after midnight; broadcasts."""
     np, city = numpy(), rows.city
     places, time = np.asarray(places), np.asarray(time)
     if not hasattr(city, "is_open"):
@@ -51,7 +51,7 @@ def open_at(rows: Rows, places: Any, time: Any) -> Any:
 
 
 def opens_at(rows: Rows, kind: str, time: Any) -> Any:
-    """Return of each time whether a place of a kind is open from then on for half an hour: 0, 1."""
+    """Return for each time whether a place of a kind is open then and 30 minutes later: 0, 1."""
     np, city, kept = numpy(), rows.city, rows.moment.found
     key = ("opens", kind)
     if key not in kept:
@@ -70,7 +70,7 @@ def opens_at(rows: Rows, kind: str, time: Any) -> Any:
 
 
 def holds(rows: Rows) -> Any:
-    """Return how many each place holds; 1 where there is no limit."""
+    """Return the capacity of each place; 1 if it has no limit."""
     city = rows.city
     if hasattr(city, "capacity_rows"):
         return city.capacity_rows()
@@ -83,7 +83,7 @@ def holds(rows: Rows) -> Any:
 
 
 def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tuple[Any, Any]:
-    """Return the nearest places of a kind, −1 for none, and the seconds to them: (n, limit)."""
+    """Return the nearest places of a kind (−1: none) and the seconds to them, (n, limit) each."""
     np, city = numpy(), rows.city
     if hasattr(city, "near_rows"):
         return city.near_rows(place, kind, limit, mode)  # type: ignore[no-any-return]
@@ -98,7 +98,7 @@ def near(rows: Rows, place: Any, kind: str, limit: int, mode: str | None) -> tup
 
 
 def ways(rows: Rows, place: Any, to: Any, modes: list[str | None]) -> Any:
-    """Return the seconds from places to places by each mode; int64, (n, modes), −1 for no way."""
+    """Return the seconds from `place` to `to` by each mode; int64, (n, modes), −1: no way."""
     np, city = numpy(), rows.city
     made = np.empty((len(place), len(modes)), np.int64, order="F")
     if hasattr(city, "metres_rows"):

@@ -1,4 +1,4 @@
-"""A city: places on a graph of roads, how long ways between them take, and who is open when."""
+"""A city: places on a graph of roads, travel times between them, and opening hours."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 
 class City:
-    """Places on a graph of roads. It never changes; what is asked often is cached.
+    """Places on a graph of roads. It never changes; frequent queries are cached.
 
-    A place hangs on a road node (`Place.node`), to which one goes straight along x and y, or is a
-    node itself. Ways are the shortest in metres over the roads that the mode may use; their time is
-    the mode's wait and the metres by its speed, in whole seconds, rounded up once. What it is given
-    are its attributes; places and nodes are in order of id.
+    A place is attached to a road node (`Place.node`), reached along x and y, or is a node itself.
+    A route is the shortest in metres over the roads that the mode may use. Its time is the mode's
+    wait plus the metres by its speed, in whole seconds, rounded up once. The arguments are
+    attributes; places and nodes are in order of id.
 
     Args:
-        places: where citizens can be; ids are unique
+        places: the places of citizens; ids are unique
         roads: the edges between nodes and places: `Road`s, or tuples `(a, b, metres)`
-        nodes: road nodes that are no places, with their coordinates in metres: `{"n1": (0, 100)}`
-        modes: the ways to travel; the first is the default
+        nodes: road nodes that are not places, with coordinates in metres: `{"n1": (0, 100)}`
+        modes: the modes of travel; the first is the default
 
     Raises:
-        ConfigError: an id is there twice, a road or place leads to a node that does not exist, a
-            road names an unknown mode, or a field is wrong.
+        ConfigError: an id occurs twice, a road or place leads to a node that does not exist, a road
+            names an unknown mode, or a field is wrong.
     """
 
     closed: frozenset[str] = frozenset()
@@ -108,17 +108,17 @@ class City:
     def generate(cls, *, seed: int, citizens: int, modes: Iterable[Mode] = MODES) -> City:
         """Return a plausible town for 10 … 10,000,000 citizens: the same for the same arguments.
 
-        See `civitas.society.city.generate` for what there is of each kind, and after whom.
+        `civitas.society.city.generate` states the numbers of each kind, and their sources.
         """
         places, roads, nodes = generated(seed, citizens)
         return cls(places, roads, nodes=nodes, modes=modes)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> City:
-        """Return the city that `to_json` wrote.
+        """Return the city of a text of `to_json`.
 
         Raises:
-            ConfigError: it is not such a text; the field that is wrong is named.
+            ConfigError: it is not such a text; the error names the wrong field.
         """
         places, roads, nodes, modes = read(text)
         return cls(places, roads, nodes=nodes, modes=modes)
@@ -129,7 +129,7 @@ class City:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """The SHA-256 of its canonical JSON, in hexadecimal digits."""
+        """The SHA-256 of the canonical JSON, in hexadecimal digits."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def _build_graphs(self, index: dict[str, int]) -> None:
@@ -148,7 +148,7 @@ class City:
                 shared[key] = Roads(edges[used], oneway[used], self._spots)
             self._graphs[mode] = shared[key]
 
-    # -- what there is -----------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.places)
@@ -167,7 +167,7 @@ class City:
         return self._ids
 
     def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of places that there are, in order."""
+        """Return the kinds of places, in order."""
         return tuple(self._by_kind)
 
     def kind(self, place: str) -> str:
@@ -175,7 +175,7 @@ class City:
         return self[place].kind
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
-        """Return the places of a kind in order of id; none where there is no such kind."""
+        """Return the places of a kind in order of id; none if there is no such kind."""
         return self._by_kind.get(kind, ())
 
     def capacity(self, place: str) -> int:
@@ -192,10 +192,10 @@ class City:
             return self.nodes[place]
         return self[place].x, self[place].y
 
-    # -- ways --------------------------------------------------------------------------------------
+    # -- routes ------------------------------------------------------------------------------------
 
     def metres(self, a: str, b: str, mode: str | None = None) -> int | None:
-        """Return the metres of the shortest way from `a` to `b`; None if there is none."""
+        """Return the metres of the shortest route from `a` to `b`; None if there is none."""
         start, end = self._number(a), self._number(b)
         graph = self._graphs[self._mode(mode).name]
         if start == end:
@@ -206,10 +206,10 @@ class City:
         return int(metres + self._access_rows.item(start) + self._access_rows.item(end))
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int | None:
-        """Return the whole seconds from `a` to `b`; 0 if they are the same; None without a way.
+        """Return the whole seconds from `a` to `b`; 0 if they are equal; None without a route.
 
         Raises:
-            ConfigError: there is no such place or mode.
+            ConfigError: a place or the mode does not exist.
         """
         metres = self.metres(a, b, mode)
         if metres is None or a == b:
@@ -217,7 +217,7 @@ class City:
         return int(self._mode(mode).time(metres))
 
     def route(self, a: str, b: str, mode: str | None = None) -> Route | None:
-        """Return the shortest way from `a` to `b`; None if there is none."""
+        """Return the shortest route from `a` to `b`; None if there is none."""
         metres, chosen = self.metres(a, b, mode), self._mode(mode)
         if metres is None:
             return None
@@ -231,15 +231,15 @@ class City:
     def near(
         self, place: str, kind: str | None = None, limit: int = 10, mode: str | None = None
     ) -> tuple[Near, ...]:
-        """Return the nearest other places that can be reached, with the seconds to each.
+        """Return the nearest reachable other places, with the seconds to each.
 
         Args:
-            place: where from
-            kind: only places of this kind; a kind without places gives none
-            limit: at most so many
-            mode: how one travels
+            place: the start
+            kind: the kind of the places; None for all kinds
+            limit: the number of places at most
+            mode: the mode of travel; None for the default
 
-        The nearest is so in metres; ties are in order of id.
+        Distances are compared in metres; ties are in order of id.
         """
         check_integer("limit", limit, 1, None)
         limit = min(limit, len(self))
@@ -253,20 +253,20 @@ class City:
         ]
         return tuple(near[:limit])
 
-    # -- the same of many places at once, by their numbers in `ids()` ------------------------------
+    # -- queries of many places at once, by their numbers in `ids()` -------------------------------
 
     def kind_rows(self) -> NDArray[Any]:
         """Return each place's kind as its number in `kinds()`; int16."""
         return self._kind_of
 
     def capacity_rows(self) -> NDArray[Any]:
-        """Return how many citizens each place holds; int64."""
+        """Return the capacity of each place; int64."""
         return self._capacities
 
     def by_area(self, places: Any) -> NDArray[Any]:
-        """Return the order of places in which those that are near each other follow one another.
+        """Return an order of places in which neighbouring places are close.
 
-        It is that of Morton 1966: the bits of x and y in turn, in steps of 50 m.
+        It is Morton's order (1966): the bits of x and y alternate, in steps of 50 m.
         """
         np = numpy()
         x, y = (self._spots[self._hang_rows[places]] - self._spots.min(axis=0)).T // 50
@@ -276,11 +276,11 @@ class City:
         return np.lexsort((places, key))
 
     def open_rows(self, time: Any, places: Any = None) -> NDArray[Any]:
-        """Return of each place whether it is open; booleans.
+        """Return for each place whether it is open; booleans.
 
         Args:
             time: seconds after midnight; whole numbers, broadcast against the places
-            places: which places; all if left out
+            places: the places; all if left out
         """
         np = numpy()
         if np.max(time, initial=0) >= DAY_S or np.min(time, initial=0) < 0:
@@ -298,13 +298,13 @@ class City:
         return found
 
     def seconds_rows(self, place: Any, to: Any, mode: Any, words: Sequence[str]) -> NDArray[Any]:
-        """Return how long each way takes; int64, −1 without one, 0 from nowhere.
+        """Return the seconds of routes; int64, −1 without a route, 0 without a start.
 
         Args:
-            place: where each begins; −1 for nowhere
-            to: where each ends
-            mode: how one travels, as numbers of `words`; −1 for the default
-            words: the texts that numbers stand for
+            place: the starts; −1 for none
+            to: the destinations
+            mode: the modes of travel, as numbers in `words`; −1 for the default
+            words: the texts by number
         """
         np = numpy()
         place, to = np.asarray(place), np.asarray(to)
@@ -320,12 +320,12 @@ class City:
         return found
 
     def time_rows(self, metres: Any, same: Any, mode: str | None = None) -> NDArray[Any]:
-        """Return the seconds for so many metres, −1 for −1; 0 where it is the same place."""
+        """Return the seconds for metres, −1 for −1; 0 where `same` (start is destination)."""
         np = numpy()
         return np.where(same, 0, np.where(metres < 0, -1, self._mode(mode).time(metres)))
 
     def metres_rows(self, place: Any, to: Any, mode: str | None = None) -> NDArray[Any]:
-        """Return the metres of each shortest way; int64, −1 without one."""
+        """Return the metres of shortest routes; int64, −1 without a route."""
         np = numpy()
         graph = self._graphs[self._mode(mode).name]
         metres = graph.metres(self._hang_rows[place], self._hang_rows[to])
@@ -333,13 +333,13 @@ class City:
         return np.where(metres < 0, -1, np.where(place == to, 0, reached))
 
     def same_roads(self, modes: Sequence[str]) -> bool:
-        """Return whether all these modes use the same roads, so that their metres are the same."""
+        """Return whether all these modes use the same roads, so that their metres are equal."""
         return len({id(self._graphs[mode]) for mode in modes}) == 1
 
     def near_rows(
         self, place: Any, kind: str, limit: int = 10, mode: str | None = None
     ) -> tuple[Any, Any]:
-        """Return what `near` gives of each: places, −1 where there are no more, and seconds.
+        """Return the results of `near` for each place: places (−1: no more) and seconds.
 
         Returns:
             two arrays of whole numbers, (n, limit), the nearest first; their `.T` is contiguous
@@ -352,7 +352,7 @@ class City:
         found, far = places.take(node, axis=1), metres.take(node, axis=1)
         number = [*self._kind_rows, kind].index(kind)
         own = np.flatnonzero(self._kind_of[place] == number)
-        if len(own):  # one who is at such a place is not near itself: the others move up
+        if len(own):  # a place is not near itself: drop it, the others move up
             after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
             for each in (found, far):
                 each[:-1, own] = np.where(after, each[1:, own], each[:-1, own])
@@ -362,7 +362,7 @@ class City:
         return found.T, seconds.T
 
     def keep_near(self, kinds: Collection[str], limit: int) -> None:
-        """Make the tables of ways and of so many near places of some kinds, and keep no others."""
+        """Make the tables of routes and of `limit` near places of some kinds; drop other tables."""
         graph = self._graphs[self.modes[0].name]
         self._nearest.keep(graph, kinds, limit)
         graph.metres(self._hang_rows[:1], self._hang_rows[:1])
@@ -373,7 +373,7 @@ class City:
 
     @functools.cached_property
     def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """When each place opens, and for how long."""
+        """The second at which each place opens, and for how many seconds."""
         np = numpy()
         opens = np.fromiter((place.opens for place in self.places), "int32", len(self))
         lasts = np.fromiter((place.closes for place in self.places), "int32", len(self)) - opens

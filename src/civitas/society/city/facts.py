@@ -1,4 +1,4 @@
-"""What is true everywhere at once: facts by name, and the weather."""
+"""Facts that hold everywhere, by name, and the weather."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from civitas.society.draw import Draws
 
 
 class Facts(Mapping[str, Any]):
-    """Global facts: JSON values by name. It never changes: `with_` gives another.
+    """Global facts: JSON values by name. They never change: `with_` returns new facts.
 
-    A value that is an array or object is a copy each time it is read.
+    Reading an array or object returns a copy.
 
     Raises:
         ConfigError: a name is not 1–255 printable characters, or a value is not JSON.
@@ -35,7 +35,7 @@ class Facts(Mapping[str, Any]):
             raise ConfigError(str(error)) from None
 
     def with_(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> Facts:
-        """Return these facts with some others, or other values of some."""
+        """Return these facts with some added or replaced."""
         return Facts({**self._values, **(values or {}), **more})
 
     def __getitem__(self, name: str) -> Any:
@@ -58,7 +58,7 @@ class Day:
     Attributes:
         rain: whether it rains that day
         low: the lowest temperature, at 3:00, in tenths of a degree Celsius
-        high: the highest, at 15:00
+        high: the highest temperature, at 15:00, likewise
     """
 
     rain: bool
@@ -70,19 +70,18 @@ class Weather:
     """A town's weather by day, drawn by seed: rain, and temperatures in tenths of a degree Celsius.
 
     A small weather generator in the manner of Richardson 1981 ("Stochastic simulation of daily
-    precipitation, temperature, and solar radiation", Water Resources Research 17): whether it rains
-    is a Markov chain of two states, and the day's mean temperature is a yearly curve with what is
-    left of yesterday's deviation (share 0.6) and a new one; wet days are milder by day. The chain
-    starts new each year on January 1st, so any day is found in at most 366 steps. All values are
-    integers. It is a temperate town: a year's mean of 10 °C and 9 °C up and down over the year,
-    coldest in the middle of January; it rains after a dry day with 25 %, after a wet one with 60 %,
-    so on 38 % of days (0.25 ÷ (0.25 + 0.40)).
+    precipitation, temperature, and solar radiation", Water Resources Research 17): rain is a Markov
+    chain of two states. The day's mean temperature is a yearly curve plus 0.6 of yesterday's
+    deviation plus a new one; wet days have a smaller range. The chain restarts each year on January
+    1st, so any day takes at most 366 steps. All values are integers. The town is temperate: a
+    yearly mean of 10 °C, 9 °C up and down over the year, coldest in the middle of January; it rains
+    after a dry day with 25 %, after a wet day with 60 %, so on 38 % of days (0.25 ÷ (0.25 + 0.40)).
 
     Args:
-        seed: of the draws
+        seed: the seed of the draws
 
     Raises:
-        ConfigError: the seed is no whole number 0 … 2⁶⁴−1.
+        ConfigError: the seed is not a whole number 0 … 2⁶⁴−1.
     """
 
     def __init__(self, seed: int) -> None:
@@ -98,8 +97,8 @@ class Weather:
     def temperature(self, clock: Clock) -> int:
         """Return the temperature at a clock's moment, in tenths of a degree Celsius.
 
-        It goes straight up from the low at 3:00 to the high at 15:00 and down again; at midnight it
-        changes to the next day's.
+        It rises linearly from the low at 3:00 to the high at 15:00, and falls again; at midnight it
+        jumps to the next day's.
         """
         day = self.day(clock)
         from_three = abs((clock.time - 3 * 3600 + 12 * 3600) % 86_400 - 12 * 3600)
@@ -116,7 +115,7 @@ class Weather:
         for number in range(366):
             draws = Draws(self._seed, year, number)
             wet = draws.below(100, "weather.rain") < (60 if wet else 25)
-            # Three of 0 … 40 are nearly normal, with a standard deviation of 2 °C.
+            # The sum of three draws of 0 … 40 is nearly normal, with a standard deviation of 2 °C.
             new = sum(draws.below(41, "weather.deviation", draw) for draw in range(3)) - 60
             deviation = deviation * 3 // 5 + new
             mean = 100 - 90 * _season(number) // 1000 + deviation

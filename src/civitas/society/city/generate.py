@@ -1,17 +1,17 @@
-"""A plausible town of any size, by seed: streets, homes, firms, schools, shops and the rest.
+"""A plausible town of any size, by seed: streets, homes, firms, schools, shops and others.
 
 Everything is whole numbers, drawn by `civitas.society.draw`, so a seed gives the same town on every
-platform. What is there, for n citizens:
+platform. A town of n citizens has:
 
 * streets: a grid of about n/50 crossings 100 m apart, moved by up to 15 m: 5,000 citizens/km². In
-  the outer half, one of three side streets is missing, but for every fourth.
-* `home`: one of each household; its capacity is who lives there, n in all. Sizes 1 … 7 in 29, 35,
-  15, 12, 6, 2, 1 of 100 (U.S. Census Bureau, America's Families and Living Arrangements 2022, table
-  HH-4, rounded). Density falls exponentially from the centre (Clark 1951, "Urban population
+  the outer half, one of three side streets is missing, except on every fourth column.
+* `home`: one for each household; its capacity is the household's size, n in all. Sizes 1 … 7 in 29,
+  35, 15, 12, 6, 2, 1 of 100 (U.S. Census Bureau, America's Families and Living Arrangements 2022,
+  table HH-4, rounded). Density falls exponentially from the centre (Clark 1951, "Urban population
   densities", Journal of the Royal Statistical Society A 114), here to about e⁻² at the sides.
 * `work`: jobs for 45 of 100 citizens (European Union 2022: 203 of 447 million, Eurostat), in firms
   of which a share 1/s has s jobs or more (Axtell 2001, "Zipf distribution of U.S. firm sizes",
-  Science 293); none has more than a twentieth of the jobs, but for 5. Denser in the centre: e⁻⁴.
+  Science 293); the largest has at most a twentieth of the jobs, or 5. Denser in the centre: e⁻⁴.
 * `school`: 18 seats for 100 citizens (16 of 100 are 5–17 years old, U.S. Census 2020, and staff),
   about 500 in a school.
 * `shop`: 3 for 1,000 citizens (retail establishments, U.S. County Business Patterns 2021: about a
@@ -43,7 +43,7 @@ _HOUSEHOLDS = (29, 35, 15, 12, 6, 2, 1)
 _SPACING = 100
 _HOUR = 3600
 
-# Opening hours of a kind, one pair drawn for each place; a pair that is twice there is likelier.
+# Opening hours of a kind: one pair is drawn for each place; a repeated pair has twice the weight.
 _HOURS = {
     "home": ((0, 24),),
     "work": ((6, 20), (6, 20), (7, 19), (7, 19), (8, 22), (0, 24)),
@@ -61,7 +61,7 @@ def generated(
     """Return the places, roads and road nodes of a town.
 
     Raises:
-        ConfigError: `citizens` is not 10 … 10,000,000, or `seed` no whole number 0 … 2⁶⁴−1.
+        ConfigError: `citizens` is not 10 … 10,000,000, or `seed` not a whole number 0 … 2⁶⁴−1.
     """
     check_integer("citizens", citizens, 10, 10_000_000)
     check_integer("seed", seed, 0, 2**64 - 1)
@@ -83,7 +83,7 @@ def generated(
 
 
 def _rounded(number: int, by: int) -> int:
-    """Return a quotient as a whole number."""
+    """Return a quotient, rounded to a whole number."""
     return (2 * number + by) // (2 * by)
 
 
@@ -103,7 +103,7 @@ class _Town:
         ]
 
     def _same(self, value: Any) -> Any:
-        """Return the one object of all that are equal: of a million places it takes the memory."""
+        """Return one shared object for equal values, which saves memory for a million places."""
         return self._shared.setdefault(value, value)
 
     def _rows(self, count: int) -> NDArray[Any]:
@@ -113,26 +113,26 @@ class _Town:
         return belows(n, self._seed, self._rows(count), 0, f"city.{purpose}")
 
     def _spread(self, what: str, count: int, metres: int) -> tuple[list[int], list[int]]:
-        """Return how far each is from its spot on the plan, along x and y."""
+        """Return each object's drawn displacement along x and y."""
         x, y = (self._below(2 * metres + 1, count, f"{what}.{axis}") - metres for axis in "xy")
         return x.tolist(), y.tolist()
 
     def _ring(self, number: int) -> int:
-        """Return how many blocks a crossing is from the centre."""
+        """Return a crossing's distance from the centre, in blocks."""
         x, y = (2 * place - self._side + 1 for place in divmod(number, self._side))
         return isqrt(x * x + y * y) // 2
 
     def _density(self, decline: int) -> list[int]:
-        """Return a weight of each crossing that falls by the same share from ring to ring."""
+        """Return the crossings' weights, which fall by the same share from ring to ring."""
         rings = [1 << 16]
         for _ in range(self._side):
             rings.append(max(1, rings[-1] * self._side // (self._side + decline)))
         weights = [rings[self._ring(number)] for number in range(len(self.nodes))]
-        by = max(0, sum(weights).bit_length() - 31)  # a draw takes 32 bits together
+        by = max(0, sum(weights).bit_length() - 31)  # a draw takes a sum of at most 32 bits
         return [weight + (1 << by) - 1 >> by for weight in weights] if by else weights
 
     def roads(self) -> list[Road]:
-        """Return the streets: all along x, along y not all in the outer half."""
+        """Return the streets: all along x; along y, in the outer half only some."""
         side = self._side
         missing = self._below(3, len(self.nodes), "street.missing").tolist()
         roads = []
@@ -150,13 +150,13 @@ class _Town:
         return Road(f"n{a}", f"n{b}", isqrt((bx - ax) ** 2 + (by - ay) ** 2))
 
     def households(self) -> list[int]:
-        """Return the sizes of households, which make up all citizens."""
+        """Return the sizes of households, whose sum is the number of citizens."""
         rows = self._rows(self._citizens)
         sizes = choices(_HOUSEHOLDS, self._seed, rows, 0, "city.household") + 1
         return self._until(sizes, self._citizens)
 
     def firms(self, jobs: int) -> list[int]:
-        """Return the jobs of firms, which make up all jobs."""
+        """Return the jobs of each firm, whose sum is the number of jobs."""
         np = numpy()
         share = (integers(self._seed, self._rows(jobs), 0, "city.firm") >> np.uint64(11)).astype(
             np.int64
@@ -164,7 +164,7 @@ class _Town:
         return self._until(np.minimum((1 << 53) // share, max(5, jobs // 20)), jobs)
 
     def _until(self, sizes: NDArray[Any], total: int) -> list[int]:
-        """Return the first sizes, the last one cut, that make up the total."""
+        """Return the first sizes up to the total; the last one is cut to fit."""
         sums = sizes.cumsum()
         last = int(sums.searchsorted(total))
         chosen: list[int] = sizes[: last + 1].tolist()
@@ -172,7 +172,7 @@ class _Town:
         return chosen
 
     def places(self, kind: str, capacities: list[int], decline: int) -> list[Place]:
-        """Return the places of a kind, near crossings that are drawn by their density."""
+        """Return the places of a kind, near crossings drawn by their density."""
         count = len(capacities)
         hours = _HOURS[kind]
         density = self._density(decline)

@@ -16,15 +16,15 @@ _AROUND = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 class Grid:
-    """Cells in columns and rows, known as `"x,y"`, all of kind `cell`. It never changes.
+    """Cells in columns and rows, with ids `"x,y"`, all of kind `cell`. It never changes.
 
     Args:
-        width: columns
-        height: rows
-        torus: whether the right side meets the left, and the top the bottom
-        around: 4 neighbours (von Neumann) or 8 (Moore); one moves to neighbours
-        capacity: how many citizens a cell holds at a time; None for any number
-        cell_seconds: how long it takes to the next cell
+        width: the number of columns
+        height: the number of rows
+        torus: whether the right side joins the left, and the top the bottom
+        around: 4 neighbours (von Neumann) or 8 (Moore); citizens move to neighbours
+        capacity: the citizens that a cell holds at a time; None for any number
+        cell_seconds: the travel time to the next cell
 
     Raises:
         ConfigError: an argument is wrong.
@@ -75,7 +75,7 @@ class Grid:
         return tuple(sorted(f"{x},{y}" for x in range(self.width) for y in range(self.height)))
 
     def ids(self) -> tuple[str, ...]:
-        """Return every cell's id, in order of the text."""
+        """Return every cell's id, sorted as text."""
         return self._ids
 
     @functools.cached_property
@@ -85,9 +85,9 @@ class Grid:
 
     @functools.cached_property
     def next_to(self) -> Any:
-        """The cells next to each, as numbers in the order of `ids`, −1 for none: (n_cells, 4 or 8).
+        """The neighbours of each cell, by their index in `ids`, −1 for none: (n_cells, 4 or 8).
 
-        In the order of `neighbours` where the border does not cut some off.
+        The columns are directions: left, up, down, right, then the diagonals.
         """
         np = numpy()
         x, y = self.cells[:, 0].astype(np.int64), self.cells[:, 1].astype(np.int64)
@@ -104,7 +104,7 @@ class Grid:
         return np.column_stack(made)
 
     def seconds_rows(self, a: Any, b: Any, mode: Any, words: Any) -> Any:
-        """Return the seconds between cells, numbers in the order of `ids`, as `seconds` does."""
+        """Return the seconds between cells by index in `ids`, as `seconds`; 0 where `a` is −1."""
         np = numpy()
         steps = self._steps(*np.abs(self.cells[a].astype(np.int64) - self.cells[b]).T)
         return np.where(np.asarray(a) < 0, 0, steps * self._cell_seconds)
@@ -119,7 +119,7 @@ class Grid:
         return "cell"
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
-        """Return every cell for the kind `cell`, none for others."""
+        """Return every cell for the kind `cell`, none for other kinds."""
         return self._ids if kind == "cell" else ()
 
     def capacity(self, place: str) -> int | None:
@@ -150,7 +150,7 @@ class Grid:
         return tuple(sorted(found - {place}))
 
     def seconds(self, a: str, b: str, mode: str | None = None) -> int:
-        """Return the seconds over the fewest cells from `a` to `b`."""
+        """Return the seconds from `a` to `b` over the fewest cells."""
         no_mode(mode)
         (x, y), (column, row) = self.position(a), self.position(b)
         return int(self._steps(abs(x - column), abs(y - row))) * self._cell_seconds
@@ -171,7 +171,7 @@ class Grid:
         )
 
     def _steps(self, dx: Any, dy: Any) -> Any:
-        """The fewest steps over so many columns and rows; numbers or arrays."""
+        """Return the fewest steps over `dx` columns and `dy` rows; numbers or arrays."""
         if self.torus:
             dx, dy = smaller(dx, self.width - dx), smaller(dy, self.height - dy)
         return larger(dx, dy) if self.around == 8 else dx + dy

@@ -1,4 +1,4 @@
-"""What a city is made of: places, roads and modes of travel, checked together, and as JSON."""
+"""The parts of a city: places, roads and modes of travel; their checks and their JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_integer(name: str, value: object, low: int, high: int | None) -> None:
-    """Raise ConfigError unless a value is a whole number of a range (without a bound: None)."""
+    """Raise ConfigError unless a value is a whole number in a range; `high` None: no bound."""
     if type(value) is not int or value < low or (high is not None and value > high):
         bounds = f"from {low} up" if high is None else f"from {low} to {high}"
         raise ConfigError(f"{name} must be a whole number {bounds}, got {excerpt(value)}")
@@ -32,18 +32,18 @@ def check_integer(name: str, value: object, low: int, high: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Somewhere in a city that citizens can be.
+    """A place in a city.
 
     Attributes:
         id: unique in the city, 1–255 printable characters
-        kind: what it is: `home`, `work`, `shop`, …
+        kind: the kind: `home`, `work`, `shop`, …
         x: metres to the east
         y: metres to the north
-        capacity: how many citizens it holds at a time; of a home, how many live there
-        opens: when it opens, in seconds after midnight, 0 … 86,399
-        closes: when it closes, 0 … 86,400; before `opens` it is open over midnight
-        name: for people; the id where it is empty
-        node: the road node that it hangs on; None: roads lead to the place itself, by its id
+        capacity: the citizens that it holds at a time; for a home, its residents
+        opens: the opening time, in seconds after midnight, 0 … 86,399
+        closes: the closing time, 0 … 86,400; if before `opens`, it is open over midnight
+        name: the name for display; the id if empty
+        node: the road node that it is attached to; None if roads lead to the place's own id
 
     Raises:
         ConfigError: a field is wrong; the text names it.
@@ -79,7 +79,7 @@ class Place:
             raise ConfigError(f"place {excerpt(self.id)}: {error}") from None
 
     def is_open(self, time: int) -> bool:
-        """Return whether it is open, `time` seconds after midnight (of any day)."""
+        """Return whether the place is open, `time` seconds after midnight (of any day)."""
         check_integer("time", time, 0, None)
         time %= DAY_S
         if self.opens < self.closes:
@@ -92,9 +92,9 @@ class Road:
     """A road between two nodes.
 
     Attributes:
-        a: a node, or a place without a node of its own
+        a: a node, or a place without `node`
         b: the other end
-        metres: its length, 1 … 1,000,000
+        metres: the length, 1 … 1,000,000
         modes: the modes that may use it; None for all
         oneway: whether it leads from `a` to `b` only
 
@@ -125,13 +125,13 @@ class Road:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A way to travel: `metres` in `seconds`, after a wait. Whole numbers, so times are exact.
+    """A mode of travel: `metres` in `seconds`, after a wait. Whole numbers keep times exact.
 
     Attributes:
-        name: such as `walk`
-        metres: how far it gets in `seconds`
-        seconds: the time for that
-        wait: seconds that every trip takes besides: to park, to wait for a bus
+        name: the name, such as `walk`
+        metres: the distance covered in `seconds`
+        seconds: the time for `metres`
+        wait: seconds added to every trip: to park, to wait for a bus
 
     Raises:
         ConfigError: a field is wrong; the text names it.
@@ -174,7 +174,7 @@ T = TypeVar("T", Place, Road, Mode)
 
 
 def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, T]:
-    """Return parts of a kind by their id or name, which is there once."""
+    """Return parts by id or name; check their type, and that no id or name occurs twice."""
     found: dict[str, T] = {}
     for number, part in enumerate(parts):
         if not isinstance(part, kind):
@@ -189,7 +189,7 @@ def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, 
 def checked_nodes(
     nodes: Mapping[str, tuple[int, int]], places: Mapping[str, Place]
 ) -> dict[str, tuple[int, int]]:
-    """Return road nodes by id, in order of id; every place's node is there."""
+    """Return checked road nodes by id, in order of id; check that every place's node exists."""
     if not isinstance(nodes, Mapping):
         raise ConfigError(f"nodes must map ids to (x, y), got {excerpt(nodes)}")
     found = {}
@@ -217,7 +217,7 @@ def checked_roads(
     nodes: Mapping[str, Any],
     places: Mapping[str, Place],
 ) -> tuple[Road, ...]:
-    """Return roads, which lead from node to node, for modes that exist."""
+    """Return roads; check that their ends and modes exist."""
     found = []
     for number, road in enumerate(roads):
         if not isinstance(road, Road):

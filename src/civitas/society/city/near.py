@@ -16,13 +16,13 @@ _FARTHEST: Final = 1 << 32
 
 
 class Nearest:
-    """The nearest places of each kind from every node, each table made when first asked for.
+    """The nearest places of each kind from every node, in tables made on first use.
 
     Args:
-        kinds: the numbers of the places of each kind; of None those of all
-        hang: on which node each place hangs
+        kinds: the numbers of the places of each kind; under None the numbers of all
+        hang: the node of each place
         access: the metres from each place to its node
-        spots: where the nodes are
+        spots: the coordinates of the nodes
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Nearest:
         self._tables: dict[tuple[Roads, str | None], tuple[Any, Any]] = {}
 
     def table(self, graph: Roads, kind: str | None, limit: int) -> tuple[Any, Any]:
-        """The `limit` + 1 nearest places of a kind of each node, and the metres, rank by rank."""
+        """Return each node's `limit` + 1 nearest places of a kind, and their metres, by rank."""
         made = self._tables.get(key := (graph, kind))
         if made is None or len(made[0]) <= limit:
             made = self._tables[key] = self._made(graph, kind, limit)
-        return made[0][: limit + 1], made[1][: limit + 1]  # more than are needed may be there
+        return made[0][: limit + 1], made[1][: limit + 1]  # the table may have more ranks
 
     def keep(self, graph: Roads, kinds: Collection[str], limit: int) -> None:
-        """Make the tables of so many near places of some kinds, and keep no others."""
+        """Make the tables of `limit` near places of some kinds, and drop all others."""
         self._tables = {
             key: (places[: limit + 1].copy(), metres[: limit + 1].copy())
             for key, (places, metres) in self._tables.items()
@@ -69,7 +69,7 @@ class Nearest:
         return places.T.copy(), metres.T.copy()
 
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
-        """Write the nearest of `targets` by the metres to their nodes; gives the last's metres."""
+        """Write the nearest of `targets` by the metres to their nodes; return the last's metres."""
         np = numpy()
         width, count = places.shape[1], len(self._hang)
         none = np.iinfo(np.int64).max
@@ -88,10 +88,10 @@ class Nearest:
         return np.where(found[:, -1], keys[:, -1] // count, np.inf)
 
     def _by_tiles(self, graph: Roads, targets: Any, places: Any, metres: Any) -> None:
-        """The same of many nodes: tile by tile, searching as far as it takes."""
+        """Fill the tables of a large graph, tile by tile, with a growing search radius."""
         np, search = numpy(), csgraph().dijkstra
         width, hang = places.shape[1], self._hang[targets]
-        if len(targets) <= 256:  # so few are searched from where they are
+        if len(targets) <= 256:  # few targets: search from each target
             nodes, which = np.unique(hang, return_inverse=True)
             found = search(graph.matrix.T.tocsr(), indices=nodes)
             far = np.where(np.isinf(found), -1, found).astype(np.int32)[which].T
@@ -123,6 +123,6 @@ class Nearest:
                     places[left], metres[left] = near, ways
                 else:
                     last = np.full(len(left), np.inf)
-                # All that are nearer than the radius have been found, if so many were.
+                # A node is done if its last place is within the radius: none nearer is missing.
                 left = left[last > radius] if len(part) < graph.count else left[:0]
                 radius *= 2

@@ -1,4 +1,4 @@
-"""Shortest ways over roads, by scipy's Dijkstra: for one way and for many at once."""
+"""Shortest routes over roads, by scipy's Dijkstra: one route or many at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WHOLE: Final = 2500
-"""Up to so many nodes, the metres between all of them are kept as one table."""
+"""Up to this many nodes, one table has the metres between all of them."""
 _FARTHEST: Final = 2**31 - 1
 _TABLES: Final = 1 << 26
-"""So many metres are kept in the tables of a larger graph."""
+"""The entries in the cached tables of a larger graph, at most."""
 _CACHED: Final = 1 << 22
 _METRES: Final = (1 << 24) - 1
 _LEAF: Final = 32
@@ -24,12 +24,12 @@ _NO_WAY: Final = (1 << 30) - 1  # twice this fits an int32
 
 
 class Route(NamedTuple):
-    """A way from one place to another.
+    """A route from one place to another.
 
     Attributes:
-        nodes: every place and road node that it passes, both ends included
-        seconds: how long it takes
-        metres: how long it is
+        nodes: every place and road node on the route, with both ends
+        seconds: the travel time
+        metres: the length
     """
 
     nodes: tuple[str, ...]
@@ -38,15 +38,15 @@ class Route(NamedTuple):
 
 
 class Roads:
-    """A graph of nodes 0 … n−1, and the metres of the shortest ways between them.
+    """A graph of nodes 0 … n−1, and the metres of the shortest routes between them.
 
-    Distances are whole metres, exact, so nothing depends on the order of a sum. On 10,000 nodes
-    scipy finds all ways from one in 1.2 ms, rustworkx in 2.2 ms, a heap in Python in 11 ms.
+    Distances are exact whole metres, so the order of a sum has no effect. On 10,000 nodes scipy
+    finds all routes from one node in 1.2 ms, rustworkx in 2.2 ms, a heap in Python in 11 ms.
 
     Args:
         edges: int64, (n_roads, 3): from, to, metres
         oneway: bool, (n_roads,)
-        spots: where the nodes are; int64, (n, 2)
+        spots: the coordinates of the nodes; int64, (n, 2)
 
     Raises:
         ConfigError: the roads together are longer than 2³¹−1 metres.
@@ -57,7 +57,7 @@ class Roads:
         if int(edges[:, 2].sum()) > _FARTHEST:
             raise ConfigError(f"the roads together must have at most {_FARTHEST} metres")
         both = np.concatenate([edges, edges[~oneway][:, [1, 0, 2]]])
-        # Of roads between the same nodes the shortest; scipy would add them up.
+        # Keep the shortest of roads between the same nodes; scipy would add them up.
         order = np.lexsort((both[:, 2], both[:, 1], both[:, 0]))
         both = both[order]
         first = np.ones(len(both), dtype=bool)
@@ -71,7 +71,7 @@ class Roads:
 
     @functools.cached_property
     def whole(self) -> NDArray[Any]:
-        """The metres between all nodes of a small graph; int32, −1 without a way."""
+        """The metres between all nodes of a small graph; int32, −1 without a route."""
         np = numpy()
         found = csgraph().dijkstra(self.matrix)
         return np.where(np.isinf(found), -1, found).astype(np.int32)
@@ -85,13 +85,13 @@ class Roads:
         return numpy().zeros(_CACHED, numpy().uint64)
 
     def table(self, source: int) -> NDArray[Any]:
-        """Return the metres from a node to every node: int32, (n_nodes,), −1 without a way."""
+        """Return the metres from a node to every node: int32, (n_nodes,), −1 without a route."""
         if self.count <= WHOLE:
             return self.whole[source]
         table = self._tables.get(source)
         if table is None:
             np = numpy()
-            # One source at a time: scipy takes as long for each of a hundred at once.
+            # One source at a time: for many at once, scipy takes as long per source.
             found = csgraph().dijkstra(self.matrix, indices=source)
             table = np.where(np.isinf(found), -1, found).astype(np.int32)
             if len(self._tables) * self.count >= _TABLES:
@@ -100,7 +100,7 @@ class Roads:
         return table
 
     def metres(self, start: Any, end: Any) -> NDArray[Any]:
-        """Return the metres of ways between nodes, two arrays; int64, −1 without a way."""
+        """Return the metres between nodes of two arrays; int64, −1 without a route."""
         np = numpy()
         if self.count <= WHOLE:
             return self.whole[start, end].astype(np.int64)
@@ -112,8 +112,8 @@ class Roads:
             return found
         if self.count > 1 << 20:
             return self._labels.metres(start, end)
-        # Who goes somewhere comes back, and goes there again: the last ways are kept, each in one
-        # word (which threads write whole): both nodes, and the metres and 1.
+        # Citizens return and repeat routes, so the last ones are cached, each in one word (which a
+        # thread writes atomically): both nodes, and the metres + 1.
         one, other = np.minimum(start, end), np.maximum(start, end)
         pair = one.astype(np.uint64) << np.uint64(20) | other.astype(np.uint64)
         at = (pair * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(42)
@@ -129,16 +129,16 @@ class Roads:
         return found
 
     def between(self, start: int, end: int) -> int:
-        """Return the metres from one node to another; −1 without a way."""
+        """Return the metres from one node to another; −1 without a route."""
         if self.count <= WHOLE:
             return int(self.whole.item(start, end))
         return int(self.metres(numpy().array([start]), numpy().array([end]))[0])
 
     def way(self, source: int, target: int) -> list[int] | None:
-        """Return the nodes of the shortest way, both ends included; None if there is none.
+        """Return the nodes of the shortest route, with both ends; None if there is none.
 
-        Among ways of the same length it is the one that comes, seen from its end, over the nodes
-        of the smallest numbers.
+        Among routes of equal length, traced back from the end, each step takes the node with the
+        smallest number.
         """
         table = self.table(source)
         if table[target] < 0:
@@ -154,25 +154,25 @@ class Roads:
 
 
 class Labels:
-    """The metres between all nodes of a graph without one-way roads, by hubs that ways pass.
+    """Hub labels: the metres between all nodes of a graph without one-way roads.
 
-    The nodes are halved by their coordinates again and again. The nodes of one half that have a
-    road to the other separate the two, so the shortest way between two nodes of a cell either
-    passes one of them or stays in a half. Each node keeps the metres, within each cell that it is
-    in, to the nodes that separate the cell; the shortest way is the smallest sum of two labels over
-    the cells that both nodes are in (Gavoille, Peleg, Pérennes, Raz 2004, "Distance labeling in
-    graphs", J. Algorithms 53).
+    The nodes are halved recursively by their coordinates. The nodes of one half with a road to the
+    other half separate the two, so the shortest route between two nodes of a cell either passes one
+    of them or stays in a half. Each node's label has the metres, within each of its cells, to the
+    nodes that separate the cell. The shortest route is the smallest sum of two labels over the
+    cells of both nodes (Gavoille, Peleg, Pérennes, Raz 2004, "Distance labeling in graphs", J.
+    Algorithms 53).
 
     Args:
         graph: the lengths of the roads: a sparse matrix of whole numbers, symmetric
-        spots: where the nodes are; int64, (n, 2)
+        spots: the coordinates of the nodes; int64, (n, 2)
     """
 
     def __init__(self, graph: Any, spots: NDArray[Any]) -> None:
         np = numpy()
         count = len(spots)
         cells: list[list[tuple[Any, Any, Any]]] = []
-        """By level: the nodes of each cell, those that separate it, and the metres between."""
+        """By level: each cell's nodes, its separating nodes, and the metres from these to all."""
         level = [np.arange(count)]
         while level:
             made, deeper = [], []
@@ -198,11 +198,11 @@ class Labels:
                 self._cell[nodes, depth] = number
 
     def metres(self, start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
-        """Return the metres between nodes; int64, −1 without a way."""
+        """Return the metres between nodes; int64, −1 without a route."""
         np = numpy()
         found = np.empty(len(start), np.int64)
         one, other = self._cell[start], self._cell[end]
-        # Of the cells that both are in, the smallest; nodes that separate a cell are in no half.
+        # The smallest common cell of both nodes; a cell's separating nodes are in neither half.
         depth = ((one == other) & (one >= 0)).sum(axis=1) - 1
         for level in np.unique(depth).tolist():
             at = np.flatnonzero(depth == level)

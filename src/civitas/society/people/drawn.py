@@ -1,24 +1,24 @@
-"""Citizens drawn from stated distributions, whole or where a table leaves something out.
+"""Citizens drawn from stated distributions, in full or where a table has gaps.
 
 Everything is drawn by `civitas.society.draw` from (seed, number of the citizen), so the same
-arguments give the same citizens. What is drawn, and after whom:
+arguments return the same citizens. The distributions and their sources:
 
-* Homes are filled in order of id, each with as many as it holds. The first two of a household are
+* Homes are filled in order of id, each up to its capacity. The first two of a household are
   adults, and three of ten others. Adults by age: 18–24, 25–34, … 85–94 in 12, 18, 16, 16, 17, 13,
   6, 2 of 100; children 0–17 evenly (U.S. Census 2020, rounded).
 * Education of adults: 9 none, 28 secondary, 25 vocational, 24 bachelor, 14 master of 100 (U.S.
-  Census Bureau 2021, Educational Attainment). Skill, in thousandths of the common hourly wage, by
-  it: 592, 765, 880, 1262, 1550 (Bureau of Labor Statistics 2021, median weekly earnings).
+  Census Bureau 2021, Educational Attainment). Skill, in thousandths of the usual hourly wage, by
+  education: 592, 765, 880, 1262, 1550 (Bureau of Labor Statistics 2021, median weekly earnings).
 * Of those aged 18–66, 75 of 100 have work (OECD 2023: 70 of 100 aged 15–64), as far as there are
-  jobs; those aged 5–17 go to the nearest school that has a seat. Work is found by the gravity
+  jobs; those aged 5–17 go to the nearest school with a free seat. Work follows the gravity
   model among the 20 nearest places of each kind: free jobs ÷ (seconds + 300)² (Zipf 1946, "The
   P1 P2/D hypothesis").
 * Money is lognormal, of median 5,300 and mean 41,600 dollars, cut at 1,000,000 (transaction
   accounts, Survey of Consumer Finances 2019, Bhutta et al. 2020).
-* Relations: 800 in the household; beside it a small world of four neighbours by number, one of
-  ten links rewired (Watts, Strogatz 1998, Nature 393), of 300 … 699.
-* Two or three interests, of 500 … 1000; opinions even from −1000 to 1000, as in models of bounded
-  confidence (Deffuant et al. 2000); needs even from 600 to 1000. These are assumed.
+* Relations: 800 in the household; besides, a small world of four neighbours by number, one of ten
+  links rewired (Watts, Strogatz 1998, Nature 393), of 300 … 699.
+* Two or three interests, of 500 … 1000; opinions uniform from −1000 to 1000, as in models of
+  bounded confidence (Deffuant et al. 2000); needs uniform from 600 to 1000. These are assumed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from civitas.society.services.firm import STAFF
 
 SKILL: Final = (592, 765, 880, 1262, 1550)
 _ANY: Final = float("inf")
-"""What a place without a capacity holds."""
+"""The capacity of a place without a limit."""
 _AGES = (18, 25, 35, 45, 55, 65, 75, 85)
 _AGE_WEIGHTS = (12, 18, 16, 16, 17, 13, 6, 2)
 _EDUCATION_WEIGHTS = (9, 28, 25, 24, 14)
@@ -61,12 +61,12 @@ def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]
     """Return citizens as plain data: `id`, `name` and the keys of a citizen's status.
 
     Args:
-        city: where they live; None for nowhere
-        count: how many, 1 or more; their ids are 1 … count
-        seed: of the draws
+        city: the city where they live; None for none
+        count: the number of citizens, 1 or more; their ids are 1 … count
+        seed: the seed of the draws
 
     Raises:
-        ConfigError: the city has no homes, or not room for all
+        ConfigError: the city has no homes, or not enough room
     """
     check_integer("count", count, 1, None)
     return completed([{"id": number} for number in range(1, count + 1)], city, seed=seed)
@@ -75,15 +75,15 @@ def make_people(city: Any, count: int, *, seed: int = 0) -> list[dict[str, Any]]
 def completed(
     rows: Iterable[dict[str, Any]], city: Any = None, *, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Return citizens of which some is given, such as by `read_people`, with the rest drawn.
+    """Return citizens with missing data drawn, for example after `read_people`.
 
     Args:
-        rows: citizens as `make_people` gives them; all but `id` may be missing
-        city: where they live; None for nowhere
-        seed: of the draws
+        rows: citizens as `make_people` returns them; all but `id` may be missing
+        city: the city where they live; None for none
+        seed: the seed of the draws
 
     Raises:
-        ConfigError: the city has no homes, or not room for all
+        ConfigError: the city has no homes, or not enough room
     """
     made = [copy.deepcopy(row) for row in rows]
     if city is not None:
@@ -109,9 +109,9 @@ def citizens(
     """Return an agent for each citizen.
 
     Args:
-        rows: citizens as `make_people` and `completed` give them
-        blocks: gives the blocks of one citizen; all of `civitas.society.blocks` if left out
-        options: of `CitizenAgent`: `toolbox=`, `agent_params=`, …
+        rows: citizens as `make_people` and `completed` return them
+        blocks: returns the blocks of one citizen; all of `civitas.society.blocks` if left out
+        options: options of `CitizenAgent`: `toolbox=`, `agent_params=`, …
     """
     make = all_blocks if blocks is None else blocks
     made = []
@@ -126,7 +126,7 @@ def citizens(
 
 
 def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
-    """Draw what a person is, where it is not given; `rank` is its place in the household."""
+    """Draw a person's missing data; `rank` is the person's index in the household."""
     draws = Draws(seed, person["id"], 0)
     profile = person.setdefault("profile", {})
     if "age" not in profile:
@@ -165,7 +165,7 @@ def _draw(person: dict[str, Any], rank: int, seed: int) -> None:
 
 
 def money_of(u: Any, v: Any) -> Any:
-    """Return cents of a lognormal of median 530,000 and mean 4,160,000, by two uniform numbers.
+    """Return lognormal cents, of median 530,000 and mean 4,160,000, from two uniform numbers.
 
     Two arrays give an int64 array.
 
@@ -177,7 +177,7 @@ def money_of(u: Any, v: Any) -> Any:
 
 
 def _house(made: list[dict[str, Any]], city: Any) -> None:
-    """Give a home to each who has none, in order of id of the homes."""
+    """Assign homes, in order of id, to persons without a home."""
     room = {home: _holds(city, home) for home in city.by_kind("home")}
     for person in made:
         home = person.get("home")
@@ -200,13 +200,13 @@ def _house(made: list[dict[str, Any]], city: Any) -> None:
 
 
 def _holds(city: Any, place: str) -> float:
-    """How many citizens a place holds."""
+    """Return the capacity of a place; `_ANY` without a limit."""
     holds = city.capacity(place) if hasattr(city, "capacity") else None
     return _ANY if holds is None else holds
 
 
 def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
-    """Find work for adults and a school for children, in order."""
+    """Assign work to adults and schools to children, in order."""
     jobs: dict[str, int] = {}
     seats: dict[str, float] = {}
     for kind, staff in STAFF.items():
@@ -243,7 +243,7 @@ def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
 
 
 def _small(weights: list[int]) -> list[int]:
-    """Weights whose sum a draw can take, at most 2³²."""
+    """Return weights scaled down so that their sum is at most 2³², which a draw can take."""
     by = max(0, sum(weights).bit_length() - 32)
     return [weight >> by for weight in weights]
 
@@ -251,7 +251,7 @@ def _small(weights: list[int]) -> list[int]:
 def _befriend(
     made: list[dict[str, Any]], households: dict[str, list[dict[str, Any]]], seed: int
 ) -> None:
-    """Draw relations for those who have none given."""
+    """Draw relations for persons without given relations."""
     drawn: dict[Any, dict[str, int]] = {}
     for person in made:
         if "relations" not in person:

@@ -1,7 +1,7 @@
 """Citizens from a table, CSV or Parquet: every cell is checked, and an error names row and column.
 
-A row is a citizen. `id` is required; any other column may be missing, and so may any cell, which is
-then drawn (`people.completed`). The columns:
+A row is a citizen. `id` is required. Other columns and cells may be missing; `people.completed`
+draws them. The columns:
 
 * `id` (a whole number, or a text), `name`, `home`, `work`, `school` (ids of places)
 * `age` 0–120, `gender`, `education`, `skill` 0–100,000
@@ -38,15 +38,15 @@ COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
 
 
 def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
-    """Return the citizens of a table, for `people.completed`.
+    """Return the citizens of a table, as input of `people.completed`.
 
     Args:
         path: a `.csv` (UTF-8, with a header) or `.parquet` file
-        city: where `home`, `work` and `school` are to be; None does not look
+        city: the city that must have `home`, `work` and `school`; None skips this check
 
     Raises:
         ConfigError: the file cannot be read, or a column, a cell or an id is wrong
-        MissingExtra: it is Parquet, and pyarrow is not installed
+        MissingExtra: the file is Parquet, and pyarrow is not installed
     """
     file = Path(path)
     read = {".parquet": _parquet, ".csv": _csv}.get(file.suffix.lower())
@@ -56,7 +56,7 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
         columns, rows = read(file)
     except CivitasError:
         raise
-    except Exception as error:  # pyarrow has its own kinds
+    except Exception as error:  # pyarrow has its own error types
         raise ConfigError(f"{file.name} cannot be read: {error_text(error)}") from error
     return checked_people(rows, columns, city, file.name)
 
@@ -67,7 +67,7 @@ def checked_people(
     city: Any = None,
     source: str = "table",
 ) -> list[dict[str, Any]]:
-    """Return the citizens that rows of columns are; see `read_people`."""
+    """Return the citizens of rows, checked; see `read_people`."""
     given = list(columns)
     for column in given:
         if column not in COLUMNS:

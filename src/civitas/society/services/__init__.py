@@ -1,1 +1,1 @@
-"""Who settles what citizens want: the bank, the government, firms, the feed."""
+"""The services that settle citizens' wants: the bank, the government, firms and the feed."""

@@ -1,14 +1,14 @@
-"""The bank and the government, and what ends each day.
+"""The bank, the government, and the close of each day.
 
-Money only moves, in whole cents, and no account is ever below 0: who cannot pay in full pays
-nothing. Who works where is what the citizens' states say: hiring and dismissal are not simulated,
-and nor are loans. One good, wages before purchases, firms that keep a buffer and pay out what is
-above it, and that adapt to excess demand, are the baseline of agent-based economics: Lengnick 2013,
-"Agent-based macroeconomics: a baseline model", JEBO 86; Delli Gatti et al. 2011, "Macroeconomics
-from the Bottom-up". The rule of adaptation and equal redistribution are those of EconAgent (Li et
-al. 2024, ACL, arXiv:2310.10436) and AgentSociety (Piao et al. 2025, arXiv:2502.08691). Suppliers
-paid by payroll are an input-output table of one row (Leontief 1936, "Quantitative input and output
-relations", Review of Economics and Statistics 18).
+Money only moves, in whole cents. No account is ever below 0: a payment is made in full or not at
+all. The citizens' states say where each works. Hiring, dismissal and loans are not simulated. One
+good, wages before purchases, firms that keep a buffer, pay out the money above it and adapt to
+excess demand are the baseline of agent-based economics: Lengnick 2013, "Agent-based macroeconomics:
+a baseline model", JEBO 86; Delli Gatti et al. 2011, "Macroeconomics from the Bottom-up". The rule
+of adaptation and equal redistribution are those of EconAgent (Li et al. 2024, ACL,
+arXiv:2310.10436) and AgentSociety (Piao et al. 2025, arXiv:2502.08691). Suppliers paid in
+proportion to payroll are an input-output table of one row (Leontief 1936, "Quantitative input and
+output relations", Review of Economics and Statistics 18).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ PUBLIC: Final = ("hospital", "school")
 def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
     """Return a price or wage after a month, at least 1; the change is rounded towards 0.
 
-    It changes by the share of excess demand, (demand − supply) / max(demand, supply), times `most`
-    thousandths, times `share` thousandths, a random share of it (EconAgent, section 3).
+    The value changes by excess demand, (demand − supply) / max(demand, supply), times `most`
+    thousandths, times the random `share`, also in thousandths (EconAgent, section 3).
     """
     larger = max(demand, supply)
     if larger == 0:
@@ -51,14 +51,14 @@ def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
 
 
 class Bank(Service):
-    """Keeps the savings of citizens, all of them in cash; interest comes out of its own capital.
+    """Keeps the citizens' savings, all in cash; pays interest from its own capital.
 
     Args:
-        money: its own capital at the start, in cents
-        interest: parts of a million that a deposit earns a day; 27 is one percent a year
+        money: the bank's own capital at the start, in cents
+        interest: a day's interest on a deposit, in millionths; 27 is one percent a year
 
     Attributes:
-        deposits: what each citizen has saved, in cents
+        deposits: each citizen's savings, in cents
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Save,)
@@ -70,7 +70,7 @@ class Bank(Service):
         self.deposits: MutableMapping[str, int] = {}
 
     def of_population(self, population: Any) -> None:
-        """Keep the deposits of a population in an array."""
+        """Store the deposits of a population in an array."""
         self.deposits = ByRow(population)
 
     @property
@@ -80,7 +80,7 @@ class Bank(Service):
         return int(kept.array.sum()) if isinstance(kept, ByRow) else sum(kept.values())
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
-        """Take money, or give it back."""
+        """Settle a deposit (cents above 0) or a withdrawal (below 0)."""
         assert type(want) is Save
         cents, has = want.cents, self.deposits.get(sender, 0)
         if type(cents) is not int or cents == 0:
@@ -95,7 +95,7 @@ class Bank(Service):
         return Answer(want, True, value=has + cents)
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
-        """The same for many, each of whom wants it once."""
+        """Settle the wants of many citizens; one by one if a citizen has several."""
         kept: Any = self.deposits
         sender, cents = table.sender[entries], table.fields["cents"][entries]
         money = books.population.arrays["money"]
@@ -112,7 +112,7 @@ class Bank(Service):
         table.done(entries, fine, kept.array[sender])
 
     def credit(self, books: Books) -> None:
-        """Credit a day's interest, in id order, while the bank's own capital lasts."""
+        """Credit a day's interest, in id order, as far as the bank's own capital lasts."""
         own = books.balances[self.id] - self.owed
         if isinstance(self.deposits, ByRow):
             self.deposits.array += credited(self.deposits.array, self.interest, own)
@@ -124,33 +124,33 @@ class Bank(Service):
                 own -= earned
 
     def state_dict(self) -> dict[str, Any]:
-        """The deposits."""
+        """Return the deposits."""
         return {"deposits": dict(self.deposits.items())}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
-        """Go on where another was."""
+        """Restore a state of `state_dict`."""
         self.deposits.clear()
         self.deposits.update(given["deposits"])
 
 
 class Government(Service):
-    """Taxes the income of each day by brackets, pays public wages, and shares out the rest.
+    """Taxes each day's income by brackets, pays public wages, and shares out the rest.
 
-    The tax is withheld from each wage: what is due on the day's income so far, less what was
-    withheld already.
+    The tax is withheld from each wage: the tax due on the day's income so far, less the tax
+    withheld before.
 
     Args:
-        money: its cents at the start
-        brackets: (from cents of a day's income, thousandths of what is above), from (0, …) up
-        reserve: the cents that it does not share out
-        seed: of the random shares of adaptation
-        most_price: thousandths by which a price changes a month at most
-        most_wage: thousandths by which a wage changes a month at most
-        month: after how many days prices and wages change
+        money: the government's cents at the start
+        brackets: (cents of a day's income, thousandths of the income above them), from (0, …) up
+        reserve: the cents that the government does not share out; `money` if left out
+        seed: the seed of the random shares of adaptation
+        most_price: the largest change of a price in a month, in thousandths
+        most_wage: the largest change of a wage in a month, in thousandths
+        month: the number of days after which prices and wages change
 
     Attributes:
-        taxed: the income of the day and the tax withheld from it, of each citizen
-        days: how many days were closed
+        taxed: each citizen's income of the day, and the tax withheld from it
+        days: the number of closed days
     """
 
     def __init__(
@@ -178,26 +178,26 @@ class Government(Service):
         self.month, self.days = month, 0
 
     def of_population(self, population: Any) -> None:
-        """Keep what a population was taxed in an array."""
+        """Store the incomes and taxes of a population in an array."""
         self.taxed = ByRow(population, 2)
 
     def due(self, id: str, gross: int) -> int:
-        """Return the tax to withhold from a wage; never more than the wage."""
+        """Return the tax to withhold from a wage, at most the wage."""
         income, paid = self.taxed.get(id, (0, 0))
         return int(withheld(gross, income, paid, self.brackets))
 
     def collected(self, id: str, gross: int, tax: int) -> None:
-        """Note a wage and the tax that was withheld from it."""
+        """Record a wage and the tax withheld from it."""
         income, paid = self.taxed.get(id, (0, 0))
         self.taxed[id] = [income + gross, paid + tax]
 
     def due_rows(self, rows: Any, gross: Any) -> Any:
-        """`due` of citizens of a population."""
+        """Return `due` for citizens of a population."""
         income, paid = self.taxed.array.T  # type: ignore[attr-defined]
         return withheld(gross, income[rows], paid[rows], self.brackets)
 
     def collected_rows(self, rows: Any, gross: Any, tax: Any) -> None:
-        """`collected` of citizens of a population, each once."""
+        """Do `collected` for citizens of a population, each once."""
         kept: Any = self.taxed
         income, paid = kept.array.T
         income[rows] += gross
@@ -209,24 +209,24 @@ class Government(Service):
             close_day(books, self)
 
     def state_dict(self) -> dict[str, Any]:
-        """How many days were closed, and what was taxed today."""
+        """Return the number of closed days, and today's incomes and taxes."""
         return {"days": self.days, "taxed": {id: list(each) for id, each in self.taxed.items()}}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
-        """Go on where another was."""
+        """Restore a state of `state_dict`."""
         self.days = given["days"]
         self.taxed.clear()
         self.taxed.update({id: list(each) for id, each in given["taxed"].items()})
 
 
 def close_day(books: Books, government: Government) -> None:
-    """Do what ends each day.
+    """Close the day.
 
-    First what sellers have above their buffers, the money that each began with, goes to the firms
-    that only produce, in proportion to the wages paid there, and the day's product to the sellers,
-    in proportion to what they were asked for. What a producer has above its buffer goes to the
-    citizens, in equal parts; then the bank credits interest, and the government shares out what it
-    has above its reserve. Every month sellers change their price, private firms their wage.
+    A firm's buffer is its money at the start. The day's product goes to the sellers, in proportion
+    to the units asked of each. The sellers' money above their buffers goes to the producers (firms
+    that do not sell), in proportion to the wages that each paid. The producers' money above their
+    buffers goes to the citizens, in equal parts. Then the bank credits interest, and the government
+    shares out its money above its reserve. Every month sellers adapt prices, private firms wages.
     """
     firms = [each for each in books.services.values() if isinstance(each, Firm)]
     sellers = [firm for firm in firms if firm.sells]
@@ -255,7 +255,7 @@ def close_day(books: Books, government: Government) -> None:
 
 
 def _share_out(books: Any, buffers: dict[str, int]) -> None:
-    """Have services pay what they have above a buffer to all citizens, in equal parts."""
+    """Let services pay their money above a buffer to all citizens, in equal parts."""
     count = max(1, len(books.where))
     each = {id: (books.balances[id] - buffer) // count for id, buffer in buffers.items()}
     each = {id: cents for id, cents in each.items() if cents > 0}
@@ -269,7 +269,7 @@ def _share_out(books: Any, buffers: dict[str, int]) -> None:
 
 
 def _adapt(firms: list[Firm], government: Government, step: int) -> None:
-    """Have firms change prices, by their own sales, and wages, by those of all."""
+    """Adapt firms' prices to their own demand and supply, and wages to the sums of all firms."""
     asked = sum(firm.month_asked for firm in firms)
     offered = sum(firm.month_sold + firm.stock for firm in firms if firm.sells)
     for firm in firms:
@@ -286,13 +286,13 @@ def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) 
     """Return the bank, the government and a firm `firm-1` … for each place that employs or sells.
 
     Places of kind `work` produce, `shop` and `restaurant` sell, `school` and `hospital` are public.
-    A firm starts with the money for `days` days of 8 hours at this wage of all whom the place
-    employs (`STAFF`), a seller also with goods of that price in stock.
+    A firm starts with the wages of the place's whole staff (`STAFF`) for `days` days of 8 hours. A
+    seller also starts with a stock of goods worth as much.
 
     Args:
-        city: the places
-        seed: of the random shares of adaptation
-        days: how long firms can pay without selling
+        city: the city
+        seed: the seed of the random shares of adaptation
+        days: the number of days that firms can pay wages without sales
         wage: cents an hour
 
     Raises:
@@ -325,7 +325,7 @@ def make_economy(city: Any, *, seed: int = 0, days: int = 10, wage: int = 2500) 
 
 
 def _checked(brackets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Brackets, if they begin at 0, rise, and take between nothing and all."""
+    """Check that brackets start at 0 and rise, with rates of 0 … 1000; return them as tuples."""
     given = tuple((start, rate) for start, rate in brackets)
     starts = [start for start, _ in given]
     whole = all(type(number) is int for each in given for number in each)

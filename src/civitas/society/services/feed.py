@@ -1,11 +1,11 @@
-"""The feed: posts, follows and likes, and which posts are shown to whom.
+"""The feed: posts, follows and likes, and the ranking of posts for each citizen.
 
-A post's place in the feed is its heat, as Reddit ranks (Salihefendic 2010, "How Reddit ranking
-algorithms work") and OASIS simulates Reddit (Yang et al. 2024, arXiv:2411.11581): when it was
-posted, and log10 of its likes, where ten times the likes weigh as much as 45,000 s. To it comes
-what OASIS's feed of the kind of X has: how far the topic is among the citizen's interests, and
-whether the citizen follows the author (posts "in network" and "out of network"). All is in seconds
-of recency, so that one sum ranks.
+A post's rank starts with its heat, as Reddit ranks (Salihefendic 2010, "How Reddit ranking
+algorithms work") and OASIS simulates Reddit (Yang et al. 2024, arXiv:2411.11581): its time, plus
+log10 of its likes, where ten times the likes weigh as much as 45,000 s. Two terms of OASIS's feed
+modelled on X are added: the citizen's interest in the topic, and whether the citizen follows the
+author (posts "in network" and "out of network"). All terms are in seconds of recency, so their sum
+is the rank.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from civitas.society.services.posts import Posted, PostsById
 from civitas.society.wants import Answer, Follow, Like, Post, Want
 
 LONGEST: Final = 280
-"""So many characters a post has at most."""
+"""The characters of a post at most."""
 
 
 class Feed(Service):
-    """Takes posts, follows and likes, and shows each citizen the posts that rank highest.
+    """Takes posts, follows and likes, and shows each citizen the highest-ranked posts.
 
     Args:
-        id: by which messages reach it
-        most: how many posts it keeps; the oldest go
+        id: the id that messages to the feed name
+        most: the number of posts kept; older ones are dropped
 
     Attributes:
-        rows: what it keeps where a population uses it, as arrays; else None
+        rows: the arrays of the feed if a population uses it, else None
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Follow, Post, Like)
@@ -44,7 +44,7 @@ class Feed(Service):
         self._kept: PostsById | RowFeed = PostsById(most)
 
     def of_population(self, population: Any) -> None:
-        """Keep what a population posts, likes and follows in arrays."""
+        """Store a population's posts, likes and follows in arrays."""
         self._kept = self.rows = RowFeed(population, self.most)
 
     @property
@@ -54,7 +54,7 @@ class Feed(Service):
 
     @property
     def follows(self) -> Mapping[str, Mapping[str, None]]:
-        """Whom each citizen follows."""
+        """The ids that each citizen follows."""
         return {id: dict.fromkeys(whom) for id, whom in self._kept.followed().items()}
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
@@ -80,7 +80,7 @@ class Feed(Service):
         return Answer(want, True, value=kept.like_one(sender, want.post))
 
     def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
-        """`settle` for many of a population."""
+        """Do `settle` for many citizens of a population."""
         rows: Any = self.rows
         sender = table.sender[entries]
         if table.kind is Post:
@@ -101,20 +101,20 @@ class Feed(Service):
     def shown(
         self, id: str, interests: Mapping[str, int] | None = None, limit: int = 10
     ) -> list[Posted]:
-        """Return the posts that rank highest for a citizen, the best first.
+        """Return the highest-ranked posts for a citizen, the best first.
 
-        They are chosen from the 50 hottest of all and the last three of each of up to 50 authors
-        whom the citizen follows; its own are not among them. Of equal ones the newer is first.
+        The candidates are the 50 hottest posts and the last three posts of each of up to 50 authors
+        whom the citizen follows, without its own posts. Of equal ranks the newer is first.
 
         Args:
-            id: the citizen
-            interests: how much each topic interests it, 0 … 1000
-            limit: at most so many
+            id: the citizen's id
+            interests: the citizen's interest in each topic, 0 … 1000
+            limit: the number of posts at most
         """
         return self._kept.shown_to(id, interests or {}, limit)
 
     def state_dict(self) -> dict[str, Any]:
-        """The posts and who follows whom."""
+        """Return the posts and the follows."""
         return {
             "next": self._kept.next,
             "posts": [
@@ -125,5 +125,5 @@ class Feed(Service):
         }
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
-        """Go on where another was."""
+        """Restore a state of `state_dict`."""
         self._kept.load(given)

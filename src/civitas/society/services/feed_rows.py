@@ -1,4 +1,4 @@
-"""The posts, likes and follows of a feed that a population uses, as arrays."""
+"""The posts, likes and follows of a population's feed, as arrays."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _AT_ONCE: Final = 1 << 13
 
 
 class RowFeed:
-    """A feed's posts, each in one place of all arrays, the post `first` in place 0.
+    """A feed's posts in parallel arrays; the post `first` has index 0.
 
     Args:
-        population: who uses it
-        most: how many posts it keeps
+        population: the population that uses the feed
+        most: the number of posts kept
 
     Attributes:
         first: the number of the oldest post
-        author: who posted it, as wants name agents
-        text: the number of its text; of those that are none of the population's words below −1
-        topic: the number of its topic, likewise; −1 for None
-        posted: seconds since the start
-        likes: by how many it was liked
-        heat: how hot it is
-        follows: whom each citizen follows, as wants name agents
+        author: the author of each post, numbered as in wants
+        text: the number of its text; below −1 if the text is not one of the population's words
+        topic: the number of its topic, numbered like texts; −1 for None
+        posted: when it was posted, in seconds since the start
+        likes: the number of its likes
+        heat: its heat
+        follows: the agents whom each agent follows, numbered as in wants
     """
 
     def __init__(self, population: Population, most: int) -> None:
@@ -61,13 +61,13 @@ class RowFeed:
 
     @property
     def next(self) -> int:
-        """The number of the post that comes next."""
+        """The number of the next post."""
         return self.first + len(self.author)
 
-    # -- who and what ------------------------------------------------------------------------------
+    # -- agents and texts --------------------------------------------------------------------------
 
     def _place(self, who: Any) -> Any:
-        """Where an agent stands in the arrays: a stranger after all citizens."""
+        """Return agents' indices in the arrays: strangers follow all citizens."""
         np = numpy()
         place = np.where(who >= 0, who, len(self.population) + STRANGER - who)
         most = int(place.max(initial=0)) + 1
@@ -84,7 +84,7 @@ class RowFeed:
         return self.population.decoded(WORD, number) if found is None else found
 
     def _number(self, text: str | None) -> int:
-        """The number of a text; one that is not among the words is kept."""
+        """Return the number of a text; store a text that is not among the words."""
         if text is None:
             return -1
         found = self.population._word.get(text)
@@ -100,7 +100,7 @@ class RowFeed:
     # -- settling ----------------------------------------------------------------------------------
 
     def publish(self, author: Any, text: Any, topic: Any, now: int) -> Any:
-        """Take in posts; gives their numbers."""
+        """Publish posts; return their numbers."""
         np = numpy()
         count = len(author)
         numbers = self.next + np.arange(count)
@@ -119,12 +119,12 @@ class RowFeed:
         return numbers
 
     def publishable(self, text: Any, longest: int) -> Any:
-        """Whether texts, by their numbers among the words, can be posted."""
+        """Return whether texts, by their word numbers, are words of a valid length."""
         length = self._lengths[text]
         return (text >= 0) & (length > 0) & (length <= longest)
 
     def follow(self, who: Any, whom: Any) -> None:
-        """Note who follows whom, where it does not yet; in this order."""
+        """Add follows that are new, in this order."""
         np = numpy()
         pairs = who * (1 << 32) + whom
         first = np.sort(np.unique(pairs, return_index=True)[1])
@@ -133,7 +133,7 @@ class RowFeed:
         self.follows.append(place[new], whom[first][new])
 
     def like(self, who: Any, numbers: Any) -> tuple[Any, Any]:
-        """Have posts liked; gives which likes were taken, and how many the post had then."""
+        """Like posts; return which likes were accepted, and the post's likes after each."""
         np = numpy()
         known = np.flatnonzero((numbers >= self.first) & (numbers < self.next))
         keys = _key(numbers[known], who[known])
@@ -141,7 +141,7 @@ class RowFeed:
         known, keys = known[order], keys[order]
         at = numbers[known] - self.first
         fine = (self.author[at] != who[known]) & ~self._has(keys)
-        fine[1:] &= keys[1:] != keys[:-1]  # the same twice
+        fine[1:] &= keys[1:] != keys[:-1]  # drop repeated likes
         known, keys, at = known[fine], keys[fine], at[fine]
         many = np.bincount(at, minlength=len(self.likes))
         turn = np.arange(len(at)) - (np.cumsum(many) - many)[at]
@@ -155,7 +155,7 @@ class RowFeed:
         return done, count
 
     def liked(self, numbers: Any, who: Any) -> Any:
-        """Whether posts were liked by agents."""
+        """Return whether agents liked posts."""
         return self._has(_key(numbers, who))
 
     def _has(self, keys: Any) -> Any:
@@ -165,31 +165,31 @@ class RowFeed:
         return there
 
     def likers(self, number: int) -> list[str]:
-        """The ids of those who liked a post."""
+        """Return the ids of the agents who liked a post."""
         low, high = numpy().searchsorted(self._liked, [number << 32, (number + 1) << 32])
         part = (self._liked[low:high] & 0xFFFFFFFF) - _MIDDLE
         return [self._id(each) for each in part.tolist()]
 
     def publish_one(self, sender: str, want: Any, now: int) -> int:
-        """Take in a post of an agent; gives its number."""
+        """Publish an agent's post; return its number."""
         np = numpy()
         text, topic = self._number(want.text), self._number(want.topic)
         return int(self.publish(self._one(sender), np.array([text]), np.array([topic]), now)[0])
 
     def follow_one(self, sender: str, whom: str) -> None:
-        """Note that an agent follows another."""
+        """Let an agent follow another."""
         self.follow(self._one(sender), self._one(whom))
 
     def like_one(self, sender: str, number: int) -> int:
-        """Note that an agent likes a post; gives how many do."""
+        """Let an agent like a post; return the post's likes."""
         return int(self.like(self._one(sender), numpy().array([number]))[1][0])
 
     # -- showing -----------------------------------------------------------------------------------
 
     def hottest(self) -> tuple[Any, Any, Any]:
-        """The places of the hottest posts, rising; their authors; and who liked them.
+        """Return the indices of the hottest posts, rising; their authors; and the likes.
 
-        Authors are numbered 0, 1, …; of each agent the bit k says whether it liked the k-th post.
+        Authors are numbered 0, 1, …; bit k of an agent's likes says whether it liked the k-th post.
         """
         np = numpy()
         if self._hot is None:
@@ -207,24 +207,24 @@ class RowFeed:
             self._author = authors_of(place, authors, len(self.follows.count))
             bits = np.uint64(1) << np.arange(len(hot), dtype=np.uint64)
             liked = np.zeros(len(self.follows.count), np.uint64)
-            np.add.at(liked, likers, np.repeat(bits, many))  # one likes a post once
+            np.add.at(liked, likers, np.repeat(bits, many))  # an agent likes a post once
             self._hot = hot, which.reshape(-1), liked
         found: tuple[Any, Any, Any] = self._hot
         return found
 
     def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> tuple[Any, Any]:
-        """Return the posts that rank highest for citizens, as `Feed.shown`.
+        """Return the highest-ranked posts for citizens, as `Feed.shown`.
 
         Args:
             who: the rows of the citizens, rising
-            interest: how much topics interest each, (citizens, topics)
-            topics: which of these topics a post is about, by the number of its topic; the last of
-                it for those that are none
-            limit: at most so many
+            interest: the citizens' interest in topics, (citizens, topics)
+            topics: the index in `interest` of each topic number; its last entry is for posts whose
+                topic is not a word
+            limit: the number of posts at most
 
         Returns:
-            two arrays, (citizens, limit): their numbers, the best first, 0 where there are no
-            more; and whether the citizen liked them
+            two arrays, (citizens, limit): the posts' numbers, the best first, then 0; and whether
+            the citizen liked each post
         """
         np = numpy()
         hot, of_author, likers = self.hottest()
@@ -232,14 +232,14 @@ class RowFeed:
         liked = np.zeros((len(who), limit), bool)
         if not len(hot):
             return found, liked
-        if len(who) > _AT_ONCE:  # what it takes to rank so many fits the processor's cache
+        if len(who) > _AT_ONCE:  # the arrays of a part fit the processor's cache
             parts = [slice(each, each + _AT_ONCE) for each in range(0, len(who), _AT_ONCE)]
             made = (self.shown(who[each], interest[each], topics, limit) for each in parts)
             found, liked = (np.concatenate(each) for each in zip(*made, strict=True))
             return found, liked
         about = topics[np.where(self.topic < 0, -1, self.topic)]
         follow, others, post = self._by_follows(who)
-        # What ranks a hot post, over the least, times 64, and its place among them.
+        # A hot post's key: (its rank − `least`) · 64 + its index among the hot posts.
         least = int(self.heat[hot].min())
         highest = shown_rank(int(self.heat[hot].max()) - least, int(interest.max(initial=0)), 1)
         kind = np.int32 if (highest + 1) * 64 < 1 << 31 else np.int64
@@ -261,7 +261,7 @@ class RowFeed:
         liked[:, best] = (likers[who][:, None] >> number.astype(np.uint64)) & np.uint64(1)
         rank = key // 64 + least
         more = shown_rank(self.heat[post], interest[others, about[post]], 1)
-        if rank.shape[1] == limit:  # the others that are not below all that are shown
+        if rank.shape[1] == limit:  # drop others below all shown posts
             some = (more >= rank[others, -1]) | (found[others, -1] == 0)
             others, post, more = others[some], post[some], more[some]
         if len(others):
@@ -269,7 +269,7 @@ class RowFeed:
         return found, liked
 
     def _by_follows(self, who: Any) -> tuple[Any, Any, Any]:
-        """Which authors of hot posts each follows, as bits; and what other posts are shown whom."""
+        """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
         np = numpy()
         follow = np.zeros(len(who), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
@@ -279,7 +279,7 @@ class RowFeed:
             row, place = which[at], self._place(numbers[at, column].astype(np.int64))
             author = of[place]
             hot = of_hot[author]
-            some = np.flatnonzero(hot >= 0)  # one follows each author once, so bits add up
+            some = np.flatnonzero(hot >= 0)  # each author is followed once, so bits add up
             np.add.at(follow, row[some], np.uint64(1) << hot[some].astype(np.uint64))
             recent = position[at, column] >= count[row] - AUTHORS
             recent &= author >= 0
@@ -293,9 +293,9 @@ class RowFeed:
         return follow, row[new], post[new]
 
     def _with_others(self, who: Any, found: Any, liked: Any, rank: Any, given: Any) -> None:
-        """Put other posts of authors whom one follows among the hot ones that are shown."""
+        """Merge other posts of followed authors into the hot posts shown."""
         np = numpy()
-        others, post, more = given  # of which row, which post, and its rank
+        others, post, more = given  # the row, the post and its rank
         shift, limit = 1 << len(self.author).bit_length(), found.shape[1]
         mine = np.unique(others)
         old = found[mine, : rank.shape[1]]
@@ -313,7 +313,7 @@ class RowFeed:
         liked[row, slot] = self.liked(found[row, slot], who[row])
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
-        """Return the posts that rank highest for one citizen, the best first."""
+        """Return the highest-ranked posts for one citizen, the best first."""
         number = number_of(self.population, id)
         follows = self.follows.of(int(self._place(numpy().array([number]))[0]))
         found = set(self.hottest()[0].tolist())
@@ -337,7 +337,7 @@ class RowFeed:
         return [self.post(at + self.first) for _, at in reversed(ranked[-limit:])]
 
     def post(self, number: int) -> Posted:
-        """Return a post that it keeps."""
+        """Return a post by its number."""
         at = number - self.first
         return Posted(
             number,
@@ -349,14 +349,14 @@ class RowFeed:
             int(self.heat[at]),
         )
 
-    # -- its state ---------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     def posts(self) -> dict[int, Posted]:
-        """All posts by number."""
+        """Return all posts by number."""
         return {number: self.post(number) for number in range(self.first, self.next)}
 
     def followed(self) -> dict[str, list[str]]:
-        """Whom each follows, by id."""
+        """Return the ids that each agent follows."""
         some = numpy().flatnonzero(self.follows.count)
         count = len(self.population)
         return {
@@ -367,7 +367,7 @@ class RowFeed:
         }
 
     def load(self, given: Mapping[str, Any]) -> None:
-        """Be what `Feed.state_dict` says."""
+        """Restore a state of `Feed.state_dict`."""
         np, population = numpy(), self.population
         fresh = RowFeed(population, self.most)
         vars(self).update(vars(fresh))
@@ -384,10 +384,10 @@ class RowFeed:
             self.follow(np.full(len(numbers), number_of(population, id)), numbers)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a worker of an engine needs of it."""
+        """Return the state that an engine's worker needs; it has only the population's length."""
         return {**vars(self), "population": range(len(self.population))}
 
 
 def _key(numbers: Any, who: Any) -> Any:
-    """Likes of posts by agents as one number each, which are sorted by post."""
+    """Return likes as one number each, which sort by post."""
     return (numbers << 32) + who + _MIDDLE

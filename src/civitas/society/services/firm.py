@@ -1,4 +1,4 @@
-"""Firms: they pay wages for work at their place, and sell what they have in stock."""
+"""Firms: they pay wages for work at their place, and sell from their stock."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from civitas.society.services.ledger import LARGE, Kept, Ledger, afforded, in_ro
 from civitas.society.wants import Answer, Buy, Want, Work
 
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
-"""The kinds of places that employ: how many of a thousand whom such a place holds work there."""
+"""The kinds of places that employ, with their staff in thousandths of the capacity."""
 
 
 def wage_for(cents_an_hour: int, skill: int, seconds: int) -> int:
-    """Return the gross wage in cents of so many seconds; a skill of 1000 is the common one."""
+    """Return the gross wage of `seconds` of work, in cents; 1000 is the usual skill."""
     return cents_an_hour * skill * seconds // 3_600_000
 
 
 class Firm(Service):
-    """An employer at a place; one that `sells` has a good, a price and a stock.
+    """An employer at a place; a firm that `sells` has a good, a price and a stock.
 
     Args:
-        id: its id, such as `firm-3`
-        place: where it is
-        money: its cents at the start, which are also the buffer that it keeps
+        id: the firm's id, such as `firm-3`
+        place: the firm's place
+        money: the firm's cents at the start, which are also its buffer
         wage: cents an hour at a skill of 1000
-        price: cents a unit of what it sells
+        price: cents a unit of the good
         stock: units at the start
-        sells: whether it sells to citizens
+        sells: whether the firm sells to citizens
         public: whether the government pays its wages
-        output: units of the good that an hour of work makes, of all firms together
+        output: units that an hour of work here adds to the product of all firms
 
     Attributes:
-        asked: units that were asked for today
-        sold: units that were sold today
-        paid: wages that it paid today, in cents
+        asked: units asked for today
+        sold: units sold today
+        paid: wages paid today, in cents
         worked: seconds worked here today
-        month_asked: units that were asked for since wages and prices were adapted
-        month_sold: units that were sold since
+        month_asked: units asked for since the last adaptation, without today's
+        month_sold: units sold since the last adaptation, without today's
     """
 
     takes: ClassVar[tuple[type[Want], ...]] = (Work, Buy)
@@ -65,7 +65,7 @@ class Firm(Service):
         output: int = 25,
     ) -> None:
         super().__init__(id, place, money)
-        self.ledger, self.at = None, 0  # here, so that firms share the names of what each has
+        self.ledger, self.at = None, 0  # first, so that firms share the keys of their `__dict__`
         for name, value in (("wage", wage), ("stock", stock), ("output", output)):
             check_integer(f"{id}: {name}", value, 0, None)
         check_integer(f"{id}: price", price, 1, None)
@@ -75,7 +75,7 @@ class Firm(Service):
         self.month_asked = self.month_sold = 0
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
-        """Pay for work, or sell."""
+        """Pay a wage, or sell goods."""
         if isinstance(want, Work):
             return self._work(books, sender, want)
         assert isinstance(want, Buy)
@@ -134,7 +134,7 @@ class Firm(Service):
 
     @classmethod
     def keep_together(cls, firms: Sequence[Firm], books: Any) -> None:
-        """Keep what firms know in arrays, unless a number is too large for one."""
+        """Store the firms' numbers in arrays, unless one is too large for int64."""
         try:
             ledger = Ledger(firms, cls.kept, books)
         except OverflowError:
@@ -144,7 +144,7 @@ class Firm(Service):
 
     @staticmethod
     def settle_together(books: Any, table: Any, entries: Any, ledger: Any, of: Any) -> None:
-        """`settle` for many, entry k with the firm `of[k]` of the ledger."""
+        """Do `settle` for many wants, entry k with the firm `of[k]` of the ledger."""
         np = numpy()
         sender, place = table.sender[entries], table.fields["place"][entries]
         here = np.ones(len(sender), bool)
@@ -163,7 +163,7 @@ class Firm(Service):
             books.one_by_one(firms, table, entries)
 
     def _barred(self, books: Books, sender: str) -> str:
-        """Why a citizen cannot act here; empty if it can."""
+        """Return why a citizen cannot act here; empty if it can."""
         if books.city is not None and books.where.get(sender) != self.place:
             return f"{sender} is not at {self.place}"
         return f"{self.place} is closed" if self._closed(books) else ""
@@ -174,23 +174,23 @@ class Firm(Service):
         return not books.city.is_open(self.place, books.clock.time)
 
     def end_day(self) -> None:
-        """Begin to count anew what a day brings."""
+        """Add the day's counts to the month's, and reset them."""
         self.month_asked += self.asked
         self.month_sold += self.sold
         self.asked = self.sold = self.paid = self.worked = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Its price, wage and stock, and what the day has brought."""
+        """Return the price, wage and stock, and the counts of the day and month."""
         return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, given: dict[str, Any]) -> None:
-        """Go on where another was."""
+        """Restore a state of `state_dict`."""
         for name in self.kept:
             setattr(self, name, given[name])
 
 
 def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
-    """Pay for work; False, and nothing is done, if the numbers are too large for columns."""
+    """Pay wages; return False, without effect, if columns cannot compute them."""
     np = numpy()
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
     government = books.services.get("government")
@@ -201,7 +201,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     wages, purses = ledger.arrays["wage"], books.balances.services.cents
 
     def earned(first: int, until: int) -> tuple[Any, ...]:
-        """Which of a part work, what each earns, the tax on it, and the largest skill."""
+        """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
         part = slice(first, until)
         who, place = sender[part], table.fields["place"][entries[part]]
         fine = here[part] & (books.column("work", who, -1) == place)
@@ -243,7 +243,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
 
 
 def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> None:
-    """Find which public wages the government can pay, with the taxes that come in before each."""
+    """Clear `able` for public wages above the government's money in their turn, taxes included."""
     rows = zip(able.tolist(), public.tolist(), gross.tolist(), tax.tolist(), strict=True)
     for at, (paid, by_government, wage, withheld) in enumerate(rows):
         if not by_government:
@@ -255,7 +255,7 @@ def _pay_in_turn(able: Any, left: int, public: Any, gross: Any, tax: Any) -> Non
 
 
 def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here: Any) -> bool:
-    """Sell; False, and nothing is done, if the numbers are too large for columns."""
+    """Sell; return False, without effect, if the numbers are too large for columns."""
     np = numpy()
     cents, sender = table.fields["cents"][entries], table.sender[entries]
     kept = ledger.arrays

@@ -1,4 +1,4 @@
-"""What services keep of a population, and their rules, as arrays: as many as settle one by one."""
+"""Arrays of what services store of a population, and rules that settle many wants at once."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ BRACKETS: Final = (
     (54_795, 350),
     (136_986, 370),
 )
-"""Income tax: from so many cents of a day's income on, so many thousandths of what is above.
+"""Income tax: (cents of a day's income, thousandths of the income above them).
 
-The federal brackets of the United States of 2018, as in EconAgent: those of a year, by 365.
+The federal brackets of the United States of 2018, as in EconAgent: a year's, divided by 365.
 """
 LARGE: Final = 2.0**62
-"""Sums as large as this are not computed in columns, but one by one, in Python's integers."""
+"""From this size on, sums are computed one by one, in Python's integers, not in columns."""
 
 
 class ByRow(MutableMapping[str, Any]):
-    """What a service keeps of each citizen, by id, in an array; who has nothing is not in it.
+    """A service's numbers for each citizen, by id, in an array; citizens with only 0 are missing.
 
     Args:
-        population: whose citizens
-        width: how many numbers there are of each; None for one
+        population: the population
+        width: the numbers for each citizen as a list; None for one number
 
     Attributes:
-        array: the numbers by row; int64, each of several with those of the other citizens
+        array: the numbers by row; int64, in column order
     """
 
     def __init__(self, population: Register, width: int | None = None) -> None:
@@ -69,18 +69,18 @@ class ByRow(MutableMapping[str, Any]):
         return self.array != 0 if self.array.ndim == 1 else (self.array != 0).any(axis=1)
 
     def clear(self) -> None:
-        """Keep nothing of anybody."""
+        """Set all numbers to 0."""
         self.array[...] = 0
 
     def items(self) -> Any:
-        """The ids and the numbers of all who have any."""
+        """Return ids and numbers of the citizens that have any."""
         return zip(self, self.array[self._some].tolist(), strict=True)
 
 
 class Kept:
-    """A whole number of a service, which a population keeps in an array with those of others.
+    """A whole number of a service; with a population, it is stored in the array of a `Ledger`.
 
-    A class has the names of all that it keeps in `kept`.
+    The class attribute `kept` has the names of all such numbers.
     """
 
     def __set_name__(self, owner: Any, name: str) -> None:
@@ -94,19 +94,19 @@ class Kept:
 
     def __set__(self, service: Any, value: int) -> None:
         if service.ledger is None:
-            setattr(service, self._own, value)  # `vars` would give each a dict of its own
+            setattr(service, self._own, value)  # `vars` would create a dict for each
         else:
             service.ledger.arrays[self._name][service.at] = value
 
 
 class Ledger:
-    """What services of one kind keep, in arrays; a service finds its own by its place in them.
+    """The numbers of services of one class, in arrays; `at` is a service's index in them.
 
     Attributes:
         services: the services
-        arrays: what they keep as `Kept`, by name; int64
-        purse: which of the services' balances is whose
-        place: the number of the place of each
+        arrays: their `Kept` numbers, by name; int64
+        purse: the index of each service's balance
+        place: the number of each service's place
 
     Raises:
         OverflowError: a number is too large for an array
@@ -126,27 +126,27 @@ class Ledger:
 
 
 def in_rows(made: type, rule: str, rows: str) -> bool:
-    """Whether a class has a rule in the form for rows too, and overrides neither alone."""
+    """Return whether `rows` is defined by the class that defines `rule`, or by a subclass."""
     own = next((each for each in made.__mro__ if rule in vars(each)), None)
     has = next((each for each in made.__mro__ if rows in vars(each)), None)
     return own is not None and has is not None and issubclass(has, own)
 
 
 def small(*values: Any) -> bool:
-    """Whether sums of these numbers can be computed in 64 bits."""
+    """Return whether 64 bits can hold the sums of these numbers."""
     np = numpy()
     return all(float(np.abs(np.asarray(each, np.float64)).sum()) < LARGE for each in values)
 
 
 def afforded(cents: Any, payer: Any, has: Any) -> Any:
-    """Return which payments are made, in their order, each in full, as the payer's money lasts.
+    """Return which payments are made: in order, each in full, as far as the payer's money lasts.
 
-    `payer` numbers those who pay, and `has` is what each of these has.
+    `payer` has the index of each payment's payer in `has`, the payers' money.
     """
     np = numpy()
     due = np.bincount(payer, cents, len(has))
     able = np.ones(len(cents), bool)
-    poor = due > has * (1 - 2.0**-40)  # sums of floats are exact to far less
+    poor = due > has * (1 - 2.0**-40)  # the error of float sums is far smaller
     poor &= due > 0
     at = np.flatnonzero(poor[payer])
     if len(at):
@@ -164,7 +164,7 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
     Each bracket's part is rounded down.
     """
     starts, rates = (list(each) for each in zip(*brackets, strict=True))
-    before = [0]  # what the brackets below take in full
+    before = [0]  # the full tax of the brackets below
     for (start, rate), (end, _) in pairwise(brackets):
         before.append(before[-1] + (end - start) * rate // 1000)
     if type(income) is int:
@@ -177,22 +177,22 @@ def tax_on(income: Any, brackets: Sequence[tuple[int, int]] = BRACKETS) -> Any:
 
 
 def withheld(gross: Any, income: Any, paid: Any, brackets: Sequence[tuple[int, int]]) -> Any:
-    """Return the tax to withhold from wages, by the day's income before and its tax so far."""
+    """Return the tax to withhold from wages, given the day's earlier income and tax."""
     return smaller(gross, larger(0, tax_on(income + gross, brackets) - paid))
 
 
 def credited(kept: Any, interest: int, own: int) -> Any:
-    """Return a day's interest on deposits, in millionths, while it can be paid from `own` cents."""
+    """Return a day's interest on deposits, at a rate in millionths, as far as `own` cents last."""
     np = numpy()
-    # As kept * interest // 1_000_000, whose product may be too large.
+    # Equals kept * interest // 1_000_000, whose product may overflow.
     earned = kept // 1_000_000 * interest + kept % 1_000_000 * interest // 1_000_000
     return earned * afforded(earned, np.zeros(len(earned), np.int64), np.array([own]))
 
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:
-    """Share out a whole number in proportion to weights, without a rest.
+    """Divide a whole number in proportion to weights, without a remainder.
 
-    By largest remainders (Hamilton); of equal ones the first. All weights 0: nothing is shared out.
+    Uses largest remainders (Hamilton), of equal ones the first. All-zero weights give zero shares.
     """
     whole = sum(weights)
     if whole == 0:

@@ -1,4 +1,4 @@
-"""Growing lists of numbers, one for each of many, in arrays."""
+"""Many growing lists of numbers, in arrays."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Final
 from civitas.society.arrays import numpy
 
 _BLOCK: Final = 8
-"""So many numbers stand together; a list is a chain of these."""
+"""Numbers in a block; a list is a chain of blocks."""
 NOTHING: Final = -(1 << 31)
 
 
 class Lists:
-    """A list of int32 numbers for each of `count`, to which numbers are added, and none removed."""
+    """`count` lists of int32 numbers, which only grow."""
 
     def __init__(self, count: int) -> None:
         np = numpy()
@@ -24,14 +24,14 @@ class Lists:
         self._used = 0
 
     def larger(self, more: int) -> Lists:
-        """Have it be of so many more; gives itself."""
+        """Add `more` empty lists; return this object."""
         np = numpy()
         self.count = np.concatenate([self.count, np.zeros(more, np.int32)])
         self._last = np.concatenate([self._last, np.full(more, -1, np.int32)])
         return self
 
     def append(self, at: Any, values: Any) -> None:
-        """Add numbers to lists; one after the other where a list is named more than once."""
+        """Append numbers to lists, in order; a list may occur more than once."""
         np = numpy()
         order = np.argsort(at, kind="stable")
         for turn in turns(at[order]):
@@ -44,7 +44,7 @@ class Lists:
         end = self._used + len(new)
         if end > len(self._blocks):
             room = max(end, 2 * len(self._blocks)) - len(self._blocks)
-            # What is not used yet is not written, so that it takes no memory.
+            # Unused blocks are not written, so they take no memory.
             blocks = np.empty((len(self._blocks) + room, _BLOCK), np.int32)
             before = np.empty(len(blocks), np.int32)
             blocks[: self._used] = self._blocks[: self._used]
@@ -58,11 +58,11 @@ class Lists:
         self.count[at] += 1
 
     def parts(self, at: Any) -> Iterator[tuple[Any, Any, Any]]:
-        """Eight numbers of each list at a time, the last ones first.
+        """Yield the lists' numbers in blocks of eight, the last blocks first.
 
         Returns:
-            which of `at` have so many, their numbers (`NOTHING` for none), and where in their list
-            these stand
+            the positions in `at` that have this block, its numbers (`NOTHING` for none), and their
+            indices in the lists
         """
         np = numpy()
         block = self._last[at]
@@ -78,7 +78,7 @@ class Lists:
             which = np.flatnonzero(block >= 0)
 
     def contains(self, at: Any, values: Any) -> Any:
-        """Whether each list has a number."""
+        """Return for each list whether it contains a number."""
         np = numpy()
         found = np.zeros(len(at), bool)
         for which, numbers, _ in self.parts(at):
@@ -86,13 +86,13 @@ class Lists:
         return found
 
     def of(self, at: int) -> list[int]:
-        """The numbers of one list, in their order."""
+        """Return the numbers of one list, in order."""
         parts = [numbers[0] for _, numbers, _ in self.parts(numpy().array([at]))]
         return [each for part in reversed(parts) for each in part.tolist() if each != NOTHING]
 
 
 def turns(given: Any) -> list[Any]:
-    """Return positions in sorted numbers, so that each number is in each part at most once."""
+    """Split positions in sorted numbers into parts, each with a number at most once."""
     np = numpy()
     if not len(given):
         return []

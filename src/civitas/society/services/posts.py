@@ -1,4 +1,4 @@
-"""Posts of a feed, what ranks them, and how they are kept where agents use it."""
+"""Posts of a feed, their ranking, and their storage without a population."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from civitas.society import math
 from civitas.society.arrays import numpy
 
 DECADE_S: Final = 45_000
-"""Ten times the likes are worth so many seconds of recency."""
+"""The seconds of recency that ten times the likes are worth."""
 INTEREST_S: Final = 45_000
-"""A topic of full interest is worth so many."""
+"""The seconds of recency that a topic of full interest is worth."""
 FOLLOWED_S: Final = 45_000
-"""An author whom one follows is worth so many."""
+"""The seconds of recency that a followed author is worth."""
 HOTTEST: Final = 50
-"""So many of the hottest posts are shown to all."""
+"""The number of hottest posts that are candidates for everyone."""
 OF_AN_AUTHOR: Final = 3
-"""So many of the last posts of an author whom one follows."""
+"""The number of last posts of a followed author that are candidates."""
 AUTHORS: Final = 50
-"""Of so many authors, those whom one followed last."""
+"""The number of followed authors whose posts are candidates: those followed last."""
 
 
 def heat(likes: Any, posted: Any) -> Any:
-    """Return how hot a post is: seconds since the start when it was posted, and its likes'."""
+    """Return a post's heat: its time in seconds since the start, plus the worth of its likes."""
     if type(likes) is int:
         return posted + int(DECADE_S * math.log(max(likes, 1)) / math.log(10) + 0.5)
     worth = DECADE_S * math.log(numpy().maximum(likes, 1)) / math.log(10) + 0.5
@@ -34,7 +34,7 @@ def heat(likes: Any, posted: Any) -> Any:
 
 
 def shown_rank(heat: Any, interest: Any, followed: Any) -> Any:
-    """Return what ranks a post for a citizen, of numbers or arrays; an interest is 0 … 1000."""
+    """Return a post's rank for a citizen; numbers or arrays; an interest is 0 … 1000."""
     return heat + INTEREST_S * interest // 1000 + FOLLOWED_S * followed
 
 
@@ -43,13 +43,13 @@ class Posted:
     """A post in the feed.
 
     Attributes:
-        number: its number, from 1
-        author: the id of who posted it
-        text: what it says
-        topic: what it is about
-        posted: seconds since the start
-        liked: who liked it
-        heat: how hot it is
+        number: the post's number, from 1
+        author: the author's id
+        text: the text
+        topic: the topic
+        posted: when it was posted, in seconds since the start
+        liked: the ids of the agents who liked it
+        heat: the post's heat
     """
 
     number: int
@@ -66,7 +66,7 @@ class Posted:
 
 
 class PostsById:
-    """The posts, likes and follows of a feed that agents use, by id."""
+    """The posts, likes and follows of a feed without a population, by id."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -77,11 +77,11 @@ class PostsById:
         self._by_author: dict[str, deque[int]] = {}
 
     def posts(self) -> Mapping[int, Posted]:
-        """All posts by number."""
+        """Return all posts by number."""
         return self._posts
 
     def followed(self) -> Mapping[str, Mapping[str, None]]:
-        """Whom each follows, by id."""
+        """Return the ids that each agent follows."""
         return self._follows
 
     @property
@@ -90,21 +90,21 @@ class PostsById:
         return self.next - len(self._posts)
 
     def post(self, number: int) -> Posted:
-        """Return a post that it keeps."""
+        """Return a post by its number."""
         return self._posts[number]
 
     def publish_one(self, sender: str, want: Any, now: int) -> int:
-        """Take in a post; gives its number."""
+        """Publish a post; return its number."""
         self._keep(Posted(self.next, sender, want.text, want.topic, now, {}, heat(0, now)))
         self.next += 1
         return self.next - 1
 
     def follow_one(self, sender: str, whom: str) -> None:
-        """Note that one follows another."""
+        """Let an agent follow another."""
         self._follows.setdefault(sender, {})[whom] = None
 
     def like_one(self, sender: str, number: int) -> int:
-        """Note that one likes a post; gives how many do."""
+        """Let an agent like a post; return the post's likes."""
         post = self._posts[number]
         post.liked[sender] = None
         post.heat = heat(len(post.liked), post.posted)
@@ -119,7 +119,7 @@ class PostsById:
         self._hottest = None
 
     def shown_to(self, id: str, interests: Mapping[str, int], limit: int) -> list[Posted]:
-        """Return the posts that rank highest for one, the best first."""
+        """Return the highest-ranked posts for one agent, the best first."""
         if self._hottest is None:
             self._hottest = heapq.nlargest(
                 HOTTEST, self._posts.values(), key=lambda post: (post.heat, post.number)
@@ -140,7 +140,7 @@ class PostsById:
         )
 
     def load(self, given: Mapping[str, Any]) -> None:
-        """Be what `Feed.state_dict` says."""
+        """Restore a state of `Feed.state_dict`."""
         self._posts, self._by_author = {}, {}
         for number, author, text, topic, posted, liked in given["posts"]:
             hot = heat(len(liked), posted)
@@ -150,16 +150,16 @@ class PostsById:
 
 
 def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:
-    """Return who has posted what, as arrays.
+    """Return the authors and their last posts, as arrays.
 
     Args:
-        place: of each post where its author stands among all agents
-        hot: where the authors of the hottest posts stand, rising
-        count: how many agents there are
+        place: for each post its author's index among all agents
+        hot: the indices of the authors of the hottest posts, rising
+        count: the number of agents
 
     Returns:
-        of each agent which author it is, −1 for none; of each author its last posts, −1 for none;
-        and of each author which one of `hot` it is, −1 for none
+        for each agent its number as an author, −1 for none; for each author its last posts, −1 for
+        none; and for each author its index in `hot`, −1 for none
     """
     np = numpy()
     order = np.argsort(place, kind="stable")
@@ -171,6 +171,6 @@ def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:
     last = np.where((back >= 0) & (place[post] == authors[:, None]), post, -1)
     of = np.full(count, -1, np.int32)
     of[authors] = np.arange(len(authors))
-    of_hot = np.full(len(authors) + 1, -1, np.int8)  # the last is that of no author
+    of_hot = np.full(len(authors) + 1, -1, np.int8)  # the last entry: no author
     of_hot[of[hot]] = np.arange(len(hot))
     return of, last, of_hot

@@ -24,11 +24,15 @@ from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
+_NOT_FOUND: Final = 404
 _LOCKED: Final = 405
 _OTHER_SETTINGS: Final = 406
 
 _SPARE: Final = 100
 """How many more messages than its mailbox holds an agent prefetches: they are to be refused."""
+
+_DRAIN_S: Final = 0.02
+_LONGEST_DRAIN_S: Final = 5.0
 
 _BACKLOG_S: Final = 2.0
 """How long to wait for all messages that waited for an agent before it begins the first."""
@@ -165,21 +169,46 @@ class AgentQueues:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
     async def delete(self, queue: AgentQueue) -> None:
-        """Delete an agent's queue; all that was delivered of it is here then."""
+        """Delete an agent's queue once all that was in it is here."""
+        name, exchange = queue.name, self._names.exchange
+        everyone, own = self._names.everyone, self._names.agent_key(queue.id)
         if not self.is_consumed_here(queue):
             raise LinkLost("there is no connection")
         try:
-            await self._state(queue.name)
-        except Refused:
-            queue.lost = True  # somebody has deleted it
-        # Messages may be on their way here: the broker cancels the consumer after them.
-        taken = self._consumer.until_ended(queue.consumer)
-        try:
-            deleted = await self._call(lambda c, done: c.queue_delete(queue.name, callback=done))
-            queue.lost = queue.lost or deleted.message_count > 0
-            await taken
-        finally:
-            taken.cancel()
+            await self._call(
+                lambda c, done: c.queue_unbind(name, exchange, everyone, callback=done)
+            )
+            await self._call(lambda c, done: c.queue_unbind(name, exchange, own, callback=done))
+            await self._drain(queue)
+            # Messages may be on their way here: the broker cancels the consumer after them.
+            taken = self._consumer.until_ended(queue.consumer)
+            try:
+                await self._call(lambda c, done: c.queue_delete(name, callback=done))
+                await taken
+            finally:
+                taken.cancel()
+        except Refused as error:
+            if error.code != _NOT_FOUND:
+                raise
+            queue.lost = True
+
+    async def _drain(self, queue: AgentQueue) -> None:
+        """Wait until all that is in a queue was delivered here."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _LONGEST_DRAIN_S
+        while True:
+            left = (await self._state(queue.name)).message_count
+            if not self.is_consumed_here(queue):
+                raise LinkLost("the channel was lost")
+            if not left:
+                return
+            if clock() > until:  # nothing is taken: its inbox cannot be written, say
+                logger.error(
+                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
+                )
+                return
+            self._consumer.flush()
+            await asyncio.sleep(_DRAIN_S)
 
     async def is_consumed(self, id: str) -> bool:
         """Whether some process consumes the queue of an agent."""
