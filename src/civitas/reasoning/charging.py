@@ -33,7 +33,7 @@ class Spending:
     untold: int = 0  # tokens without a price that may be input or output
 
     def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
-        """Count a call of a model."""
+        """Add the cost of one model call."""
         usage = usage or Usage()
         stated = usage.total
         if charged is None:

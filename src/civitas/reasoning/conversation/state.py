@@ -20,9 +20,9 @@ Content: TypeAlias = str | list[dict[str, Any]]
 MAX_KEPT: Final = 1000
 """How many utterances a transcript keeps, and how many may wait to be heard by a participant."""
 MAX_CHARS: Final = 1_000_000
-"""How many characters they may have together; the last one is kept however long it is."""
+"""How many characters a transcript keeps; the last utterance is kept at any length."""
 MAX_STEPS: Final = 1000
-"""How many of the participants' steps a reply tells of: the last."""
+"""How many of the participants' steps a reply has; the last ones are kept."""
 _MAX_ERROR = 500
 
 _PLAIN = re.compile(r"[\w .@/+-]+")
