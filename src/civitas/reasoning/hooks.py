@@ -28,7 +28,7 @@ HOOK_TYPES: Final = tuple(
 """The types of hooks."""
 
 _OVER_S: Final = 0.05
-"""With less than this left, the deadline counts as passed: work cut off by it may end early."""
+"""With less than this left, the time is over: work that the deadline ends may end a bit early."""
 
 Hook: TypeAlias = Callable[
     [Any, dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any] | None] | None
