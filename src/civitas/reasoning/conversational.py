@@ -223,12 +223,12 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         when the next event is requested.
 
         Args:
-            text: as `reply` takes it, like the others
-            schema: likewise
-            thread: likewise
-            run_id: likewise
-            deps: likewise
-            budget: likewise
+            text: as in `reply`
+            schema: as in `reply`
+            thread: as in `reply`
+            run_id: as in `reply`
+            deps: as in `reply`
+            budget: as in `reply`
 
         Returns:
             An async iterator of events: pieces of text as the model gives them, calls started and

@@ -81,11 +81,11 @@ class MessageAdded(ReplyEvent):
 
 @dataclass(frozen=True, slots=True)
 class DecisionMade(ReplyEvent):
-    """H of a dual act has decided.
+    """The reviewer, H, of a dual act has decided.
 
     Attributes:
         loop: which decision it is, from 1
-        decision: what H decided
+        decision: H's decision
     """
 
     kind: ClassVar[str] = "decision"
@@ -95,11 +95,11 @@ class DecisionMade(ReplyEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConclusionReached(ReplyEvent):
-    """R of a dual act has come to a conclusion.
+    """The worker, R, of a dual act has reached a conclusion.
 
     Attributes:
         loop: which run of R it is, from 1
-        conclusion: what R came to; of several R, as one
+        conclusion: R's conclusion; those of several R merged
     """
 
     kind: ClassVar[str] = "conclusion"

@@ -149,7 +149,7 @@ class DualActAgent(Group):
         A plain one is called in a worker thread.
 
         Raises:
-            ConfigError: it is no function
+            ConfigError: it is not a function
         """
         if fn is not None and not callable(fn):
             raise ConfigError(f"a decision function must be a function, got {fn!r:.80}")
@@ -161,7 +161,7 @@ class DualActAgent(Group):
         A plain one is called in a worker thread.
 
         Raises:
-            ConfigError: it is no function
+            ConfigError: it is not a function
         """
         if fn is not None and not callable(fn):
             raise ConfigError(f"a conclusion extractor must be a function, got {fn!r:.80}")

@@ -89,7 +89,7 @@ def below_confidence(least: float) -> ReviewRule:
     """Review conclusions whose confidence is below this, or not stated.
 
     Raises:
-        ConfigError: it is no number from 0 to 1
+        ConfigError: it is not a number from 0 to 1
     """
     least = _share(least, "below_confidence")
 
@@ -104,7 +104,7 @@ def after_budget_share(share: float) -> ReviewRule:
     """Review conclusions once this share of any limit of the budget is spent.
 
     Raises:
-        ConfigError: it is no number from 0 to 1
+        ConfigError: it is not a number from 0 to 1
     """
     share = _share(share, "after_budget_share")
 
