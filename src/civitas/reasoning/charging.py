@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Spending:
-    """What a run has spent, as it was recorded."""
+    """The recorded spending of a run."""
 
     answers: int = 0  # how often a model gave an answer, or failed
     tokens: int = 0
     usd: Decimal = Decimal(0)  # what the tokens cost, as far as that was known then
     model_calls: int = 0
     actions: int = 0
-    unpriced: Usage = field(default_factory=Usage)  # tokens of which the price was not known
+    unpriced: Usage = field(default_factory=Usage)  # tokens whose price was not known
     untold: int = 0  # tokens without a price that may be input or output
 
     def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
-        """Count a call of a model."""
+        """Add the cost of one model call."""
         usage = usage or Usage()
         stated = usage.total
         if charged is None:

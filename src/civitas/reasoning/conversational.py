@@ -1,4 +1,4 @@
-"""Conversational agents: what can be asked, told, steered and listened to while it answers."""
+"""Conversational agents: they reply, observe, can be interrupted and stream their events."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from civitas.reasoning.stream import ReplyStream
 
 _NESTED = 32
-"""How deep replies of agents may lie in one another, each called by an action of the one before."""
+"""How deep replies may be nested, each called by an action of the one before."""
 
 
 @runtime_checkable
 class Conversational(Protocol):
-    """What can be talked with: an agent with a model, a conversation of several, a person."""
+    """Anything that replies and observes: an agent with a model, a conversation, a person."""
 
     id: str | int
 
@@ -61,21 +61,21 @@ class Conversational(Protocol):
 
 
 class ConversationalAgent(Hooked, Watched, Threaded):
-    """An agent that replies: one reply at a time in each thread, those of several side by side.
+    """An agent that replies: one reply at a time in each thread, several threads concurrently.
 
     A thread is one conversation, with its own memory. In a space each sender has threads of its
-    own. A subclass says how it replies, in `_respond`, and what it does with what it observes, in
-    `_remember`.
+    own. A subclass implements `_respond`, which replies, and `_remember`, which handles what it
+    observes.
 
     Args:
         id: its id
-        shared: whether it has one conversation with all who talk with it: one memory, one reply at
-            a time, each line of what it is told marked with who says it
-        **options: what every `Agent` takes
+        shared: whether it has one conversation with all senders: one memory, one reply at a time,
+            each line of a message marked with its sender
+        **options: the options of `Agent`
     """
 
     _gives: frozenset[str] = GIVEN
-    """The reasons for which who asks by `say` is given the text."""
+    """The stop reasons for which `say` returns the text."""
 
     def __init__(self, id: str | int, *, shared: bool = False, **options: Any) -> None:
         super().__init__(id, **options)
@@ -86,10 +86,10 @@ class ConversationalAgent(Hooked, Watched, Threaded):
                 )
             self.shared = True
 
-    # -- what a subclass says ----------------------------------------------------------------------
+    # -- what a subclass defines -------------------------------------------------------------------
 
     async def _respond(self, asked: Asked) -> Reply:
-        """Answer. It is this thread's turn, and in a space this is the space's loop."""
+        """Answer. Called in this thread's turn, and in a space on the space's loop."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it responds")
 
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
@@ -97,22 +97,22 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
 
     def _as_once(self) -> tuple[str, int] | None:
-        """As which message of a run this agent observes something; None outside of any."""
+        """Return the run and number of the message that it observes; None outside of a run."""
         once = ONCE.get()
         return None if once is None else (f"{once[0]}/{self.id}", once[1])
 
     @property
     def _member_agents(self) -> Sequence[Any]:
-        """Those that reply on its behalf."""
+        """Return the members that reply on its behalf."""
         return ()
 
     def _goes_on(self, action: str) -> bool:
-        # What somebody's own `say` does beside is in no journal.
+        # A user's own `say` may do work that the journal does not have.
         own = type(self).say is ConversationalAgent.say
         return action == "say" and own and getattr(self, "journal", None) is not None
 
     def _run_of_message(self) -> str | None:
-        """The id of the run that a `say` over a broker leads to: the same if it comes again."""
+        """Return the run id for a `say` over a broker, the same for a redelivered one."""
         key = self._came_as("say") if self._goes_on("say") else None
         if key is None:
             return None
@@ -133,7 +133,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         """
         in_thread = self._thread_of_message(thread)
         reply = await self.reply(content, thread=in_thread, run_id=self._run_of_message())
-        # A text that nobody accepted is given all the same.
+        # A text that nobody accepted is returned too.
         if reply.stop_reason not in (self._gives if reply.text else ANSWERED):
             reply._raise(self.id)
         return reply.text
@@ -150,31 +150,31 @@ class ConversationalAgent(Hooked, Watched, Threaded):
     ) -> Reply:
         """Answer.
 
-        Replies of one thread wait for each other, but for one that the thread's own reply leads to,
-        such as by asking another agent that asks back: it is given in the midst of the other.
-        Replies of different threads run side by side.
+        Replies of one thread wait for each other. The exception is a re-entrant call, where the
+        thread's own reply asks another agent that asks back: it is answered within the other reply.
+        Replies of different threads run concurrently.
 
-        Cancelled, it stops the model's answer and the actions at their next await; what they gave
-        until then is remembered.
+        Cancelling it stops the model's answer and the actions at their next await; their results
+        until then are remembered.
 
         Args:
-            text: what it is asked: a text, or blocks of content as providers take them, such as
+            text: the prompt: a text, or blocks of content as providers take them, such as
                 `{"type": "text", "text": …}` and `{"type": "image_url", "image_url": {"url": …}}`
-            schema: what the answer is to be: a JSON schema, or a type such as a dataclass, a
-                pydantic model or `list[int]`; the reply's `value` is the answer as such a value
-            thread: the id of the conversation that this belongs to, each with a memory of its own;
-                the agent's own if left out
-            run_id: the id of the run; a new one if left out. Of an agent with a journal, a run that
-                was begun under this id goes on, and one that has ended gives its reply once more.
-            deps: what actions find in their `Context` in this reply; the agent's own if left out
-            budget: what this reply may spend, beside what the agent's own budget allows
+            schema: the form of the answer: a JSON schema, or a type such as a dataclass, a pydantic
+                model or `list[int]`; the reply's `value` is of that form
+            thread: the id of the conversation, each with a memory of its own; defaults to the
+                agent's own
+            run_id: the id of the run; a new one by default. With a journal, an unfinished run of
+                this id is resumed, and one that has ended returns its reply again.
+            deps: what actions find in their `Context` in this reply; defaults to the agent's own
+            budget: what this reply may spend, within the agent's own budget
 
         Raises:
-            TypeError, ValueError: an argument is not what it should be
-            DefinitionError: the schema is none, the memory has no threads, or what a call costs is
-                not known and the budget limits it
-            ConfigError: the agent has a budget of which the one given is no part
-            RunHeld: somebody else works on the run
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid, the memory has no threads, or the budget
+                limits a cost that is not known
+            ConfigError: the budget is not part of the agent's own
+            RunHeld: the run is in use elsewhere
             RunMismatch: another program began it
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
                 stops with the reason `error` instead
@@ -191,10 +191,10 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         deps: Any = None,
         budget: Budget | None = None,
     ) -> Reply:
-        """`reply` for scripts: waits for the answer.
+        """Call `reply` from a script, and wait for the answer.
 
         Raises:
-            RuntimeError: called where an event loop is running, which it would stop
+            RuntimeError: called where an event loop is running, which it would block
         """
         self._may_wait("reply_sync", "reply(text)")
         options: Any = {} if deps is None and budget is None else {"deps": deps, "budget": budget}
@@ -217,18 +217,18 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         deps: Any = None,
         budget: Budget | None = None,
     ) -> ReplyStream:
-        """Answer, and tell what happens meanwhile.
+        """Answer, and stream the events of the reply.
 
-        Before somebody is asked whether an action may be executed, the reader has seen its
-        `CallStarted`: the reply goes on when the event after it is asked for.
+        The reader sees an action's `CallStarted` before its approver is asked: the reply continues
+        when the next event is requested.
 
         Args:
-            text: as `reply` takes it, like the others
-            schema: likewise
-            thread: likewise
-            run_id: likewise
-            deps: likewise
-            budget: likewise
+            text: as in `reply`
+            schema: as in `reply`
+            thread: as in `reply`
+            run_id: as in `reply`
+            deps: as in `reply`
+            budget: as in `reply`
 
         Returns:
             An async iterator of events: pieces of text as the model gives them, calls started and
@@ -236,8 +236,8 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             cancels the reply.
 
         Raises:
-            TypeError, ValueError: an argument is not what it should be
-            DefinitionError: the schema is none
+            TypeError, ValueError: an argument is not valid
+            DefinitionError: the schema is not valid
         """
         from civitas.reasoning.stream import ReplyStream
 
@@ -249,11 +249,11 @@ class ConversationalAgent(Hooked, Watched, Threaded):
 
         Args:
             message: a text, a chat message (`role`, `content`) or a message of a space
-            thread: the id of the conversation that it belongs to; the agent's own if left out
+            thread: the id of the conversation that it belongs to; defaults to the agent's own
 
         Raises:
-            TypeError: it is none of these
-            ValueError: the thread's id is none
+            TypeError: the message is none of these
+            ValueError: the thread's id is not valid
             DefinitionError: the memory has no threads
             HookError: a hook failed
         """
@@ -264,7 +264,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         if self._mailbox is None:
             await self._observe(item, id)
             return
-        once = ONCE.get()  # on the space's loop another context holds
+        once = ONCE.get()  # read it here: the space's loop has another context
 
         async def carried() -> None:
             with observing(once):
@@ -273,39 +273,39 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         await self._mailbox.carry(carried)
 
     def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
-        """Steer a reply that is under way: it stops what it is doing and goes on with this.
+        """Interrupt a reply under way: it stops its current work and continues with this text.
 
-        The model's answer is cancelled, or the actions are, at their next await (what a plain
-        function does in its thread runs on, and its result is dropped); what ended until then is
-        remembered, and so is the text, as the user's. Where none is under way, the next reply of
-        the thread hears it first. It may be called in any thread of the process.
+        The model's answer or the actions are cancelled, at their next await. (A plain function in
+        a worker thread runs on; its result is dropped.) What ended until then is remembered, and so
+        is the text, as the user's. If no reply is under way, the next one of the thread hears the
+        text first. It can be called in any thread of the process.
 
         Args:
-            text: what the agent is told
-            thread: the id of the conversation, an empty text for the agent's own; if left out, that
-                of the only reply under way, or the agent's own if none is
+            text: the text
+            thread: the id of the conversation, an empty text for the agent's own; defaults to that
+                of the only reply under way, or else to the agent's own
 
         Returns:
-            An object that is true where a reply was under way; awaited, it waits until that has
+            An object that is true if a reply was under way; awaiting it waits until that reply has
             heard the text.
 
         Raises:
-            TypeError: it is not given a text
+            TypeError: `text` is not a text
             ValueError: several replies are under way, and no thread is named
-            MailboxFull: no reply is under way, and a hundred wait for the next already
+            MailboxFull: no reply is under way, and a hundred texts wait for the next one already
         """
         if not isinstance(text, str):
             raise TypeError(f"interrupt takes a text, got {type(text).__name__}")
         return steer(self._thread_to_steer(thread), readable(text), self._keep)
 
-    # -- how it comes about ------------------------------------------------------------------------
+    # -- how it replies ----------------------------------------------------------------------------
 
     async def _carried(self, asked: Asked) -> Reply:
-        # Looked at here: on the space's loop another context holds.
+        # Read these here: the space's loop has another context.
         outer = REPLYING.get()
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
-            # For this reply alone, not for another one that it leads to.
+            # They apply to this reply alone, not to nested ones.
             _, asked.record, asked.offered = joined
             JOINED.set(None)
         if asked.budget is not None:
@@ -318,7 +318,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         return await self._in_turn(asked, outer)
 
     async def _in_turn(self, asked: Asked, outer: tuple[Replying, ...]) -> Reply:
-        """Reply when it is the thread's turn; `outer` are the replies that this one lies in."""
+        """Reply in the thread's turn; `outer` are the replies in which this one is nested."""
         if len(outer) >= _NESTED:
             raise HopLimitExceeded(
                 f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "
@@ -328,7 +328,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         threads = self._kept
         thread = asked.state = threads.take(asked.thread)
         turns = thread.turns
-        # The thread's own reply waits for this one: it is given in the midst of that, or never.
+        # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = any(each.turns is turns and each.open for each in outer) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
@@ -353,11 +353,11 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             try:
                 REPLYING.reset(token)
             except ValueError:
-                pass  # never finished, and now thrown away in another context
+                pass  # a coroutine that never finished is closed in another context
 
     @asynccontextmanager
     async def _turn_of(self, thread: Thread) -> AsyncIterator[None]:
-        """A thread's turn, for what is no reply but must not come in the midst of one."""
+        """Hold a thread's turn, for work that must not run during a reply."""
         await thread.turns.take()
         try:
             yield
@@ -365,7 +365,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             thread.turns.end()
 
     def _approver(self) -> Approver | None:
-        """Its own approver or its space's, or that of what it is a member of and replies for."""
+        """Return its own approver or its space's, or else that of its group."""
         approver = super()._approver()
         return approver_of_group(self) if approver is None else approver
 
@@ -381,5 +381,5 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             threads.release(state)
 
     def _as_observed(self, message: Any) -> dict[str, Any]:
-        """What a hook made of a message, as it is remembered; raises where it cannot be."""
+        """Return a message that a hook changed, as it is remembered; raise if it is invalid."""
         return as_memory(message)

@@ -1,4 +1,4 @@
-"""What happens while an agent replies, as it happens."""
+"""The events of a reply."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from civitas.reasoning.reply import Reply
 
 @dataclass(frozen=True, slots=True)
 class ReplyEvent:
-    """What every event of a reply has; each adds what it tells.
+    """The common part of all events of a reply.
 
     Attributes:
-        agent: the id of the agent that it is of; of a call, the agent whose model chose it
-        past: whether it happened in a process before, which a run that goes on tells first
+        agent: the id of the event's agent; for a call, the agent whose model chose it
+        past: whether it happened in an earlier process; a resumed run emits those events first
         run_id: the id of the run
         thread: the id of the conversation; None for the agent's own
     """
@@ -31,7 +31,7 @@ class ReplyEvent:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(ReplyEvent):
-    """An action was called that the model chose; whoever has to permit it is asked after this.
+    """The model called an action; if it needs approval, the approver is asked after this event.
 
     Attributes:
         iteration: which answer of the model chose it, from 1
@@ -55,7 +55,7 @@ class CallEnded(ReplyEvent):
         iteration: which answer of the model chose it, from 1
         call_id: the call's id
         action: the action's name
-        result: what the environment made of it
+        result: the environment's result
         error: what went wrong, or None
     """
 
@@ -81,11 +81,11 @@ class MessageAdded(ReplyEvent):
 
 @dataclass(frozen=True, slots=True)
 class DecisionMade(ReplyEvent):
-    """H of a dual act has decided.
+    """The reviewer, H, of a dual act has decided.
 
     Attributes:
         loop: which decision it is, from 1
-        decision: what H decided
+        decision: H's decision
     """
 
     kind: ClassVar[str] = "decision"
@@ -95,11 +95,11 @@ class DecisionMade(ReplyEvent):
 
 @dataclass(frozen=True, slots=True)
 class ConclusionReached(ReplyEvent):
-    """R of a dual act has come to a conclusion.
+    """The worker, R, of a dual act has reached a conclusion.
 
     Attributes:
         loop: which run of R it is, from 1
-        conclusion: what R came to; of several R, as one
+        conclusion: R's conclusion; those of several R merged
     """
 
     kind: ClassVar[str] = "conclusion"
@@ -128,7 +128,7 @@ class BlockEnded(ReplyEvent):
     Attributes:
         block: the name of the block
         iteration: which step of the agent it is, from 1
-        result: what came of it, as JSON data: of Plan the tasks, of Evaluate the remark, …
+        result: its result, as JSON data: for Plan the tasks, for Evaluate the remark, …
     """
 
     kind: ClassVar[str] = "block_ended"
@@ -139,7 +139,7 @@ class BlockEnded(ReplyEvent):
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(ReplyEvent):
-    """A participant begins to speak: the events that follow are of its turn.
+    """A participant begins to speak: the next events belong to its turn.
 
     Attributes:
         speaker: the id of the participant
@@ -158,7 +158,7 @@ class TurnEnded(ReplyEvent):
     Attributes:
         speaker: the id of the participant
         turn: which turn of the reply it was, from 1
-        utterance: what stands in the transcript
+        utterance: its entry in the transcript
     """
 
     kind: ClassVar[str] = "turn_ended"
@@ -169,7 +169,7 @@ class TurnEnded(ReplyEvent):
 
 @dataclass(frozen=True, slots=True)
 class Done(ReplyEvent):
-    """The reply is there; the last event.
+    """The reply has ended; this is the last event.
 
     Attributes:
         reply: the reply
@@ -193,5 +193,5 @@ Event: TypeAlias = (
     | TurnEnded
     | Done
 )
-"""What `stream` gives, of every agent. `kind` names the type in one word, for programs in other
-languages; docs/replies.md has them in a table."""
+"""The events of `stream`, for every agent. `kind` names the type in one word, for programs in
+other languages; docs/replies.md has a table."""

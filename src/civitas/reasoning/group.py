@@ -1,4 +1,4 @@
-"""Several agents in one: what each is made of, and one budget for all."""
+"""Groups of agents: checks of their parts, and one budget for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
-    """Refuse what is no model, memory, … : it would only fail in the middle of a reply."""
+    """Refuse an object without these attributes early; it would fail during a reply."""
     missing = [name for name in names if not hasattr(part, name)]
     if missing or isinstance(part, type):
         given = f"the class {part.__name__}" if isinstance(part, type) else repr(part)[:80]
@@ -25,7 +25,7 @@ def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> N
 
 
 def check_model(model: object, id: object) -> None:
-    """Refuse what is neither a model nor the name of one; none is imported or loaded."""
+    """Refuse what is neither a model nor the name of one, without importing or loading a model."""
     if not isinstance(model, str):
         check_part(model, ("complete",), "model", id)
         return
@@ -38,7 +38,7 @@ def check_model(model: object, id: object) -> None:
 
 
 def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> None:
-    """Have agents spend of a budget, those that have a part of it of that."""
+    """Give agents a budget; an agent that has a child of it keeps that."""
     if budget is None:
         raise ConfigError(f"agent {owner.id!r}: what was spent counts in the budget it had")
     check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
@@ -56,7 +56,7 @@ def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> No
 
 
 def check_reply_budget(owner: Any, budget: Budget) -> None:
-    """Refuse a budget of one reply that leaves out what the agent's own would count."""
+    """Refuse a reply's budget that is not part of the agent's own or not shared by its members."""
     check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
     had = getattr(owner, "budget", None)
     if had is not None and not budget.is_part_of(had):
@@ -78,10 +78,10 @@ def _check_members(owner: Any, of: Any, budget: Budget) -> None:
 
 
 def options_for(member: Any, asked: Asked) -> dict[str, Any]:
-    """What is passed on to a member of a reply that it works for: thread, deps and budget.
+    """Return the options of a request that are passed on to a member: thread, deps and budget.
 
-    A member that takes no `deps` or `budget` is given none; whether it keeps threads apart was
-    looked at before.
+    A member without the parameter `deps` or `budget` does not get it. The caller has checked that
+    it can keep threads apart.
     """
     options = {"thread": asked.thread, "deps": asked.deps}
     if budget_of(member, asked.budget) is asked.budget:
@@ -94,14 +94,14 @@ def options_for(member: Any, asked: Asked) -> dict[str, Any]:
 
 
 def budget_of(member: Any, budget: Budget | None) -> Budget | None:
-    """What a member spends of in a reply that has a budget of its own, or None."""
+    """Return the budget that a member uses in a reply with this budget, or None."""
     had: Budget | None = getattr(member, "budget", None)
     return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
 
 
 def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
-    """The argument by which a member observes, or is interrupted, in a thread."""
-    # An empty text is the member's own: what is said is for this reply, and for no other.
+    """Return the argument `thread` for a member's `observe` or `interrupt`, if it takes one."""
+    # An empty text means the member's own thread, so that no other reply is interrupted.
     if getattr(function, "__name__", "") == "interrupt" and isinstance(
         getattr(function, "__self__", None), Agent
     ):
@@ -110,7 +110,7 @@ def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
 
 
 def takes(function: Any, parameter: str) -> bool:
-    """Whether a function has a parameter of that name."""
+    """Return whether a function has a parameter of that name."""
     try:
         return parameter in inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -118,7 +118,7 @@ def takes(function: Any, parameter: str) -> bool:
 
 
 def members_without_threads(members: Iterable[Any]) -> str | None:
-    """Which member cannot keep threads apart, and why, in words; None if all can."""
+    """Return which member cannot keep threads apart, and why, in words; None if all can."""
     for member in members:
         own = getattr(member, "_one_thread_only", None)
         if own is not None:
@@ -131,7 +131,7 @@ def members_without_threads(members: Iterable[Any]) -> str | None:
 
 
 def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
-    """Whether an agent that stopped at a limit met one that all who share a budget would meet."""
+    """Return whether the limit that stopped an agent holds for all that share the budget."""
     if budget is None:
         return False
     if _has_no_own(agent, budget):
@@ -147,7 +147,7 @@ def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
 
 
 def _has_no_own(agent: Any, budget: Budget) -> bool:
-    """Whether an agent, and those that reply on its behalf, spend of nothing but this budget."""
+    """Return whether an agent and its members use only this budget."""
     return getattr(agent, "budget", None) is budget and all(
         _has_no_own(member, budget) for member in getattr(agent, "_member_agents", ())
     )

@@ -1,4 +1,4 @@
-"""Hooks: functions of the user's that see, and may change, what an agent is about to do or did."""
+"""Hooks: user functions that see, and may change, what an agent is about to do or did."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ HOOK_TYPES: Final = tuple(
     for what in ("reply", "observe", "reasoning", "acting")
     for when in ("pre", "post")
 )
-"""Where hooks may be registered."""
+"""The types of hooks."""
 
 _OVER_S: Final = 0.05
-"""With less than this left, the time is over: what ended at its deadline may have ended before."""
+"""With less than this left, the time is over: work that the deadline ends may end a bit early."""
 
 Hook: TypeAlias = Callable[
     [Any, dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any] | None] | None
 ]
-"""`fn(agent, kwargs)`. What it returns takes the place of those of `kwargs`; None changes nothing.
-"""
+"""`fn(agent, kwargs)`. The returned dict is merged into `kwargs`; None changes nothing."""
 
 
 class Hooks:
     """The hooks of one agent, by type and name, in the order in which they were registered."""
 
     def __init__(self) -> None:
-        # What is in it is made anew at each change: a hook may add or remove others.
+        # Replace the inner dicts at each change: a hook may add or remove others.
         self.by_type: dict[str, dict[str, Hook]] = {}
 
     def has(self, type: str) -> bool:
-        """Whether there is one of a type."""
+        """Return whether there is a hook of this type."""
         return bool(self.by_type.get(type))
 
     async def run(
@@ -56,11 +55,11 @@ class Hooks:
         check: Callable[[dict[str, Any]], object] | None = None,
         budget: Budget | None = None,
     ) -> dict[str, Any]:
-        """Call those of a type, one after the other, and give what they made of the arguments."""
+        """Call the hooks of a type in order, and return the arguments as they changed them."""
         for name, fn in self.by_type.get(type, {}).items():
             limit: asyncio.Timeout | None = None
             try:
-                # A copy: only what it returns counts, so that one which fails has changed nothing.
+                # A copy: only the returned dict counts, so that a failed hook has changed nothing.
                 result: Any = fn(agent, dict(kwargs))
                 if result is None:
                     continue
@@ -99,26 +98,26 @@ class Hooks:
         check: Callable[[Any], object],
         budget: Budget | None = None,
     ) -> Any:
-        """Call those of a type, and give what they made of one argument."""
+        """Call the hooks of a type, and return one argument as they changed it."""
         kwargs = {**about, name: value}
         made = await self.run(type, agent, kwargs, lambda made: check(made[name]), budget)
         return made[name]
 
 
 def _seconds(type: str, budget: Budget | None) -> float | None:
-    """How long a hook may take; None if as long as it does."""
+    """Return how many seconds a hook may take; None for no limit."""
     left = None if budget is None else budget.remaining_seconds()
     return None if left is not None and left < _OVER_S and type.startswith("post_") else left
 
 
 def expect(value: object, kind: type) -> None:
-    """See that a hook gave what it may give."""
+    """Check that a hook returned a value of this kind."""
     if not isinstance(value, kind):
         raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
 
 
 def expect_messages(messages: object) -> None:
-    """See that a hook gave messages for a model."""
+    """Check that a hook returned messages for a model."""
     if not isinstance(messages, list) or not messages:
         raise TypeError(f"it gave no list of messages but {messages!r:.80}")
     for message in messages:
@@ -127,58 +126,58 @@ def expect_messages(messages: object) -> None:
 
 
 def expect_answer(given: object, answer: object) -> None:
-    """See that a hook gave an answer of a model, or of the class that the model itself gave."""
+    """Check that a hook returned a `ModelReply`, or an answer of the model's own class."""
     if type(answer) is not type(given):
         expect(answer, ModelReply)
 
 
 def expect_args(args: object) -> None:
-    """See that a hook gave the arguments of a call."""
+    """Check that a hook returned the arguments of a call."""
     expect(args, dict)
     copy_json(args)
 
 
 class Hooked:
-    """An agent's part that has hooks."""
+    """The part of an agent that has hooks."""
 
     _hooks: Hooks | None = None
 
     def register_hook(self, type: str, name: str, fn: Hook) -> None:
-        """Have a function called before or after what the agent does.
+        """Register a function to be called before or after what the agent does.
 
-        It is called as `fn(agent, kwargs)`, and may be async: then a deadline of the reply ends it,
-        but for a `post_` hook that begins after the deadline, such as to note it. A plain one is
+        It is called as `fn(agent, kwargs)`, and may be async: then the reply's deadline ends it,
+        except a `post_` hook that begins after the deadline, for example to log it. A plain one is
         called on the event loop and must be short. The dict that it returns is merged into
-        `kwargs`, for the next hook and for what is done; None changes nothing. Hooks are called in
-        the order in which they were registered; one of a name that is there takes its place.
+        `kwargs`, for the next hook and for the agent; None changes nothing. Hooks are called in
+        order of registration; a hook with the name of an existing one replaces it.
 
         ==================  ==================================================================
-        type                `kwargs`, of which those in capitals may be changed
+        type                `kwargs`; those in capitals may be changed
         ==================  ==================================================================
         `pre_reply`         `TEXT`, `SCHEMA`
-        `post_reply`        the same, and `REPLY`
+        `post_reply`        `text`, `schema`, `REPLY`
         `pre_observe`       `MESSAGE`, as it will be remembered
         `post_observe`      `message`
         `pre_reasoning`     `MESSAGES` for the model, `iteration`
         `post_reasoning`    `iteration`, `ANSWER`
         `pre_acting`        `action`, `ARGS`, `iteration`, `call_id`
-        `post_acting`       the same, and `RESULT`
+        `post_acting`       `action`, `args`, `iteration`, `call_id`, `RESULT`
         ==================  ==================================================================
 
-        All have `thread`, the id of the conversation, None for the agent's own, and `run_id`, None
-        where something is observed.
+        All have `thread`, the id of the conversation (None for the agent's own), and `run_id` (None
+        for the `observe` hooks).
 
-        What a `pre_acting` hook raises is the result of the call, which is not executed then. Any
-        other hook that raises ends the reply, with the reason `error`; and so does any that puts
-        something in place which is not of the kind that was there.
+        If a `pre_acting` hook raises, the call is not executed and the exception is its result. Any
+        other hook that raises ends the reply with the reason `error`. So does any hook that
+        replaces a value by one of another kind.
 
         Args:
             type: one of those above
-            name: what it is called, to remove it or put another in its place
+            name: its name, by which it can be removed or replaced
             fn: the function
 
         Raises:
-            DefinitionError: there is no such type, or it is no function
+            DefinitionError: there is no such type, or `fn` is not a function
         """
         _check_type(type)
         if not isinstance(name, str) or not name:
@@ -191,10 +190,10 @@ class Hooked:
         by_type[type] = {**by_type.get(type, {}), name: fn}
 
     def remove_hook(self, type: str, name: str) -> None:
-        """Have a function called no more.
+        """Remove a hook.
 
         Raises:
-            KeyError: there is none of that name
+            KeyError: there is no hook of that name
         """
         _check_type(type)
         left = {} if self._hooks is None else dict(self._hooks.by_type.get(type, {}))
@@ -203,7 +202,7 @@ class Hooked:
         self._hooks.by_type[type] = left
 
     def clear_hooks(self, type: str | None = None) -> None:
-        """Have no function called any more, or none of a type."""
+        """Remove all hooks, or all of one type."""
         if type is not None:
             _check_type(type)
         if self._hooks is not None:
@@ -212,7 +211,7 @@ class Hooked:
 
 
 async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
-    """Have an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
+    """Let an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
     hooks: Hooks = agent._hooks
     budget = getattr(agent, "budget", None) if asked.budget is None else asked.budget
 
@@ -240,10 +239,10 @@ async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
 
 
 async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
-    """Have an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
+    """Let an agent remember a message, with its `pre_observe` and `post_observe` hooks around."""
     hooks: Hooks = agent._hooks
     about = {"run_id": None, "thread": thread.id}
-    with observing(None):  # what a hook has others observe is no part of that
+    with observing(None):  # an observation that a hook causes is not this message of the run
         check = agent._as_observed
         item = check(await hooks.change("pre_observe", agent, about, "message", item, check))
     await agent._remember(item, thread)
@@ -252,7 +251,7 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
 
 
 def _ended(reply: Reply | None, asked: Asked, stop: Stop) -> Reply:
-    """What is replied when a hook ended it: what there is of a reply, with this reason."""
+    """Return the reply, or an empty one, with the reason of the hook that ended it."""
     reply = reply or Reply("", "", [], [], Usage(), stop.reason, run_id=asked.run_id)
     return replace(reply, stop_reason=stop.reason, detail=stop.detail, error=stop.error)
 

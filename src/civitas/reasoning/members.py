@@ -1,4 +1,4 @@
-"""Agents made of others, which are asked by one record, with one budget, in the same threads."""
+"""Agents made of others, which share one record, one budget and the same threads."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 class Group(RecordedAgent):
-    """An agent made of others. A subclass names them, and says how they work together."""
+    """An agent made of others. A subclass names its members and defines how they work together."""
 
     _called = ""
-    """What errors call it."""
+    """Its name in errors."""
     _own_budget: Budget | None = None
 
     @property
     def budget(self) -> Budget | None:
-        """What its members may spend together, or None."""
+        """Return what its members may spend together, or None."""
         return self._own_budget
 
     @budget.setter
@@ -64,15 +64,14 @@ class Group(RecordedAgent):
 
     @property
     def _saved_members(self) -> dict[str, Any]:
-        """The members whose states are saved with its own, by name."""
+        """Return the members whose states are saved with its own, by name."""
         raise NotImplementedError(f"{type(self).__name__} does not name its members")
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it has come and what its members remember, as JSON: enough to go on elsewhere.
+        """Return its state and its members' memories, as JSON, to resume in another process.
 
-        Members without `state_dict` are not saved; make them again with the same settings. It is
-        valid after any turn of a dual act, in `post_` hooks too; of a conversation it is taken
-        between two turns.
+        Members without `state_dict` are not saved; make them again with the same settings. Call it
+        after any turn of a dual act, in `post_` hooks too, and between two turns of a conversation.
 
         Raises:
             RuntimeError: a participant of a conversation is speaking
@@ -94,18 +93,18 @@ class Group(RecordedAgent):
         return state(self._kind, own=mine, threads=threads, members=members)
 
     def _check_still(self, *, loads: bool) -> None:
-        """Refuse to be saved, or to load a state, in the middle of something."""
+        """Refuse to save or load a state during a turn."""
 
     def _saved(self, own: Any) -> dict[str, Any]:
-        """The state of one thread as it is saved."""
+        """Return the state of one thread as it is saved."""
         return dumped(own)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """Be where the one was whose state this is; `resume` goes on.
+        """Load a saved state; `resume` continues from it.
 
         Raises:
-            StateError: it is no such state, or one of other members; nothing was taken
-            Exception: what a member raises that does not take its own; those before it have
+            StateError: the state is of another kind or of other members; nothing was loaded
+            Exception: what a member raises that refuses its state; earlier members have theirs
             RuntimeError: a reply of a conversation is under way
         """
         self._check_still(loads=True)
@@ -128,15 +127,15 @@ class Group(RecordedAgent):
         self._threads = kept
 
     def _loaded(self, given: Any, whose: str) -> Any:
-        """The state of one thread, as it was saved."""
+        """Return the state of one thread from its saved form."""
         return loaded(self._state_type, given, whose)
 
 
 def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
-    """What is recorded of the end.
+    """Return what is recorded of the end.
 
-    A turn that was stopped is taken again when the run goes on, so that what came of it until then
-    is no state: it stands in the end alone, under this name.
+    A resumed run repeats a turn that was stopped, so its partial outcome is not saved as a state:
+    only the end has it, under this name.
     """
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if reply.stop_reason not in ENDED:
@@ -156,11 +155,11 @@ async def ask_member(
     offered: tuple[Action, ...] = (),
     **about: Any,
 ) -> Reply:
-    """The reply of a member, as it was recorded or as it is given now.
+    """Return the reply of a member: the recorded one, or a new one.
 
-    Its turn is known by `part` in the group's `record`, and `about` is recorded of it besides. Its
-    events go to `emit`, if it streams; its `Done` in any case. Its model has the actions `offered`
-    in this reply, beside its own.
+    `part` names its turn in the group's `record`, which also records `about`. Its events go to
+    `emit`, if it streams; its `Done` in any case. In this reply its model also has the actions
+    `offered`.
     """
     options = options_for(agent, asked)
     if schema is not None:
@@ -172,7 +171,7 @@ async def ask_member(
         await step.begins()
         reply = await own(_asked(agent, content, options, asked, emit))
         if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
-            raise _Unanswered(reply)  # a person is asked again when the run goes on
+            raise _Unanswered(reply)  # a resumed run asks a person again
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
@@ -182,7 +181,7 @@ async def ask_member(
         reply = await record.step(part, ask_once, of=REPLY, **about)
     except _Unanswered as unanswered:
         return unanswered.reply
-    await record.commit()  # before anything is made of it
+    await record.commit()  # before the reply is used
     return reply  # type: ignore[no-any-return]
 
 
@@ -192,7 +191,7 @@ def _takes_run_id(reply: Any) -> bool:
 
 
 def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | None:
-    """What a turn is known by: one that a member records itself is a run of its own."""
+    """Return the run id for a turn; a turn that a member records itself is a run of its own."""
     if not isinstance(record, NullRecord) or getattr(agent, "journal", None) is None:
         return run_id
     made = f"{run_id}/{part}"
@@ -221,9 +220,9 @@ async def _asked(
             async for event in events:
                 emit(event)
                 if isinstance(event, CallStarted) and asked.seen is not None:
-                    await asked.seen()  # before somebody is asked about it
+                    await asked.seen()  # before an approver is asked about it
                 if isinstance(event, Done):
-                    reply = event.reply  # those of members of its own come before
+                    reply = event.reply  # its members' replies come first, its own last
     if not isinstance(reply, Reply):
         raise ModelError(f"agent {agent.id!r} must give a Reply, got {reply!r:.80}")
     if not isinstance(reply.text, str) or not isinstance(reply.steps, list):
@@ -232,9 +231,9 @@ async def _asked(
 
 
 async def own(given: Any) -> Any:
-    """Await what is not ours.
+    """Await a user's awaitable, if it is one.
 
-    A cancellation that it ends with, although nobody cancelled us, is a failure like others.
+    A cancellation from inside it, although this task was not cancelled, becomes a ModelError.
     """
     if not inspect.isawaitable(given):
         return given
@@ -248,9 +247,9 @@ async def own(given: Any) -> Any:
 
 
 async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
-    """What a function of the user's gives, plain or `async`; a plain one is called in a thread.
+    """Call a user's function, plain or `async`; a plain one runs in a thread.
 
-    There it cannot be stopped, but it need not be waited for.
+    The thread cannot be stopped, but the caller need not wait for it.
     """
     if in_thread and not is_async(function):
         given = await WORKERS.run(asyncio.get_running_loop(), function, *args)
@@ -260,7 +259,7 @@ async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
 
 
 async def in_time(asked: Any, budget: Budget | None, what: str) -> Any:
-    """What comes of asking something of the user's, if it does before the deadline.
+    """Await a user's awaitable within the budget's deadline, and return its result.
 
     Raises:
         DeadlineExceeded: the time was over before `what`
@@ -270,7 +269,7 @@ async def in_time(asked: Any, budget: Budget | None, what: str) -> Any:
         async with limit:
             return await own(asked)
     except TimeoutError as error:
-        if not limit.expired():  # one of its own
+        if not limit.expired():  # a timeout of the awaitable itself
             raise
         raise DeadlineExceeded(f"the seconds of {budget} were over before {what}") from error
 

@@ -301,7 +301,7 @@ class NullRecord(Record[S]):
         self._written = {}
 
     async def step(self, key: str, call: Callable[[Step], Awaitable[T]], /, **options: Any) -> T:
-        """Call."""
+        """Call it and record nothing."""
         return await call(NULL_STEP)
 
     def note(self, kind: str, data: Any) -> None:
@@ -314,15 +314,15 @@ class NullRecord(Record[S]):
         """Nothing is noted."""
 
     def member(self, name: str, agent: str, **about: Any) -> Part | None:
-        """None."""
+        """Return None: no part records the member."""
         return None
 
     def keep(self, data: bytes) -> str:
-        """The hash alone: nothing is stored."""
+        """Return the hash; nothing is stored."""
         return sha256(data).hexdigest()
 
     def then(self, done: Callable[[], None]) -> None:
-        """At once: there is nothing to wait for."""
+        """Call it at once: there is nothing to wait for."""
         done()
 
     async def commit(self, upto: int | None = None) -> None:
@@ -333,7 +333,7 @@ class NullRecord(Record[S]):
 
 
 NULL_RECORD: Final[Record[Any]] = NullRecord()
-"""The record of every run that nobody records."""
+"""The record of every run without a journal."""
 
 
 @asynccontextmanager

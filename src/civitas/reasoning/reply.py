@@ -1,4 +1,4 @@
-"""What comes of asking an agent: the answer, and how it came about."""
+"""An agent's reply: the answer, and how it came about."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ StopReason: TypeAlias = Literal[
 
 * `done`: the model answered with text
 * `terminal`: a terminal action succeeded; its result is the reply
-* `max_iterations`: the model still called actions after as many answers as it may give
-* `no_progress`: it made the same call with the same result over and over
-* `unreadable`: two answers one after the other could not be used
-* `budget`: what the run may spend does not reach for what came next, which was not begun
-* `deadline`: the seconds that the run may take are over; what was under way was cancelled
-* `in_doubt`: an action had begun when the process ended that had recorded it; nobody has said yet
-  whether to execute it again
-* `terminated`: of a dual act: H accepted
-* `max_loops`: of a dual act: R ran as often as it may, and H did not accept
+* `max_iterations`: the model still called actions in the last answer that it may give
+* `no_progress`: the model repeated the same calls with the same results
+* `unreadable`: two answers in a row could not be used
+* `budget`: the budget does not cover the next call, which was not begun
+* `deadline`: the seconds of the run are over; the call under way was cancelled
+* `in_doubt`: an action was running when the process ended, so its outcome is unknown; nobody has
+decided yet whether to execute it again
+* `terminated`: in a dual act, H accepted
+* `max_loops`: in a dual act, R ran as often as it may, and H did not accept
 * `cancelled`: the model's answer was cancelled, though the run was not
 * `error`: the model or a hook failed; `Reply.error` is the exception
 """
@@ -48,7 +48,7 @@ ANSWERED: Final = frozenset(("done", "terminal", "terminated"))
 """The reasons for which a reply's text is an answer."""
 
 GIVEN: Final = ANSWERED | {"max_loops"}
-"""The reasons for which whoever asked is given the text: a conclusion that nobody accepted, too."""
+"""The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Step:
         iteration: which answer of the model called it, from 1
         action: the action's name
         args: its arguments, as the model gave them
-        result: what the environment made of it
+        result: the environment's result
         error: what went wrong, or None
         run_id: the id of the run
         thread: the id of the conversation; None for the agent's own
@@ -75,7 +75,7 @@ class Step:
 
     @property
     def executed(self) -> bool:
-        """Whether it was executed, as far as the environment says."""
+        """Return whether the action was executed, according to the environment."""
         return bool(self.result.get("tool_executed", True))
 
 
@@ -84,15 +84,15 @@ class Reply:
     """An agent's answer.
 
     Attributes:
-        text: the answer; where the run ended without one, the last text that the model gave
-        value: the answer as a value: what a terminal action returned, what the text is by the
-            schema that was asked for, else the text; None where a schema was asked for and the run
-            ended without an answer
+        text: the answer; if the run ended without one, the model's last text
+        value: the answer as a value: the result of a terminal action, or the text read by the
+            requested schema, or else the text; None if a schema was requested and the run ended
+            without an answer
         messages: the chat messages that the run added to memory
         steps: the actions that were called, in order
         usage: the tokens that the run took
         stop_reason: why it ended
-        detail: more on that, in words; empty if there is nothing to add
+        detail: more on the stop reason, in words; may be empty
         error: the exception that ended it, if `stop_reason` is `error`
         run_id: the id of the run
     """
@@ -108,29 +108,29 @@ class Reply:
     run_id: str | None = None
 
     def __repr__(self) -> str:
-        # Short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
+        # Kept short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
         text, steps = shorten(self.text, 80), len(self.steps)
         return f"Reply(stop_reason={self.stop_reason!r}, text={text!r}, steps={steps})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data; what has no JSON form, such as the error, as its text."""
+        """Return it as JSON data; what has no JSON form, such as the error, becomes text."""
         made: dict[str, Any] = deep_json(self)
         return made
 
     def raise_for_error(self) -> None:
-        """Raise what ended the run; nothing where its text is an answer.
+        """Raise what ended the run; do nothing if its text is an answer.
 
         Raises:
-            BudgetExceeded: what the run may spend did not suffice; `DeadlineExceeded` for its time
-            InDoubt: an action had begun when the process ended that had recorded it
-            ModelError: there is no answer for another reason, which it tells
-            Exception: what went wrong where `stop_reason` is `error`
+            BudgetExceeded: the run reached its budget; `DeadlineExceeded` for its time
+            InDoubt: the outcome of an action is unknown: it was running when the process ended
+            ModelError: there is no answer for another reason, which the text states
+            Exception: the error, if `stop_reason` is `error`
         """
         if self.stop_reason not in ANSWERED:
             self._raise(None)
 
     def _raise(self, agent: str | int | None) -> None:
-        """Raise why there is no answer, as an error that names the agent."""
+        """Raise an error that names the agent and says why there is no answer."""
         if self.error is not None:
             raise self.error
         who = "the agent" if agent is None else f"agent {agent!r}"
@@ -146,7 +146,7 @@ class Reply:
 
 
 class Stop(Exception):
-    """Why a run ends in the middle of a turn."""
+    """Raised to end a run during a turn, with the stop reason."""
 
     def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
         super().__init__(detail)
@@ -156,23 +156,23 @@ class Stop(Exception):
 
     @classmethod
     def at_limit(cls, error: BudgetExceeded, detail: str | None = None) -> Stop:
-        """At a limit of the run's budget."""
+        """Return the Stop for a limit of the run's budget."""
         reason: StopReason = "deadline" if isinstance(error, DeadlineExceeded) else "budget"
         return cls(reason, str(error) if detail is None else detail)
 
     @classmethod
     def of(cls, error: BudgetExceeded | Stop) -> Stop:
-        """On what a run that goes on may fail at."""
+        """Return the Stop for an error while a run is resumed."""
         return error if isinstance(error, Stop) else cls.at_limit(error)
 
     @classmethod
     def on_hook(cls, agent: str | int, error: HookError) -> Stop:
-        """On a hook of an agent that failed, which is logged."""
+        """Log an agent's hook that failed, and return the Stop."""
         log_failure(_LOGGER, f"a hook of agent {agent!r} failed", error)
         return cls("error", str(error), error)
 
     @classmethod
     def on_memory(cls, agent: str | int, error: Exception) -> Stop:
-        """On a memory that takes no message, which is logged."""
+        """Log an agent's memory that failed, and return the Stop."""
         log_failure(_LOGGER, f"the memory of agent {agent!r} failed", error)
         return cls("error", f"{type(error).__name__}: {error}", error)

@@ -1,4 +1,4 @@
-"""What an agent is asked, checked, and the schema that its answer is to follow."""
+"""The request of a reply, checked, and the schema of its answer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Asked:
-    """What an agent is asked, and how the answer is wanted."""
+    """A request for a reply: the content, the schema and the options."""
 
     def __init__(
         self,
@@ -41,33 +41,33 @@ class Asked:
         budget: Budget | None = None,
     ) -> None:
         self.content: str | list[dict[str, Any]] = checked_content(content, "reply")
-        self.given = self.content  # the same, before hooks
+        self.given = self.content  # the content before hooks
         self.want(schema)
         self.thread = thread_id(thread)  # None for the agent's own
         self.run_id = secrets.token_hex(8) if run_id is None else _text(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
-        self.budget = budget  # what it may spend, within the agent's own; None for that
+        self.budget = budget  # what it may spend; None for the agent's own budget
         self.emit: Callable[[Any], Any] | None = None  # where events go
-        # Waits until who looks has seen them; None if nothing need be waited for.
+        # Waits until the reader has seen the events; None without a reader to wait for.
         self.seen: Callable[[], Awaitable[None]] | None = None
-        self.state: Thread  # what is kept for the thread, once it has its turn
-        self.record: Part | None = None  # where it is recorded as a part of another's run
-        self.offered: tuple[Action, ...] = ()  # what its model has in this reply beside its own
-        self.resumed = False  # whether a reply that was stopped goes on
+        self.state: Thread  # the thread, set before its turn
+        self.record: Part | None = None  # the part of another's run that records it
+        self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
+        self.resumed = False  # whether it resumes a stopped reply
 
     @property
     def of_run(self) -> dict[str, Any]:
-        """The run and the thread that it belongs to, as events and hooks have them."""
+        """Return `run_id` and `thread`, as events and hooks have them."""
         return {"run_id": self.run_id, "thread": self.thread}
 
     def want(self, schema: Any) -> None:
-        """Say what the answer is to be: a JSON schema or a type; None for any text."""
+        """Set the form of the answer: a JSON schema or a type; None for any text."""
         self.schema = schema
         self.answer = None if schema is None else AnswerSchema(schema)
 
 
 def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
-    """A text or blocks, which may be sent and remembered as they are."""
+    """Return a text or blocks, checked and copied, ready to be sent and remembered."""
     if isinstance(content, str):
         return readable(content)
     if not isinstance(content, list):
@@ -90,7 +90,7 @@ def checked_content(content: Any, what: str) -> str | list[dict[str, Any]]:
 
 
 def thread_id(thread: str | int | None) -> str | None:
-    """The id of a thread as a text; None for the agent's own."""
+    """Return the id of a thread as a text; None for the agent's own."""
     if type(thread) is int:
         thread = str(thread)
     return None if thread is None else _text(thread, "thread")
@@ -103,7 +103,7 @@ def _text(given: Any, what: str) -> str:
 
 
 def check_changed(made: dict[str, Any], asked: Asked) -> None:
-    """Refuse what a hook put in the place of what was asked, if that cannot be asked."""
+    """Refuse a text or schema that a hook set, if it is invalid."""
     checked_content(made["text"], "reply")
     schema = made["schema"]
     if schema is not None and schema is not asked.schema:
@@ -111,7 +111,7 @@ def check_changed(made: dict[str, Any], asked: Asked) -> None:
 
 
 def marked_with(speaker: str, content: Any) -> Any:
-    """A text or blocks, each line of text with who says it at its beginning."""
+    """Return a text or blocks with the speaker at the beginning of each line of text."""
     mark = f"{escaped(speaker)}: "
     if isinstance(content, list):
         blocks = [
@@ -125,7 +125,7 @@ def marked_with(speaker: str, content: Any) -> Any:
 
 
 def as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
-    """The chat message that something observed is remembered as."""
+    """Return the chat message by which an observation is remembered."""
     if isinstance(message, str):
         return {"role": "user", "content": readable(message)}
     if isinstance(message, dict):
@@ -147,13 +147,13 @@ def as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
 
 
 MAX_ANSWER_CHARS: Final = 10_000_000
-"""How long the text of an answer that is to be read may be."""
+"""How long the text of an answer by a schema may be."""
 _MAX_TOLD = 4000
-"""How much of a schema a model is told when it did not keep to it."""
+"""How many characters of the schema a model is shown after it did not follow it."""
 
 
 class AnswerSchema:
-    """What an answer is to be.
+    """The schema of an answer.
 
     Attributes:
         json: the JSON schema
@@ -170,7 +170,7 @@ class AnswerSchema:
             self.json, self._convert = _of_type(wanted)
 
     def read(self, text: str) -> Any:
-        """The value that a text is by this schema; Unreadable tells a model what to answer."""
+        """Return a text's value by this schema; Unreadable tells a model what to answer."""
         try:
             return self.parse(text)
         except Unreadable as error:
@@ -181,7 +181,7 @@ class AnswerSchema:
             ) from None
 
     def parse(self, text: str) -> Any:
-        """The same; Unreadable says what is wrong with the answer alone."""
+        """Return a text's value by this schema; Unreadable says only what is wrong."""
         try:
             if len(text) > MAX_ANSWER_CHARS:
                 raise Unreadable(f"longer than {MAX_ANSWER_CHARS} characters")
@@ -190,7 +190,7 @@ class AnswerSchema:
             fault = "is nested too deep for the schema"
         except Mismatch as error:
             fault = f"does not follow the schema: {error}"
-        except NotJSON as error:  # half a character, or a number beyond all others
+        except NotJSON as error:  # a lone surrogate, or an infinite number
             fault = f"is not JSON: {error}"
         except Unreadable as error:
             fault = f"is {error}"
@@ -226,7 +226,7 @@ def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
         schema = found["answer"]
         if definitions:
             schema = {**schema, "$defs": definitions}
-    except Exception as error:  # its classes may run code of the user's
+    except Exception as error:  # its classes may run user code
         reason = shorten(str(error).partition("\n")[0], 200)
         raise DefinitionError(
             f"schema= must be a JSON schema or a type with a JSON form, got {spelled(wanted)} "

@@ -1,4 +1,4 @@
-"""States as JSON: of an agent, of what it remembers, of an orchestrator, of what comes of a run."""
+"""JSON forms of the states of agents, memories and orchestrators, and of replies."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Codec(NamedTuple):
-    """How a result is written as JSON data and read back, where its type alone does not say it."""
+    """Functions that write a result as JSON data and read it back."""
 
     dump: Callable[[Any], Any]
     load: Callable[[Any], Any]
 
 
 def codec_of(of: Any) -> Codec:
-    """The codec of a type; what has neither is JSON data as it is."""
+    """Return the codec of a type; without a type, values stay JSON data."""
     if isinstance(of, Codec):
         return of
     return Codec(_same, _same if of is None or of is Any else _adapter(of).validate_python)
@@ -38,24 +38,24 @@ def _same(value: Any) -> Any:
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """What checks a value of a kind; made once, as that takes 2 ms."""
+    """Return a type's validator, cached because making one takes 2 ms."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
 def usage_json(usage: Usage) -> list[int]:
-    """The tokens in and out."""
+    """Return the input and output tokens as JSON data."""
     return [usage.input_tokens, usage.output_tokens]
 
 
 def step_json(step: Step) -> dict[str, Any]:
-    """An action that was called."""
+    """Return a called action as JSON data."""
     return dumped(step)
 
 
 def reply_json(reply: Reply) -> dict[str, Any]:
-    """What came of asking an agent."""
+    """Return a reply as JSON data."""
     names = ("text", "value", "messages", "stop_reason", "detail", "run_id")
     return {
         **{name: as_json(getattr(reply, name)) for name in names},
@@ -65,17 +65,17 @@ def reply_json(reply: Reply) -> dict[str, Any]:
 
 
 def reply_of_json(given: dict[str, Any]) -> Reply:
-    """What came of asking an agent, as it was recorded."""
+    """Return a reply from its JSON data."""
     steps = [Step(**step) for step in given["steps"]]
     return Reply(**{**given, "steps": steps, "usage": Usage(*given["usage"])})
 
 
 REPLY: Final = Codec(reply_json, reply_of_json)
-"""A reply as the result of a step."""
+"""The codec of a reply as the result of a step."""
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
-    """A model's answer, whatever it is: what is wrong with it is as wrong when it is read back."""
+    """Return a model's answer as JSON data; an invalid one is as invalid when it is read back."""
     usage = getattr(answer, "usage", None)
     calls = getattr(answer, "calls", None)
     if isinstance(calls, tuple | list):
@@ -97,7 +97,7 @@ def _part(of: Any, name: str) -> Any:
 
 
 def answer_of_json(given: dict[str, Any]) -> ModelReply:
-    """What a model answered, as it was recorded."""
+    """Return a model's answer from its JSON data."""
     calls, usage = given["calls"], given["usage"]
     if isinstance(calls, list):
         calls = tuple(Call(**call) for call in calls)
@@ -106,21 +106,21 @@ def answer_of_json(given: dict[str, Any]) -> ModelReply:
 
 
 ANSWER: Final = Codec(answer_json, answer_of_json)
-"""A model's answer as the result of a step."""
+"""The codec of a model's answer as the result of a step."""
 
 S = TypeVar("S")
 
 VERSION: Final = 1
 
 APPENDED: Final = {"civitas": "appended"}
-"""The metadata of a state's field that is a list which only grows: each item is recorded once. As
-in `lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
+"""The metadata of a state's field that is an append-only list: each item is recorded once, as in
+`lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
 LIVE: Final = {"civitas": "live"}
-"""The metadata of a state's field that is not saved, such as a type that was asked for."""
+"""The metadata of a state's field that is not saved, such as a requested type."""
 
 
 def state(kind: str, **parts: Any) -> dict[str, Any]:
-    """A state of this kind, made of JSON alone, that shares nothing with the agent."""
+    """Return a state of this kind, as copied JSON data."""
     try:
         copied: dict[str, Any] = copy_json({"kind": kind, "version": VERSION, **parts})
     except NotJSON as error:
@@ -129,7 +129,7 @@ def state(kind: str, **parts: Any) -> dict[str, Any]:
 
 
 def opened(given: Any, kind: str) -> dict[str, Any]:
-    """A state that was given back, if it is one of this kind."""
+    """Return a copy of a saved state, checked to be of this kind and version."""
     if not isinstance(given, dict) or given.get("kind") != kind:
         what = given.get("kind") if isinstance(given, dict) else type(given).__name__
         raise StateError(f"this is no state of a {kind}, but of {what!r:.80}")
@@ -146,7 +146,7 @@ def opened(given: Any, kind: str) -> dict[str, Any]:
 
 
 def dumped(state: Any) -> dict[str, Any]:
-    """A state, or whatever dataclass, as JSON data."""
+    """Return a state, or any other dataclass, as JSON data."""
     return {
         each.name: as_json(getattr(state, each.name))
         for each in fields(state)
@@ -155,7 +155,7 @@ def dumped(state: Any) -> dict[str, Any]:
 
 
 def loaded(kind: type[S], data: Any, whose: str) -> S:
-    """The state that JSON data is. What an older program did not save is as a state begins."""
+    """Return the state in JSON data. Fields that an older program did not save have defaults."""
     from pydantic import ValidationError
     from pydantic_core import PydanticSerializationError, to_json
 
@@ -166,7 +166,7 @@ def loaded(kind: type[S], data: Any, whose: str) -> S:
         held = {name: value for name, value in data.items() if name in known}
         try:
             text = to_json(held)
-        except PydanticSerializationError:  # a lone surrogate, such as in the name of a file
+        except PydanticSerializationError:  # a lone surrogate, as in the name of a file
             text = to_json(deep_json(held))
         made: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
@@ -175,7 +175,7 @@ def loaded(kind: type[S], data: Any, whose: str) -> S:
 
 
 def memory_state(memory: Memory) -> dict[str, Any]:
-    """What a memory remembers. One that keeps it somewhere itself says so in its own form."""
+    """Return the state of a memory: by its `state_dict` if it has one, else its items."""
     own: Any = getattr(memory, "state_dict", None)
     if callable(own):
         made: dict[str, Any] = own()
@@ -184,7 +184,7 @@ def memory_state(memory: Memory) -> dict[str, Any]:
 
 
 def restore_memory(memory: Memory, given: Any, agent: Any) -> None:
-    """Have a memory remember what another did, and nothing else."""
+    """Replace the content of a memory by a saved state."""
     own: Any = getattr(memory, "load_state_dict", None)
     if callable(own):
         own(given)

@@ -1,4 +1,4 @@
-"""What happens while an agent replies: a stream of events, and callbacks that watch."""
+"""The events of replies: streams, and callbacks that watch an agent."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ logger = logging.getLogger("civitas.reasoning")
 
 
 class Line:
-    """Events on their way from where an agent runs to the loop that reads them."""
+    """A queue of events from the thread of an agent to the loop that reads them."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self.events: deque[Event] = deque()
         self.waiting: asyncio.Future[None] | None = None
-        # Who waits until all has been seen; filled where the agent runs.
+        # Waits for the reader to see all events; filled on the agent's side.
         self._looked: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
     def put(self, event: Event) -> None:
-        """Add an event, in whatever thread the agent runs."""
+        """Add an event; callable in any thread."""
         self.events.append(event)
-        # The reader says that it waits before it looks a last time, so one of the two sees the
-        # other.
+        # The reader sets `waiting` before it checks `events` a last time, so one of the two sees
+        # the other.
         if self.waiting is None:
             return
         if threading.get_ident() == self._thread:
             self.wake()
             return
-        with suppress(RuntimeError):  # the loop has ended, and with it whoever read
+        with suppress(RuntimeError):  # the reader's loop has ended
             self._loop.call_soon_threadsafe(self.wake)
 
     async def seen(self) -> None:
         """Wait until the reader has seen what was added so far, and asks for more."""
         looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._looked.append(looked)
-        # As with events: the reader says that it waits before it looks who waits for that.
+        # As with events: the reader sets `waiting` before it calls `look`.
         if self._closed:
             self.close()
         elif self.waiting is not None and not self.events:
@@ -61,34 +61,34 @@ class Line:
         await looked
 
     def look(self) -> None:
-        """The reader has seen everything: who waits for that goes on."""
+        """Release the tasks in `seen`: the reader has seen everything."""
         while self._looked:
             settle(self._looked.popleft())
 
     def close(self) -> None:
-        """Nobody reads any more: who waits for that is cancelled, now and later."""
+        """Cancel the tasks in `seen`, now and later: nobody reads any more."""
         self._closed = True
         while self._looked:
             settle(self._looked.popleft(), cancel=True)
 
     def wake(self, _: Any = None) -> None:
-        """Have the reader look again."""
+        """Wake the reader."""
         waiting, self.waiting = self.waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
 
 class ReplyStream:
-    """What happens while an agent replies: an async iterator of events, the last one `Done`.
+    """The events of a reply: an async iterator, whose last event is `Done`.
 
-    The reply begins when the first event is asked for. It is cancelled when the stream is closed,
-    dropped, or the one who waits for an event is cancelled; `async with` closes it in any case:
+    The reply begins when the first event is requested. It is cancelled when the stream is closed or
+    dropped, or when a task that waits for an event is cancelled; `async with` always closes it:
 
         async with agent.stream("…") as events:
             async for event in events: ...
 
     Attributes:
-        reply: the reply, once it is there
+        reply: the reply, once it has ended
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ReplyStream:
         return Done(self._agent, self.reply, **self._asked.of_run)
 
     async def aclose(self) -> None:
-        """Cancel the reply, if it is not there yet, and wait until what it started has ended."""
+        """Cancel the reply, if it has not ended, and wait until its work has ended."""
         self._over = True
         if self._task is None or self._task.done():
             return
@@ -149,7 +149,7 @@ class ReplyStream:
             self._line.close()
         await asyncio.wait((self._task,))
         if not self._task.cancelled():
-            self._task.exception()  # looked at: nobody else will
+            self._task.exception()  # retrieve it, so that asyncio does not log it
 
     async def __aenter__(self) -> Self:
         return self
@@ -172,29 +172,29 @@ class ReplyStream:
 
 
 class Watched:
-    """An agent's part that shows what happens while it answers, whoever asked."""
+    """The part of an agent that shows the events of all its replies to callbacks."""
 
     _watchers: tuple[Callable[[Event], Any], ...] = ()
 
     def watch(self, callback: Callable[[Event], Any]) -> None:
-        """Have the events of every answer shown to `callback(event)`: those that `stream` gives.
+        """Call `callback(event)` for the events of every reply: those that `stream` yields.
 
-        It is called in the task that answers, where the agent's `_current_message` is the message
-        that is answered, or None. It may not block; if it raises, that is logged and it is called
-        no more.
+        It is called in the task of the reply, where the agent's `_current_message` is the message
+        being answered, or None. It must not block. If it raises, the error is logged and it is
+        removed.
 
         Raises:
-            DefinitionError: it is no plain function
+            DefinitionError: it is not a plain function
         """
         if not callable(callback) or inspect.iscoroutinefunction(callback):
             raise DefinitionError(f"watch takes a plain function, got {callback!r:.80}")
         self._watchers = (*self._watchers, callback)
 
     def unwatch(self, callback: Callable[[Event], Any]) -> None:
-        """Show it no more.
+        """Remove a callback.
 
         Raises:
-            KeyError: it is shown nothing
+            KeyError: it is not registered
         """
         if callback not in self._watchers:
             raise KeyError(f"{callback!r:.80} watches nothing")
@@ -212,7 +212,7 @@ class Watched:
     async def _answered(
         self, answer: Callable[[Asked], Coroutine[Any, Any, Reply]], asked: Asked
     ) -> Reply:
-        """Reply, and tell who watches."""
+        """Reply, and call the watchers."""
         emit = asked.emit
 
         def both(event: Event) -> None:

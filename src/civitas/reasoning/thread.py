@@ -1,4 +1,4 @@
-"""The threads of an agent: what belongs to each conversation, and which are kept."""
+"""The threads of an agent: the data of each conversation, and which threads are kept."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""
 
-# One for all: it is held for a few instructions, and agents are many.
+# One lock for all: it is held for a few instructions, and there are many agents.
 _GUARD = threading.Lock()
 
 
 class Underway(Protocol):
-    """A reply under way, as far as it can be steered. On its own loop only."""
+    """A reply under way that can be interrupted. Use it on its own loop only."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that it runs on."""
+        """Return the event loop that it runs on."""
         ...
 
     def interrupt(self, text: Any) -> None:
-        """Stop what it is doing, and go on with this."""
+        """Stop the current work and continue with this text."""
         ...
 
 
 class Turns:
     """A lock for coroutines that, unlike `asyncio.Lock`, belongs to no loop.
 
-    An agent may be asked by several `asyncio.run` calls one after the other, and by threads with
-    loops of their own at the same time. The first to ask has the first turn.
+    An agent may be called from several `asyncio.run` calls in sequence, and from OS threads with
+    loops of their own at the same time. Turns are first come, first served.
 
     Attributes:
         handling: the message that led to the turn under way, or None
@@ -52,11 +52,11 @@ class Turns:
     def __init__(self) -> None:
         self._taken = False
         self.handling: Handling | None = None
-        # Made when somebody has to wait: most agents are asked by one at a time.
+        # Made when a task has to wait: most agents have one request at a time.
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     async def take(self) -> None:
-        """Wait for one's turn. Cancelled, one has none and those behind move up."""
+        """Wait for a turn. A cancelled wait leaves the queue."""
         with _GUARD:
             if not self._taken:
                 self._taken = True
@@ -73,11 +73,11 @@ class Turns:
                 if turn in waiting:
                     waiting.remove(turn)
                     raise
-            self.end()  # the turn had been given already
+            self.end()  # the turn was granted already
             raise
 
     def end(self) -> None:
-        """End one's turn; the next begins."""
+        """End the turn; the next one begins."""
         with _GUARD:
             self.handling = None
             while self._waiting:
@@ -91,18 +91,18 @@ class Thread:
     """One conversation of an agent."""
 
     id: str | None  # None for the agent's own
-    turns: Turns = field(default_factory=Turns)  # may be those of all threads of the agent
+    turns: Turns = field(default_factory=Turns)  # may be shared by all threads of the agent
     memory: Memory | None = None  # None until it is first used
-    underway: Underway | None = None  # the reply under way, if it can be steered
-    unheard: tuple[Any, ...] = ()  # what was said while no reply was under way
+    underway: Underway | None = None  # the reply under way, if it can be interrupted
+    unheard: tuple[Any, ...] = ()  # interruptions for the next reply
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
-    shown: Any = None  # the actions as the model was shown them last, with what they were made of
-    own: Any = None  # what an orchestrator keeps for the thread
-    uses: int = 0  # how many replies and the like are using it
+    shown: Any = None  # the actions as last shown to the model, and their source
+    own: Any = None  # an orchestrator's data for the thread
+    uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it
 
     def keep(self, text: Any, most: int) -> bool:
-        """Keep what the next reply is to hear; False if so much waits already."""
+        """Keep a text for the next reply; return False if `most` texts wait already."""
         with _GUARD:
             if len(self.unheard) >= most:
                 return False
@@ -110,7 +110,7 @@ class Thread:
             return True
 
     def hear(self) -> tuple[Any, ...]:
-        """What was said while no reply was under way; given once."""
+        """Return the texts kept for the next reply, and clear them."""
         if not self.unheard:
             return ()
         with _GUARD:
@@ -121,8 +121,8 @@ class Thread:
 class Threads:
     """The threads of one agent.
 
-    The agent's own is always kept. Of the others there are so many; the one used longest ago is
-    dropped first, and none that is in use. May be used in any thread of the process.
+    The agent's own thread is always kept. The number of others is limited: the least recently used
+    one is dropped first, but none that is in use. It can be called in any OS thread.
 
     Attributes:
         default: the agent's own thread
@@ -136,21 +136,21 @@ class Threads:
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
 
     def get(self, id: str | None) -> Thread:
-        """The thread of that id; made if there is none."""
+        """Return the thread of that id; make it if there is none."""
         if id is None:
             return self.default
         with _GUARD:
             return self._get(id)
 
     def take(self, id: str | None) -> Thread:
-        """The same, in use until `release` is called."""
+        """Return the thread of that id; it is in use until `release` is called."""
         with _GUARD:
             thread = self.default if id is None else self._get(id)
             thread.uses += 1
             return thread
 
     def release(self, thread: Thread) -> None:
-        """A use has ended."""
+        """End a use of the thread."""
         with _GUARD:
             thread.uses -= 1
             id = thread.id
@@ -171,7 +171,7 @@ class Threads:
         return thread
 
     def forget_sender(self, sender: str) -> list[str]:
-        """Drop the threads of a sender that has left; those in use when their use ends."""
+        """Drop a leaving sender's threads, those in use at the end of their use; return the ids."""
         key, prefix = thread_of_sender(sender), f"{_quoted(sender)}/"
         with _GUARD:
             ids = [id for id in self._by_id if id == key or id.startswith(prefix)]
@@ -184,22 +184,22 @@ class Threads:
         return ids
 
     def under_way(self) -> list[Thread]:
-        """The threads that have a reply under way."""
+        """Return the threads that have a reply under way."""
         with _GUARD:
             return [each for each in (self.default, *self._by_id.values()) if each.underway]
 
     def __iter__(self) -> Iterator[Thread]:
-        """The threads but for the agent's own, the one used longest ago first."""
+        """Iterate over the threads except the agent's own, the least recently used first."""
         with _GUARD:
             return iter(list(self._by_id.values()))
 
 
 def thread_of_sender(sender: str, thread: str | None = None) -> str:
-    """The id of a sender's thread, which no other sender's thread has."""
+    """Return the id of a sender's thread, unique to that sender."""
     id = _quoted(sender)
     if thread is not None:
         id = f"{id}/{thread}"
-    elif id == "default":  # what a durable memory calls the agent's own
+    elif id == "default":  # the name of the agent's own thread in a durable memory
         id = "%64efault"
     if len(id) > 255 or id.startswith("sha256:"):
         id = f"sha256:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
@@ -211,9 +211,9 @@ def _quoted(sender: str) -> str:
 
 
 class Interruption:
-    """What was said to an agent that may be replying.
+    """A text sent to an agent that may be replying.
 
-    True where a reply was under way. Awaited, it waits until that has heard it.
+    It is true if a reply was under way. Awaiting it waits until that reply has heard the text.
     """
 
     __slots__ = ("_heard",)
@@ -234,7 +234,7 @@ class Interruption:
 
 
 def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Interruption:
-    """Tell the reply that is under way in a thread; without one, `keep` has the next hear it."""
+    """Interrupt the reply under way in a thread; without one, `keep` the text for the next."""
     underway = thread.underway
     if underway is None:
         keep(text, thread)
@@ -245,9 +245,9 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
         try:
             if thread.underway is underway:
                 underway.interrupt(text)
-            else:  # it has ended meanwhile
+            else:  # the reply has ended meanwhile
                 keep(text, thread)
-        except Exception as error:  # too much waits already
+        except Exception as error:  # such as MailboxFull
             heard.set_exception(error)
         else:
             heard.set_result(None)

@@ -1,4 +1,4 @@
-"""Agents that keep a thread for each who talks with them."""
+"""Agents that keep threads for each sender."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_UNHEARD = 100
 
 
 class Threaded(Agent):
-    """An agent's part that keeps its threads, and knows which one a message belongs to."""
+    """The part of an agent that keeps its threads and finds the thread of a message."""
 
     shared: bool = False
     _together = False
@@ -24,14 +24,14 @@ class Threaded(Agent):
     _threads: Threads | None = None
 
     def _one_thread_only(self) -> str | None:
-        """Why it can keep no two conversations apart, in words; None if it can."""
+        """Return why it cannot keep conversations apart, in words; None if it can."""
         return None
 
     @property
     def _kept(self) -> Threads:
-        """What is kept of its threads in this process."""
+        """Return its threads in this process."""
         threads = self._threads
-        if threads is None:  # in one step: several threads of the process may come here at once
+        if threads is None:  # atomic: several OS threads may be here at once
             threads = self.__dict__.setdefault("_threads", Threads(self._together))
         return threads
 
@@ -51,7 +51,7 @@ class Threaded(Agent):
         return under_way[0] if under_way else threads.default
 
     def _thread_of_message(self, thread: str | None = None) -> str | None:
-        """The thread that what is being handled belongs to."""
+        """Return the thread of the message being handled, or of the calling reply."""
         handling = CURRENT.get()
         if handling is None or handling.agent is not self:
             return thread_of_caller(self, thread)
@@ -67,23 +67,23 @@ class Threaded(Agent):
         return thread_of_sender(sender, None if thread is None else thread_id(thread))
 
     def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
-        """In which order a message is handled: with those of its thread; None for all others."""
+        """Return the lane of a message: its thread's, or None for a message that needs no order."""
         sent = message["action"]
         name = sent["name"]
-        # Who wants to know that all which it said before was handled asks for help in order.
+        # A `help` with `in_order` tells a sender that its earlier messages were handled.
         if name == "help" and (message.get("meta") or {}).get("in_order") is True:
             name = "say"
         if name not in ("say", "response", "error"):
             return None
         if self.shared or self._together:
-            return ""  # one after the other, whoever they are from
+            return ""  # one lane for all senders
         if thread is not None:
             return thread
         named = sent["args"].get("thread") if sent["name"] == "say" else None
         return thread_of_sender(message["from"], named if isinstance(named, str) else None)
 
     def send(self, message: Message | dict[str, Any]) -> None:
-        """As every agent's; what comes back belongs to the thread whose reply sends it."""
+        """Send a message; its response belongs to the thread of the reply that sends it."""
         mailbox = self._mailbox
         if mailbox is None or self.shared:
             super().send(message)
@@ -97,7 +97,7 @@ class Threaded(Agent):
         return super()._asked_by(message) if asked is None else (asked.run_id, asked.thread)
 
     def _sender_left(self, sender: str) -> None:
-        """Drop the threads of one that has left the space, its members' too."""
+        """Drop the threads of a sender that has left the space, in members too."""
         if self._threads is not None:
             for thread in self._threads.forget_sender(sender):
                 self._forget_memory(thread)
@@ -106,7 +106,7 @@ class Threaded(Agent):
                 member._sender_left(sender)
 
     def _forget_memory(self, thread: str) -> None:
-        """Drop what is remembered in a thread, unless it is in a file."""
+        """Drop a thread's memory, unless it is in a file."""
 
     def _before_add(self) -> None:
         why = None if self.shared else self._one_thread_only()

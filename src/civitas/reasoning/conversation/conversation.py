@@ -66,8 +66,8 @@ class Conversation(Group):
         until: when it is over: a condition, or a function of the `ConversationState`; checked after
             every turn. Without one it is over when nobody is next.
         id: its id
-        max_turns: how many turns one reply may have; each of several speakers at once counts as
-            one. Defaults to the `MaxTurns` in `until`, or 20.
+        max_turns: how many turns one reply may have; several speakers at once count one each.
+            Defaults to the limit that `MaxTurns` in `until` sets, or 20.
         stop_if_failed: when a failed turn ends the reply: `all` if all its speakers failed, `any`
             if one failed, or `none`. A spent budget and a deadline always end it.
         budget: what the participants, and a model that chooses them, may spend together

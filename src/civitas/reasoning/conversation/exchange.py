@@ -92,7 +92,7 @@ class Exchange:
         try:
             while self._state.stop is None:
                 if task is not None and task.cancelling() > cancelled:
-                    raise asyncio.CancelledError  # a participant has kept it to itself
+                    raise asyncio.CancelledError  # swallowed by a participant
                 self.hear()
                 await self._take_turn(await self._chosen())
         except Stop as stop:

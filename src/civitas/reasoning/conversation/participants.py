@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.reasoning")
 
 GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
-"""What a speaker is asked that has heard everything already."""
+"""The prompt of a speaker that has heard everything already."""
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
-"""What the last speaker is asked if the outcome is wanted by a schema."""
+"""The prompt for the last speaker, if there is a schema for the outcome."""
 KIND: Final = "Conversation"
 _MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` sets it
 _RULES: Final = ("all", "any", "none")

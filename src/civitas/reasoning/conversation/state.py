@@ -20,9 +20,9 @@ Content: TypeAlias = str | list[dict[str, Any]]
 MAX_KEPT: Final = 1000
 """How many utterances a transcript keeps, and how many may wait to be heard by a participant."""
 MAX_CHARS: Final = 1_000_000
-"""How many characters they may have together; the last one is kept however long it is."""
+"""How many characters a transcript keeps; the last utterance is kept at any length."""
 MAX_STEPS: Final = 1000
-"""How many of the participants' steps a reply tells of: the last."""
+"""How many of the participants' steps a reply has; the last ones are kept."""
 _MAX_ERROR = 500
 
 _PLAIN = re.compile(r"[\w .@/+-]+")
@@ -34,7 +34,7 @@ class Utterance:
 
     Attributes:
         number: counted from 1 over the whole conversation
-        speaker: a participant's id; None for what came from outside
+        speaker: a participant's id; None for a text from outside
         content: a text, or blocks of content
         error: why the participant gave no answer; None if it gave one
     """
@@ -95,7 +95,7 @@ class ConversationState:
         agents: the ids of the participants, in their order
         open: whether a reply is unfinished
         begun: the number of the first utterance of this reply
-        turns: how many turns this reply has had; each speaker of a fan-out had one
+        turns: how many turns this reply has had; each of several speakers at once counts as one
         usage: the tokens that this reply took
         last: the speakers of the last turn; empty before the first
         said: their utterances

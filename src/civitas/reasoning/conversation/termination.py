@@ -79,7 +79,7 @@ class Condition:
 
 
 class MaxTurns(Condition):
-    """Ends after so many turns of the reply. Each speaker of a fan-out has one.
+    """Ends after so many turns of the reply. Several speakers at once count one each.
 
     Raises:
         DefinitionError: not a positive integer

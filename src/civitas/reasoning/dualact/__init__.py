@@ -1,1 +1,1 @@
-"""The dual act: one agent decides, one executes, until the work is accepted."""
+"""The dual act: a worker, R, executes and a reviewer, H, decides, until H accepts."""

@@ -33,39 +33,39 @@ DecisionFunc: TypeAlias = Callable[
 ]
 """`fn(conclusion, original_input)`: decides in H's place. Before R ran there is no conclusion."""
 ConclusionExtractor: TypeAlias = Callable[[Reply], Conclusion | Awaitable[Conclusion]]
-"""`fn(reply)`: what R's reply comes to."""
+"""`fn(reply)`: returns the conclusion in R's reply."""
 
 
 class DualActAgent(Group):
-    """Two agents as one: H reviews what R concludes until it accepts.
+    """Two agents as one: a reviewer, H, reviews the conclusions of a worker, R, until it accepts.
 
-    H is given the task, and decides: CONTINUE, with an instruction for R; REDIRECT, which changes
-    R's approach; or TERMINATE, which accepts. R works on the instruction until it comes to a
-    conclusion, which H is shown together with what R really called and what came of it. It goes
-    wherever a `ReActAgent` goes, as H or R of another dual act too.
+    H gets the task and decides: CONTINUE, with an instruction for R; REDIRECT, which changes R's
+    approach; or TERMINATE, which accepts. R works on the instruction until it reaches a
+    conclusion. H sees it together with R's real calls and their results. A dual act can take the
+    place of a `ReActAgent`, also as H or R of another dual act.
 
     Only H's own answer decides, and only if it is exactly one object with the parts of a decision:
-    what a task, a file or R says, in whatever words, is marked in H's prompt as somebody else's.
-    An answer that is no decision is asked for once more, and then ends the work as `unreadable`.
+    H's prompt marks all text of a task, a file or R as somebody else's. After an answer that is
+    not a decision, H is asked once more; after a second one the work ends as `unreadable`.
 
-    An R that fails, by a budget of its own too, is H's to judge. An H that fails ends the work,
-    with R's last conclusion.
+    If R fails, even by a budget of its own, H judges the failure. If H fails, the work ends with
+    R's last conclusion.
 
     Args:
-        config: the two, and how they work together
+        config: H and R, and how they work together
         id: its id
-        human: H, where there is no config; so are `reactive`, `max_hr_loops` and all other parts
-            of a `DualActConfig`
-        budget: what the two may spend together
-        journal: where its runs are recorded, with what H and R do in them, so that they go on after
-            a crash: a `Journal`, or the path of one
-        **options: what every `Agent` takes
+        human: H, if there is no config; likewise `reactive`, `max_hr_loops` and all other parts of
+            a `DualActConfig`
+        budget: what H and R may spend together
+        journal: a `Journal`, or the path of one, that records its runs and what H and R do in them,
+            so that they can be resumed after a crash
+        **options: the options of `Agent`
 
     Attributes:
         config: the configuration
 
     Raises:
-        ConfigError: H or R has a budget that is no part of this one's
+        ConfigError: H or R has a budget that is not part of this one's
     """
 
     _kind = "DualActAgent"
@@ -128,40 +128,40 @@ class DualActAgent(Group):
 
     @property
     def human_agent(self) -> Any:
-        """H, which decides."""
+        """Return H, which decides."""
         return self.config.human
 
     @property
     def reactive_agent(self) -> Any:
-        """R, which executes; a list if there are several."""
+        """Return R, which executes; a list if there are several."""
         return self.config.reactive
 
     def _share_memory(self) -> None:
-        """Have H and every R remember in each thread what the first R does there."""
+        """Let H and every R use the memory of the first R, in each thread."""
         first, *others = self.config.reactives
         for agent in (self.config.human, *others):
             both = hasattr(first, "_memory_in") and hasattr(agent, "_memory_in")
             agent.memory = first._memory_in if both else first.memory
 
     def set_decision_func(self, fn: DecisionFunc | None) -> None:
-        """Have a function decide in H's place, sync or async; None for H.
+        """Set a function, sync or async, that decides in H's place; None restores H.
 
         A plain one is called in a worker thread.
 
         Raises:
-            ConfigError: it is no function
+            ConfigError: it is not a function
         """
         if fn is not None and not callable(fn):
             raise ConfigError(f"a decision function must be a function, got {fn!r:.80}")
         self._decide_by = fn
 
     def set_conclusion_extractor(self, fn: ConclusionExtractor | None) -> None:
-        """Have a function make the conclusion of R's reply, sync or async; None for our own way.
+        """Set a function, sync or async, that makes the conclusion from R's reply; None resets it.
 
         A plain one is called in a worker thread.
 
         Raises:
-            ConfigError: it is no function
+            ConfigError: it is not a function
         """
         if fn is not None and not callable(fn):
             raise ConfigError(f"a conclusion extractor must be a function, got {fn!r:.80}")
@@ -176,29 +176,29 @@ class DualActAgent(Group):
     @property
     def _saved_members(self) -> dict[str, Any]:
         first, *others = self.config.reactives
-        if self.config.shared_memory:  # it is saved once
+        if self.config.shared_memory:  # save it once
             return {f"R {first.id}": first}
         return {"H": self.config.human, **{f"R {each.id}": each for each in (first, *others)}}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
-        """As every group's; what has one memory has one again."""
+        """Load a state, as for every group; restore the shared memory."""
         super().load_state_dict(saved)
         if self.config.shared_memory:
             self._share_memory()
 
     async def resume(self, schema: Any = None, *, thread: str | int | None = None) -> DualActReply:
-        """Go on where a state was loaded, or where a reply was cancelled or stopped at a limit.
+        """Resume after loading a state, or after a reply was cancelled or stopped at a limit.
 
-        The turn that was under way begins anew; what ended before is not done again.
+        The interrupted turn begins anew; what ended before is not done again.
 
         Args:
-            schema: what the answer is to be; as it was asked for if left out. A type is not saved:
-                after a state was loaded, it is given again.
-            thread: the id of the conversation that goes on; the dual act's own if left out
+            schema: the schema of the answer; defaults to the original one. A type is not saved:
+                pass it again after loading a state.
+            thread: the id of the conversation to resume; the dual act's own by default
 
         Raises:
-            StateError: there is nothing to go on with, or the answer was asked for by a type that
-                is not given
+            StateError: there is nothing to resume, or the answer was requested by a type that is
+                not passed
         """
         progress: Progress | None = self._kept.get(thread_id(thread)).own
         if progress is None:
@@ -264,7 +264,7 @@ class DualActAgent(Group):
             progress.want(asked.schema)
             asked.state.own = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
-            # Stopped in the middle of a turn, which begins anew.
+            # Stopped during a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
         by = (self._decide_by, self._extract_by)
         rounds = Rounds(self, self.config, progress, asked, record, *by)
@@ -273,10 +273,10 @@ class DualActAgent(Group):
         return await rounds.reply()
 
     async def _gone_on_with(self, record: Record[Progress], asked: Asked) -> DualActReply | None:
-        """Know what was done in a run that goes on; its reply, if it ends here."""
+        """Restore a resumed run; return its reply if it ends here, else None."""
         progress, wanted = record.state, asked.answer
         if progress is not None:
-            progress.run_id = record.run_id  # in a copy it is that of the other
+            progress.run_id = record.run_id  # a fork has the original's
             progress.want(asked.schema)
             if wanted is not None:
                 progress.read_values(wanted, len(self.config.reactives) > 1)
@@ -299,7 +299,7 @@ class DualActAgent(Group):
         return None
 
     def _emit_past(self, progress: Progress, asked: Asked) -> None:
-        """Tell whoever looks on what was decided and concluded in the process before."""
+        """Emit the recorded decisions and conclusions as past events."""
         if asked.emit is None:
             return
 

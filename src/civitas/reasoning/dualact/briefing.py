@@ -1,4 +1,4 @@
-"""What H and R of a dual act are told."""
+"""The prompts of H and R in a dual act."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CONCLUSION_FORMAT: Final = (
     "When you are done, answer with one JSON object of this schema, or with plain text: "
     + json.dumps(CONCLUSION_SCHEMA)
 )
-"""What an R whose model keeps to a schema is told of how to conclude."""
+"""How to conclude, for an R whose model follows schemas."""
 
 
 _CHANGE = "Change your approach; do not go on with what you did before."
@@ -61,10 +61,10 @@ _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Briefing:
-    """The prompts of a dual act, the given ones or our own.
+    """The prompts of a dual act, the user's or the default ones.
 
     Raises:
-        ConfigError: one given is no text, or has a place that is not known
+        ConfigError: a prompt is not a text, or has an unknown placeholder
     """
 
     def __init__(self, decision: str | None, task: str | None, form: str | None) -> None:
@@ -80,7 +80,7 @@ class Briefing:
         several: int,
         in_words: bool = False,
     ) -> str:
-        """What H is asked, before R has run or of its conclusion."""
+        """Return H's prompt, about R's conclusion or before R has run."""
         if in_words and self._decision is None:
             return for_person(_text(task), conclusion, told)
         values = {"original_task": marked(_text(task))}
@@ -105,13 +105,13 @@ class Briefing:
         return "\n\n".join([asked, *more, *([] if in_words else [self._answer(several)])])
 
     def again(self, fault: str, several: int) -> str:
-        """What H is asked whose answer was no decision."""
+        """Return H's prompt after an answer that is not a decision."""
         return f"{fault}.\n\n{self._answer(several)}"
 
     def for_reactive(
         self, task: Any, instruction: str, why: str, redirected: bool, told: Sequence[str]
     ) -> str:
-        """What R is asked to do."""
+        """Return R's prompt."""
         original = _text(task)
         values = {
             "instruction": instruction.strip() or original,
@@ -131,7 +131,7 @@ class Briefing:
         return "\n\n".join([asked, *(f"The user says meanwhile: {text}" for text in told)])
 
     def with_format(self, instruction: str, task: Any, agent: Any) -> str:
-        """An instruction, and how to conclude it."""
+        """Return an instruction, with how to conclude."""
         if self._form is not None:
             form = _filled(self._form, {"instruction": instruction, "original_task": _text(task)})
         else:
@@ -144,7 +144,7 @@ class Briefing:
 
 
 def _checked(text: str | None, places: Sequence[str], what: str) -> str | None:
-    """A prompt with places such as `{summary}`; braces around anything else are text."""
+    """Return a prompt with placeholders such as `{summary}`, checked; other braces are text."""
     if text is None:
         return None
     if not isinstance(text, str):
@@ -157,12 +157,12 @@ def _checked(text: str | None, places: Sequence[str], what: str) -> str | None:
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
-    """A prompt with the values in their places; what looks like a place in a value is none."""
+    """Return a prompt with its placeholders filled; placeholders inside values stay text."""
     return _PLACE.sub(lambda place: values[place[1]], text)
 
 
 def _text(task: Any) -> str:
-    """A task as text; blocks that are none are named."""
+    """Return a task as text; other blocks are named by their type."""
     if isinstance(task, str):
         return task
     parts = []
@@ -173,7 +173,7 @@ def _text(task: Any) -> str:
 
 
 def _called(item: dict[str, Any]) -> str:
-    """A call; an extractor of the user's own may leave parts out."""
+    """Return a call as text; evidence of a user's own extractor may lack parts."""
     who = f"{item['agent']}: " if "agent" in item else ""
     return f"{who}{item.get('action')} {json_text(item.get('args', {}))}"
 
@@ -183,7 +183,7 @@ def _came(item: dict[str, Any], gave: str = "") -> str:
 
 
 def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) -> str:
-    """What a person as H reads, of a conclusion or before there is one."""
+    """Return the text for a person as H, about a conclusion or before there is one."""
     parts = {"The task": task}
     if conclusion is None:
         parts["What was done"] = "Nothing yet: say how the agent is to begin."

@@ -1,4 +1,4 @@
-"""What passes between the two of a dual act: R's conclusions and H's decisions."""
+"""R's conclusions and H's decisions in a dual act."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_EVIDENCE: Final = 50
 
 
 class DecisionAction(enum.Enum):
-    """What H decides."""
+    """The kinds of decision."""
 
     CONTINUE = "CONTINUE"
     """R goes on, with a new instruction."""
@@ -42,12 +42,12 @@ class DecisionAction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class HumanDecision:
-    """What H decided, having seen a conclusion.
+    """H's decision about a conclusion.
 
     Attributes:
-        action: what is to happen
-        new_instruction: what R is to do now; a list where there are several R, one for each
-        reasoning: why
+        action: the kind of decision
+        new_instruction: what R must do next; with several R, it may be a list with one for each
+        reasoning: the reason
     """
 
     action: DecisionAction
@@ -58,22 +58,22 @@ class HumanDecision:
         _check("decision", self, _OF_DECISION)
 
     def to_json(self) -> dict[str, Any]:
-        """The one object that a model spells it as."""
+        """Return the object by which a model states this decision."""
         return deep_json(self)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What R came to.
+    """R's result for one instruction.
 
     Attributes:
-        summary: what was accomplished; of an R that answers in plain text, that text
-        steps: what it says that it did
-        suggested_next_action: what it would do next; empty for nothing
-        confidence: how sure it is, from 0 to 1; None if it did not say
-        artifacts: what it made, by name, as JSON data
-        evidence: what it really called, and what came of it: H need not believe the summary
-        error: why R came to no end of its own, or None
+        summary: what was accomplished; if R answers in plain text, that text
+        steps: what R says that it did
+        suggested_next_action: what R would do next; empty for nothing
+        confidence: how sure R is, from 0 to 1; None if it did not say
+        artifacts: what R made, by name, as JSON data
+        evidence: R's real calls and their results, so that H need not trust the summary
+        error: why R did not finish by itself, or None
     """
 
     summary: str = ""
@@ -89,7 +89,7 @@ class Conclusion:
         object.__setattr__(self, "artifacts", _json_artifacts(self.artifacts))
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON data."""
+        """Return it as JSON data."""
         return deep_json(self)  # type: ignore[no-any-return]
 
 
@@ -121,7 +121,7 @@ CONCLUSION_SCHEMA: Final[dict[str, Any]] = {
 
 
 def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
-    """The decision that an answer is: exactly one object, and nothing beside it."""
+    """Read a decision from an answer, which must be exactly one object."""
     text = answer if isinstance(answer, str) else json_text(answer)
     value = _decision(instructions).parse(text)
     return HumanDecision(**{**value, "action": DecisionAction(value["action"])})
@@ -129,7 +129,7 @@ def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
 
 @cache
 def _decision(instructions: int) -> AnswerSchema:
-    """What a decision is, where there may be an instruction for each of several R."""
+    """Return the schema of a decision; with several R, it allows an instruction for each."""
     parts = dict(DECISION_SCHEMA["properties"])
     if instructions > 1:
         size = {"minItems": instructions, "maxItems": instructions}
@@ -139,9 +139,9 @@ def _decision(instructions: int) -> AnswerSchema:
 
 
 def read_conclusion(text: str) -> Conclusion:
-    """The conclusion that a text is.
+    """Read a conclusion from a text.
 
-    A JSON object with the parts of a conclusion is one; any other text is the summary of one.
+    A JSON object with the parts of a conclusion is one; any other text is its summary.
     """
     try:
         value = copy_json(read_json(text))
@@ -160,7 +160,7 @@ def read_conclusion(text: str) -> Conclusion:
 
 
 def conclusion_of(reply: Reply) -> Conclusion:
-    """The conclusion of an R's reply, with its evidence."""
+    """Return the conclusion in R's reply, with its evidence."""
     evidence = evidence_of(reply)
     if reply.stop_reason not in ANSWERED:
         error = f"{reply.stop_reason}: {reply.detail}" if reply.detail else reply.stop_reason
@@ -169,7 +169,7 @@ def conclusion_of(reply: Reply) -> Conclusion:
 
 
 def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
-    """Those of several R as one, each marked with whose it is."""
+    """Merge the conclusions of several R into one, each marked with its R's id."""
     if len(conclusions) == 1:
         return next(iter(conclusions.values()))
     known = [each.confidence for each in conclusions.values() if each.confidence is not None]
@@ -190,7 +190,7 @@ def merged(conclusions: Mapping[str, Conclusion]) -> Conclusion:
 
 
 def evidence_of(reply: Reply) -> list[dict[str, Any]]:
-    """What a reply's actions were called with, and what came of it, the last so many."""
+    """Return the last calls of a reply, up to a limit, with arguments and results."""
     return [_evidence(step) for step in reply.steps[-MAX_EVIDENCE:]]
 
 
@@ -239,14 +239,14 @@ _OF_CONCLUSION: Final[_Parts] = {
 
 
 def _check(what: str, made: Any, parts: _Parts) -> None:
-    """Refuse a decision or a conclusion with a part that is not what it must be."""
+    """Refuse a decision or a conclusion with a part of the wrong kind."""
     for name, (wanted, fits) in parts.items():
         if not fits(value := getattr(made, name)):
             raise DefinitionError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")
 
 
 def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
-    """Artifacts as JSON data; in place of one that is none, a text that says so."""
+    """Return artifacts as JSON data; a value that is not JSON becomes a text that says so."""
     made: dict[str, Any] = {}
     for name, value in artifacts.items():
         try:
@@ -257,5 +257,5 @@ def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def said_steps(steps: Iterable[str]) -> str:
-    """Steps as text, one a line."""
+    """Return steps as text, one per line."""
     return "\n".join(f"- {step}" for step in steps)

@@ -1,4 +1,4 @@
-"""How the two of a dual act work together, and which conclusions are reviewed."""
+"""How H and R of a dual act work together, and which conclusions are reviewed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a rule looks at.
+    """What a review rule decides by.
 
     Attributes:
-        conclusion: the conclusion that R just came to
-        before: those that it came to before, in order
-        budget: what the two share, or None
+        conclusion: R's latest conclusion
+        before: R's earlier conclusions, in order
+        budget: the budget that H and R share, or None
     """
 
     conclusion: Conclusion
@@ -31,12 +31,12 @@ class Situation:
 
 
 class ReviewRule:
-    """Says of a conclusion whether H is to review it. Two combine with `|` and `&`."""
+    """Decides whether H reviews a conclusion. Two rules combine with `|` and `&`."""
 
     name = "rule"
 
     def catches(self, situation: Situation) -> bool:
-        """Whether H is to review this one."""
+        """Return whether H reviews this conclusion."""
         raise NotImplementedError
 
     def __or__(self, other: ReviewRule) -> ReviewRule:
@@ -60,7 +60,7 @@ class _Rule(ReviewRule):
 
 def _combined(how: Callable[[list[bool]], bool], sign: str, *rules: ReviewRule) -> ReviewRule:
     name = "(" + f" {sign} ".join(rule.name for rule in rules) + ")"
-    # All are looked at: one that fails is not hidden behind another.
+    # Evaluate all rules, so that an error in one always shows.
     return _Rule(name, lambda situation: how([rule.catches(situation) for rule in rules]))
 
 
@@ -78,18 +78,18 @@ def _repeats(situation: Situation) -> bool:
 
 
 every: Final[ReviewRule] = _Rule("every", lambda situation: True)
-"""Every conclusion."""
+"""Review every conclusion."""
 on_error: Final[ReviewRule] = _Rule("on_error", _failed)
-"""Those of an R that came to no end of its own, or one of whose actions failed."""
+"""Review conclusions of an R that did not finish by itself, or one of whose actions failed."""
 no_progress: Final[ReviewRule] = _Rule("no_progress", _repeats)
-"""Those that say and rest on the same as one before."""
+"""Review conclusions that repeat an earlier one's text and evidence, or end as `no_progress`."""
 
 
 def below_confidence(least: float) -> ReviewRule:
-    """Those whose confidence is below this, or is not stated.
+    """Review conclusions whose confidence is below this, or not stated.
 
     Raises:
-        ConfigError: it is no number from 0 to 1
+        ConfigError: it is not a number from 0 to 1
     """
     least = _share(least, "below_confidence")
 
@@ -101,10 +101,10 @@ def below_confidence(least: float) -> ReviewRule:
 
 
 def after_budget_share(share: float) -> ReviewRule:
-    """Those that come when so much of the budget, of whichever limit, is spent.
+    """Review conclusions once this share of any limit of the budget is spent.
 
     Raises:
-        ConfigError: it is no number from 0 to 1
+        ConfigError: it is not a number from 0 to 1
     """
     share = _share(share, "after_budget_share")
 
@@ -118,7 +118,7 @@ _NAMED: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
 
 
 def review_rule(given: Any) -> ReviewRule:
-    """The rule that is meant: one, or the name of one that takes no number."""
+    """Return a rule as it is, or the rule of this name; rules that take a number have no name."""
     return _NAMED[given] if isinstance(given, str) and given in _NAMED else _rule(given)
 
 
@@ -138,7 +138,7 @@ def _share(number: Any, what: str) -> float:
 
 
 def _spent_share(budget: Budget) -> float:
-    """How much of it is spent, from 0 to 1, of the limit that is nearest."""
+    """Return the spent share, from 0 to 1, of the limit that is nearest."""
     spent, left = budget.spent, budget.left
     shares = [0.0]
     for name in ("tokens", "usd", "model_calls", "actions", "seconds"):
@@ -156,26 +156,26 @@ MAX_HR_LOOPS: Final = 5
 @names_checked
 @dataclass(slots=True)
 class DualActConfig:
-    """The two of a dual act, and how they work together.
+    """H and R of a dual act, and how they work together.
 
     Attributes:
         human: H, who decides: any conversational agent
         reactive: R, which executes: any conversational agent, or several that work side by side
         max_hr_loops: how often R may run
-        human_decision_prompt: what H is told of a conclusion, with the places `{original_task}`,
-            `{summary}`, `{steps}`, `{evidence}`, `{confidence}`
-        reactive_task_prompt: what R is told, with the places `{instruction}`, `{focus_area}`,
+        human_decision_prompt: H's prompt about a conclusion, with the placeholders
+            `{original_task}`, `{summary}`, `{steps}`, `{evidence}`, `{confidence}`
+        reactive_task_prompt: R's prompt, with the placeholders `{instruction}`, `{focus_area}`,
             `{original_task}`
-        conclusion_format_prompt: what R is told of how to conclude, with the places `{instruction}`
-            and `{original_task}`; an empty text for nothing. If left out, an R whose model keeps to
-            a schema is told of the parts of a conclusion.
+        conclusion_format_prompt: tells R how to conclude, with the placeholders `{instruction}` and
+            `{original_task}`; an empty text for nothing. By default, an R whose model follows
+            schemas is told the parts of a conclusion.
         shared_memory: whether H and R have one memory, R's
-        first: `human`: H is given the task first; `reactive`: R is
-        review: which conclusions H is given: `every`, or those that a rule catches; the others are
+        first: who gets the task first: `human` for H, `reactive` for R
+        review: which conclusions H reviews: `every`, or those that a rule catches; the others are
             accepted
 
     Raises:
-        ConfigError: one is not what it may be
+        ConfigError: an argument is not valid
     """
 
     human: Any
@@ -221,14 +221,14 @@ class DualActConfig:
 
     @property
     def reactives(self) -> list[Any]:
-        """R, as a list."""
+        """Return every R, as a list."""
         return list(self.reactive) if isinstance(self.reactive, list | tuple) else [self.reactive]
 
     def briefing(self) -> Briefing:
-        """The prompts of the two.
+        """Return the prompts of H and R.
 
         Raises:
-            ConfigError: one of them is no text, or has a place that is not known
+            ConfigError: a prompt is not a text, or has an unknown placeholder
         """
         return Briefing(
             self.human_decision_prompt, self.reactive_task_prompt, self.conclusion_format_prompt
@@ -236,7 +236,7 @@ class DualActConfig:
 
 
 def as_config(config: DualActConfig | None, parts: dict[str, Any]) -> DualActConfig:
-    """The configuration of a dual act that was given one, or the parts of one."""
+    """Return the given configuration, or one made from the given parts."""
     parts = {name: part for name, part in parts.items() if part is not None}
     if config is None:
         missing = " and ".join(f"{name}=" for name in ("human", "reactive") if name not in parts)

@@ -1,4 +1,4 @@
-"""How far a dual act has come, as it is saved and recorded, and what comes of it."""
+"""The state of a dual act, as it is saved and recorded, and its reply."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DualActReply(Reply):
-    """What came of a dual act.
+    """The reply of a dual act.
 
     Attributes:
         r_runs: how often R ran; several R side by side count once
-        decisions: what H decided, in order; also what was accepted without H
-        conclusions: what R came to, in order; of several R, as one
+        decisions: H's decisions, in order, including acceptances without H
+        conclusions: R's conclusions, in order; those of several R merged
         human_usage: the tokens that H took
         reactive_usage: the tokens that R took
     """
@@ -46,7 +46,7 @@ class DualActReply(Reply):
 
 @dataclass(slots=True)
 class RunOfR:
-    """What one R came to: `stop` is why all ends with it, `value` its answer by the schema."""
+    """The outcome of one R: `stop` is why the dual act ends with it, `value` is by the schema."""
 
     conclusion: Conclusion = field(default_factory=Conclusion)
     stop: Stop | None = None
@@ -57,12 +57,12 @@ class RunOfR:
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a dual act: enough to go on with it in another process.
+    """The state of a dual act, from which another process can resume it.
 
-    `instruction` is what R is to do next, one text for each R; `redirected` says that it is a
-    change of approach, and `why` is H's reasoning. `values` has of each conclusion the value that
-    was asked for, or None. `schema` is what the answer is to be: a JSON schema, None, or True where
-    it is a type, which is not saved; `wanted` is the same as it was asked for.
+    `instruction` is what R does next, one text for each R; `redirected` says that it changes the
+    approach, and `why` is H's reasoning. `values` has the requested value of each conclusion, or
+    None. `schema` describes the answer: a JSON schema, None, or True for a type, which is not
+    saved; `wanted` is the schema or type as requested.
     """
 
     task: str | list[dict[str, Any]] = ""
@@ -85,22 +85,22 @@ class Progress:
     detail: str = ""
 
     def want(self, schema: Any) -> None:
-        """Say what the answer is to be."""
+        """Set the schema or type of the answer."""
         self.wanted = schema
         self.schema = schema if schema is None or isinstance(schema, dict) else True
 
     @property
     def conclusion(self) -> Conclusion | None:
-        """The last conclusion, or None."""
+        """Return the last conclusion, or None."""
         return self.conclusions[-1] if self.conclusions else None
 
     @property
     def is_over(self) -> bool:
-        """Whether it is nobody's turn any more."""
+        """Return whether the dual act is over."""
         return self.turn == "over"
 
     def decided(self, decision: HumanDecision, runs: int, agents: int) -> None:
-        """Note a decision, and whose turn is next."""
+        """Note a decision, and set whose turn is next."""
         self.decisions.append(decision)
         self.why = decision.reasoning
         if decision.action is DecisionAction.TERMINATE:
@@ -115,7 +115,7 @@ class Progress:
             self.redirected = decision.action is DecisionAction.REDIRECT
 
     def concluded(self, runs: Mapping[str, RunOfR]) -> None:
-        """Note what each R came to, by its id, and that it is H's turn."""
+        """Note the outcome of each R, by its id; H's turn is next."""
         values = {id: run.value for id, run in runs.items() if run.value is not None} or None
         self.r_runs += 1
         self.conclusions.append(merged({id: run.conclusion for id, run in runs.items()}))
@@ -126,15 +126,15 @@ class Progress:
             self.reactive_usage = self.reactive_usage + run.usage
 
     def over(self, stop: StopReason, detail: str = "") -> None:
-        """Note that it is over, and why."""
+        """Note that it is over, with the reason."""
         self.turn, self.stop, self.detail = "over", stop, detail
 
     def reply(self, error: BaseException | None = None) -> DualActReply:
-        """What came of it."""
+        """Return the reply as it stands."""
         text, value = "", None
         found = list(zip(self.conclusions, self.values, strict=True))
         if self.stop != "terminated":
-            # A run of R that was cut off may have come to nothing, where one before did.
+            # If R's last run was cut off without a summary, take the last one that has a summary.
             found = [(conclusion, its) for conclusion, its in found if conclusion.summary]
         if found:
             text, value = found[-1][0].summary, found[-1][1]
@@ -158,7 +158,7 @@ class Progress:
         )
 
     def read_values(self, wanted: AnswerSchema, several: bool) -> None:
-        """Have the values, which were recorded as JSON, be of the type that is asked for."""
+        """Convert the values from recorded JSON to the requested type."""
 
         def typed(value: Any) -> Any:
             try:
@@ -175,7 +175,7 @@ class Progress:
 
 
 def replayed(part: RecordedPart) -> DualActReply:
-    """The reply that a run ended with."""
+    """Return the reply that a run ended with."""
     record = ReadRecord(part, Progress)
     progress = record.state or Progress()
     if record.over is not None and not ended(record):

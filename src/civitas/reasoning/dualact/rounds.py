@@ -1,4 +1,4 @@
-"""The turns of a dual act, from what it is asked to the reason to stop."""
+"""The turns of a dual act, from the request to the stop reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ logger = logging.getLogger("civitas.reasoning")
 T = TypeVar("T")
 
 _NOT_TO_JUDGE = (JournalError, RunMismatch)
-"""What is no failure of H or R: the run cannot go on, or not by this program."""
+"""Errors that are not failures of H or R: the run cannot continue, or not by this program."""
 
 
 class Rounds:
@@ -72,7 +72,7 @@ class Rounds:
         self._told: list[str] = list(asked.state.hear())
 
     def interrupt(self, text: str) -> None:
-        """Tell whoever is at work; if nobody listens just now, whoever is asked next."""
+        """Interrupt the members at work; if none can be interrupted, keep the text for the next."""
         listening = [each for each in self._speaking if hasattr(each, "interrupt")]
         for each in listening:
             each.interrupt(text, **in_thread(each.interrupt, self._asked.thread))
@@ -80,7 +80,7 @@ class Rounds:
             self._told.append(text)
 
     async def reply(self) -> DualActReply:
-        """Turn after turn, until it is over."""
+        """Run turns until the dual act is over, and return its reply."""
         over = partial(end_of, self._record, self._progress, "progress")
         return await guarded(self._record, self._reply, over, self._stopped)
 
@@ -102,7 +102,7 @@ class Rounds:
     # -- H's turn ----------------------------------------------------------------------------------
 
     async def _decide(self) -> None:
-        """H decides about the last conclusion, or how R begins."""
+        """Let H decide about the last conclusion, or how R begins."""
         progress, config = self._progress, self._config
         conclusion = progress.conclusion
         rule = review_rule(config.review)
@@ -151,7 +151,7 @@ class Rounds:
 
     async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
         human, progress = self._human, self._progress
-        # Of several R each may be given an instruction: then the schema would be in the way.
+        # With several R, H may give each an instruction, which this schema does not allow.
         schema = DECISION_SCHEMA if several == 1 else None
         fault = ""
         for again in ("", ".again"):
@@ -169,7 +169,7 @@ class Rounds:
             progress.human_usage = progress.human_usage + reply.usage
             if reply.stop_reason not in ANSWERED:
                 raise _stopped("H", human, reply)
-            # The object of a schema or a terminal action, or the text.
+            # The object by the schema or from a terminal action, or the text.
             said = reply.value if isinstance(reply.value, dict) else reply.text
             try:
                 return read_decision(said, several)
@@ -194,7 +194,7 @@ class Rounds:
     # -- R's turn ----------------------------------------------------------------------------------
 
     async def _act(self) -> None:
-        """Each R works on its instruction, and together they come to a conclusion."""
+        """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
         heard = self._heard()
@@ -228,14 +228,14 @@ class Rounds:
         )
         if changed != conclusion:
             progress.conclusions[-1] = changed
-            progress.values[-1] = None  # it was that of another text
+            progress.values[-1] = None  # it belongs to the unchanged conclusion
         self._tell(ConclusionReached, number, changed)
         for run in runs.values():
             if run.stop is not None:
                 raise run.stop
 
     async def _run_all(self, instructions: list[str]) -> dict[str, RunOfR]:
-        """What each R comes to, by its id. If one raises, the others are cancelled."""
+        """Return the outcome of each R, by its id. If one raises, the others are cancelled."""
         works = list(zip(self._reactives, instructions, strict=True))
         if len(works) == 1:
             return {str(works[0][0].id): await self._run(*works[0])}
@@ -279,7 +279,7 @@ class Rounds:
             try:
                 run.conclusion = await self._concluded(reply)
                 return run
-            except Stop as stop:  # R has run all the same
+            except Stop as stop:  # note that R has run
                 run.conclusion = Conclusion(reply.text, evidence=evidence_of(reply))
                 run.stop = stop
                 return run
@@ -297,11 +297,11 @@ class Rounds:
             raise Stop(
                 "error", f"the conclusion extractor must give a Conclusion, got {made!r:.80}"
             )
-        # H is shown what R really did, whatever is made of what it said.
+        # H sees R's real calls, whatever the extractor returns.
         return made if made.evidence else replace(made, evidence=evidence_of(reply))
 
     def _ends_all(self, agent: Any, reason: StopReason) -> bool:
-        """Whether there is nothing for H to judge, R having stopped for this reason."""
+        """Return whether the dual act ends, without H, if R stopped for this reason."""
         if reason in ("budget", "deadline"):
             return is_spent_for_all(self._budget, agent, late=reason == "deadline")
         return reason in ("cancelled", "in_doubt")
@@ -314,7 +314,7 @@ class Rounds:
     # -- both turns --------------------------------------------------------------------------------
 
     async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
-        """The reply of H or R, as it was recorded or as it is given now."""
+        """Return the reply of H or R: the recorded one, or a new one."""
         asked, emit = self._asked, self._asked.emit
 
         def shown(event: Event) -> None:
@@ -331,12 +331,12 @@ class Rounds:
             asked.emit(kind(str(self._agent.id), number, made, **asked.of_run))
 
     def _heard(self) -> list[str]:
-        """What was said to the dual act since it last heard something."""
+        """Return the interruptions since the last call, and clear them."""
         told, self._told = self._told, []
         return told
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of the user's, in time."""
+        """Call a user's function, within the deadline."""
         name = getattr(fn, "__name__", repr(fn))
         try:
             return await in_time(called(fn, *args), self._budget, f"{name} had ended")
@@ -356,7 +356,7 @@ class Rounds:
         check: Callable[[Any], object],
         of: type[T] | None = None,
     ) -> T:
-        """What hooks make of a value, once: as it was recorded, or as they make of it now."""
+        """Return a value as hooks changed it: the recorded one, or by calling them now."""
         hooks = self._agent._hooks
         if hooks is None or not hooks.has(type):
             return value
@@ -373,7 +373,7 @@ class Rounds:
             raise Stop.on_hook(self._agent.id, error) from error
 
     def _broken(self, who: str, agent: Any, error: Exception) -> Stop:
-        """Why all ends with a member that failed."""
+        """Return the Stop for a member that failed."""
         detail = f"{who} ({agent.id!r}): {type(error).__name__}: {error}"
         if isinstance(error, BudgetExceeded):
             return Stop.at_limit(error, detail)
@@ -381,7 +381,7 @@ class Rounds:
         return Stop("error", detail, error)
 
     def _expect_as_many(self, instruction: str | list[str], what: str) -> None:
-        """Refuse instructions that are not one for each R; it raises a ValueError."""
+        """Raise ValueError for a list of instructions without exactly one for each R."""
         agents = len(self._reactives)
         if isinstance(instruction, list) and len(instruction) != agents:
             raise ValueError(
@@ -390,7 +390,7 @@ class Rounds:
 
 
 def _stopped(who: str, agent: Any, reply: Reply) -> Stop:
-    """Why all ends with a member whose reply is no answer."""
+    """Return the Stop for a member whose reply is not an answer."""
     known = ("budget", "deadline", "cancelled", "unreadable", "in_doubt")
     reason = reply.stop_reason if reply.stop_reason in known else "error"
     return Stop(reason, f"{who} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error)

@@ -230,7 +230,7 @@ def _read_args(args: Any) -> dict[str, Any]:
 
 
 _FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
-"""Actions as models are shown them, where they are not as they were given."""
+"""Actions as models are shown them, where they differ from the given ones."""
 
 
 def as_action(given: Any) -> Action:

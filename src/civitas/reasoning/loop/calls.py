@@ -1,4 +1,4 @@
-"""The calls of an answer: permitted, recorded and executed at once, with hooks around each."""
+"""The calls of an answer: permitted, recorded and executed concurrently, with hooks."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ from civitas.reasoning.reply_request import Asked
 from civitas.reasoning.resume import ended, guarded
 
 SAME_CALLS = 3
-"""So many answers in a row with the same calls and the same results are no progress."""
+"""How many answers in a row with the same calls and results end a run as `no_progress`."""
 _LEAST_CHARS = 200
-"""How much of each result is shown in however small a context."""
+"""How many characters of each result are shown even in a small context."""
 _CUT = {
     "length": "cut at the model's length limit",
     "content_filter": "cut by the provider's content filter",
