@@ -120,7 +120,7 @@ class DeadLetter:
 
     @classmethod
     def read(cls, names: Names, properties: Any, body: bytes) -> Self:
-        """Read a message of the dead-letter queue, which a space, the broker or others put there."""
+        """Read a message of the dead-letter queue, put there by a space, the broker or others."""
         headers = properties.headers or {}
         message_id = _text(properties.message_id)
         try:
@@ -285,7 +285,7 @@ class DeadLetters:
                 yield channel
             finally:
                 if channel.is_open:
-                    # Closing a channel requeues what it got, but with a delay: a look right after it
+                    # Closing a channel requeues what it got, but later: a look right after it
                     # would miss that. The count waits until the broker has processed the nack.
                     channel.basic_nack(0, multiple=True, requeue=True)
                     self._count(channel)
