@@ -27,9 +27,9 @@ from civitas.spaces.request import Request
 logger = logging.getLogger("civitas.space")
 
 _AT_ONCE = 32
-"""How many requests are handled on the spot before the loop has its turn."""
+"""How many requests are handled at once before the loop has its turn."""
 _A_TURN = 128
-"""How many agents begin to handle a message before the loop has its turn."""
+"""How many agents' mailboxes are dispatched before the loop has its turn."""
 
 
 class Router(Outcomes):

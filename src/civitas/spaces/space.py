@@ -145,7 +145,7 @@ class Space:
     def close(self) -> None:
         """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
 
-        A second call does nothing. On the loop of this or another space, it returns before the end.
+        A second call does nothing. On the loop of this or another space, it does not wait.
         """
         with self._starting:
             if self._router is None:

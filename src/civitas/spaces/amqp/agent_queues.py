@@ -45,7 +45,7 @@ class AgentQueue:
     """The queue of one agent of this process.
 
     Attributes:
-        mailbox: the agent's, where its messages go
+        mailbox: the agent's mailbox
         name: the queue's name
         consumer: AMQP's consumer tag, empty while it is not consumed
         claimed: whether this process has claimed the id, and still has it as far as it knows
@@ -333,7 +333,7 @@ class LocalAgents:
             await asyncio.wait((leaving,))
 
     async def all_removed(self, timeout: float) -> None:
-        """Wait until the queues of all removed agents are deleted, up to so many seconds."""
+        """Wait until the queues of all removed agents are deleted, at most `timeout` seconds."""
         if self._leaving:
             await asyncio.wait(list(self._leaving.values()), timeout=timeout)
 

@@ -28,7 +28,7 @@ _LIMIT: Final = 100_000
 """How many messages may wait for the broker."""
 
 _AHEAD: Final = 1_000
-"""How many messages may wait before threads wait in `send`, so that others are not delayed."""
+"""How many may wait before threads wait in `send`: other requests and answers queue behind."""
 
 _REFUSABLE: Final = frozenset((SEND, REQUEST))
 """Kinds that may be refused. Answers need no limit: messages that were taken limit them."""
@@ -95,7 +95,7 @@ class Publisher:
             self._let_in(not behind)
 
     def refuse_larger(self, largest: int) -> None:
-        """Drop messages of more than `largest` bytes: the broker closed the channel over one."""
+        """End larger messages as `TOO_LARGE`: the broker closed the channel because of one."""
         self.largest = largest
         kept = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed.clear()

@@ -124,7 +124,7 @@ class Receiver:
             self.take(*each)
 
     def give_up(self, mailbox: Mailbox) -> None:
-        """Give up messages of an agent whose id another process has: it gets them redelivered."""
+        """Disown an agent's messages: another process has its id, and gets them redelivered."""
         for (_, agent), delivery in self._known.items():
             stale = delivery.tag is not None and delivery.tag[0] != self._consumer.number
             if agent == mailbox.id and stale and not delivery.stored:

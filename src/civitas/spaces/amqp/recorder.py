@@ -25,7 +25,7 @@ _AGAIN_S: Final = 1.0
 """Seconds until an inbox that could not be written is tried again."""
 
 _FORGET_EVERY: Final = 1_000
-"""The inbox forgets up to twice as many messages each time that so many have ended."""
+"""After this many ended messages, the inbox forgets up to twice as many old ones."""
 
 _LONGEST_KEY: Final = 200
 """Bytes of the longest key that gets a suffix: the broker allows 255."""

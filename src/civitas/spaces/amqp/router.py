@@ -247,7 +247,7 @@ class AMQPRouter(Router):
         if sent:
             self.requests.end(delivery)
             if self.closed and isinstance(error, RequestCancelled):
-                error = self.gone()  # `shut_down` had its receiver cancel it
+                error = self.gone()  # `shut_down` cancelled it at its receiver
         super().settle(delivery, value, error)
         if delivery.kind == REQUEST and isinstance(delivery, InFlight):
             self.recorder.reply(delivery, value, error)
