@@ -87,7 +87,7 @@ class Space:
             DuplicateAgent: the space has an agent of that id already (a ValueError), which stays
             InvalidId: the agent's id is not valid (a ValueError)
             SpaceClosed: the space is closed
-            DefinitionError: not an agent, already in a space, or has an action without help
+            DefinitionError: it is not an agent, is in a space, or has an action without help
         """
         if not isinstance(agent, Agent):
             raise DefinitionError(f"add takes an agent, got {agent!r}")

@@ -208,7 +208,7 @@ class Inbox:
         return [self._entry(row) for row in rows if (row[0], agent) not in settled]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """Remove the oldest entries that ended `older_than` s ago or longer; return how many."""
+        """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
         at_most = max(0, min(at_most, _MOST))
         return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
 
