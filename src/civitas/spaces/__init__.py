@@ -1,4 +1,4 @@
-"""Spaces: where agents are, and how messages travel between them."""
+"""Spaces: they hold agents and deliver messages between them."""
 
 from civitas.spaces.native import NativeSpace
 

@@ -1,4 +1,4 @@
-"""What may stand next in a line of the slash syntax: agents, actions and arguments, from help."""
+"""Completions of a line of the slash syntax: agents, actions and arguments, from `help`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from civitas.message import BROADCAST
 from civitas.slash import format_slash, parse_slash
 
 Help = Mapping[str, Any]
-"""What `help` gives: the description of each action by its name."""
+"""What `help` returns: the description of each action, by name."""
 
 _ID = re.compile(r'\s*/("(?:[^"\\]|\\.)*"?|[^\s".:\\]*)')
 _ACTION = re.compile(r'\s*/("(?:[^"\\]|\\.)*"|[^\s".:\\]+)\.("[^"]*"?|[^\s":\\]*)')
@@ -25,7 +25,7 @@ _SPECIAL: dict[str, Any] = {"help": {"args": {"action_name": {"type": "string"}}
 async def completions(
     text: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]
 ) -> tuple[int, list[str]]:
-    """What may stand at the end of a text."""
+    """Return how many characters at a text's end to replace, and what may replace them."""
     if found := _ID.fullmatch(text):
         return _beginning(found[1], [_id(id) for id in (BROADCAST, *ids)], ".")
     if found := _ACTION.fullmatch(text):
@@ -52,7 +52,7 @@ async def completions(
 
 
 async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
-    """The line that was meant by one whose arguments have no names; empty where none is known."""
+    """Return a line with the names that its arguments lack; empty if they are not known."""
     found = _CALL.match(line)
     if found is None or ":" in found[2] or '"' in found[2] or not found[2].isprintable():
         return ""
@@ -67,12 +67,12 @@ async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
     try:
         values = {name: _value(word.strip(), told) for (name, told), word in pairs}
         return format_slash({**message, "action": {**message["action"], "args": values}})
-    except (CivitasError, ValueError, RecursionError):  # a word is no value that it may have
+    except (CivitasError, ValueError, RecursionError):  # a word is not a valid value
         return ""
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
-    """The message of a line, if it is one."""
+    """Return the message of a line, or None if the line is not one."""
     try:
         return parse_slash(line)
     except SlashError:
@@ -80,14 +80,14 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 
 def _args(described: Help, action: str) -> Mapping[str, Any]:
-    """The arguments of an action; none where its help was replaced by something else."""
+    """Return the arguments of an action; empty if something else replaced its help."""
     of_action = described.get(action)
     args = of_action.get("args") if isinstance(of_action, Mapping) else None
     return args if isinstance(args, Mapping) else {}
 
 
 def _value(word: str, told: Any) -> Any:
-    """A word as a value of the type that an argument has."""
+    """Return a word as a value of its argument's type."""
     is_text = not isinstance(told, Mapping) or told.get("type", "string") == "string"
     return word if is_text else json.loads(word)
 

@@ -1,4 +1,4 @@
-"""One message on its way to one agent: what is known of it, and how it ended."""
+"""One message to one agent: its state, its call chain and its outcome."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from civitas.agent import Agent, Pending
     from civitas.spaces.loop import LoopThread
 
-# What kind of message it is decides what its end sends to whom.
-REQUEST: Final = 0  # one outcome, to whoever holds the request
+# The kind of a message decides what is sent, and to whom, when the message ends.
+REQUEST: Final = 0  # one outcome, for the holder of the request
 SEND: Final = 1  # `response`, `error` or `say` messages
 BROADCAST: Final = 2  # as SEND, but an unknown action is ignored
 ANSWER: Final = 3  # itself an answer: never answered
-CALLBACK: Final = 4  # no message: `after_add` or `before_remove`, in the order of messages
+CALLBACK: Final = 4  # not a message: `after_add`, `before_remove` or what `Mailbox.carry` runs
 
-# Where it is.
+# The states of a delivery.
 QUEUED: Final = 0
 ASKING: Final = 1
 RUNNING: Final = 2
@@ -35,23 +35,23 @@ class Delivery:
     """The state of one message to one agent. Only the loop of the receiver's space changes it.
 
     Attributes:
-        parent: what was being handled when this request was made; what was being handled when that
-            one was, is the parent's, and so on: the chain of requests that led to it
-        hops: how many requests that chain has, this one included
-        answered: whether its outcome is there; the action may still be running then
+        parent: the delivery whose handler made this request, and so on with the parent's parent:
+            the call chain
+        hops: how many requests the call chain has, this one included
+        answered: whether it has its outcome; the action may still be running then
         waiting: how many requests of its own its handler is waiting for
-        waits: the requests that its handler, in a thread, waits for
-        under: the handler, waiting in the same agent, that it was let in on top of
-        over: what was let in on top of its own
-        inner: whether it takes none of its agent's places: it has its under's, or its lane's
-        lane: the lane of its agent that it waits or runs in, if any, for the mailbox alone
-        recorder: what records and answers it, if it came over a broker
+        waits: the requests that its handler waits for outside the space's loop
+        under: the waiting handler of the same agent on top of which it runs re-entrantly
+        over: the re-entrant request that runs on top of its own handler
+        inner: whether it takes no place of its agent, but that of `under` or of its lane
+        lane: the lane of its agent that it waits or runs in, if any; only the mailbox uses it
+        recorder: the `Recorder` that records and answers it, if it came over a broker
         key: its idempotency key, over a broker
         call_chain: the keys of the handlers of other processes that wait for it
         wait: whether a request waits for an agent that is not there yet
     """
 
-    # What each has is in slots; what few have is in a dict that these alone come to have.
+    # Slots hold what every delivery has; only the few that have more get a `__dict__`.
     __slots__ = (
         "__dict__",
         "__weakref__",
@@ -68,7 +68,7 @@ class Delivery:
         "worker",
     )
 
-    # Whose files import this one: the receiver's `Mailbox`, if it is known; what handles it.
+    # Any, because their modules import this one: the receiver's `Mailbox`, if known; a worker.
     mailbox: Any
     worker: Any
     value: Any
@@ -124,20 +124,20 @@ class Delivery:
 
     @property
     def answered_thread(self) -> str | None:
-        """Of an answer: which thread of the receiver sent what it answers; empty for its own."""
+        """Of an answer: the thread of the receiver that it answers; empty for the agent's own."""
         return self.envelope.thread if self.kind == ANSWER else None
 
     def message(self) -> dict[str, Any] | None:
-        """The message, as a dict of the caller's own; None in a callback of the agent's own."""
+        """Return the message as a new dict; None for a callback of the agent."""
         return None if self.kind == CALLBACK else self.envelope.to_dict()
 
     def __str__(self) -> str:
-        """How an error names the action: `Calculator.add`."""
+        """Return the name of the action in errors: `Calculator.add`."""
         return f"{self.envelope.to}.{self.envelope.name}"
 
 
 class RouterPort(Protocol):
-    """What carries messages, as mailboxes, handlers and requests know it."""
+    """What mailboxes, handlers and requests use of a router."""
 
     loop: asyncio.AbstractEventLoop
     thread: LoopThread
@@ -154,20 +154,20 @@ class RouterPort(Protocol):
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Any
     ) -> Pending[Any]:
-        """Send a message of the agent in `mailbox` whose value is wanted."""
+        """Send a request of the agent in `mailbox`."""
         ...
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function on the loop: here if this is its thread, else in turn."""
+        """Call a function on the loop: at once in the loop's thread, else in turn."""
 
     def try_now(self, delivery: Delivery) -> None:
-        """Handle a request on the spot, if it is its turn."""
+        """Handle a request at once, if it is its turn."""
 
     def make_ready(self, mailbox: Any) -> None:
-        """Have an agent look at its mailbox in the next turn of the loop."""
+        """Dispatch from a mailbox in the next turn of the loop."""
 
     def drop(self, delivery: Delivery) -> None:
-        """Nobody holds the request any more."""
+        """Cancel a request that nothing refers to any more."""
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early."""
@@ -176,4 +176,4 @@ class RouterPort(Protocol):
         """End a message with an error."""
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        """The outcome of a request, once."""
+        """Set the outcome of a request, once."""

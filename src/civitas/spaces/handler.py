@@ -25,15 +25,15 @@ from civitas.threads import WORKERS
 logger = logging.getLogger("civitas.space")
 
 _LONGEST = 10_000
-"""How much is told of what an exception says, in characters."""
+"""How much of an exception's text is passed on, in characters."""
 
 
 class Offer:
-    """An action as the handler of messages uses it: looked up once for each agent in a space.
+    """An action prepared for handling messages: looked up once for each agent in a space.
 
     Attributes:
-        where: how errors name it: `Calculator.add`
-        plain: whether it is `async` and nothing else is to be done than to call it
+        where: its name in errors: `Calculator.add`
+        plain: whether it is `async` and handling it is no more than calling it
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Offer:
 
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
-        """The actions of the agent in a mailbox, by name."""
+        """Return the actions of the agent in a mailbox, by name."""
         return {
             name: cls(mailbox, f"{mailbox.id}.{name}", function, options)
             for name, (function, options) in mailbox.agent._offered().items()
@@ -88,7 +88,7 @@ class Outcome(Exception):
 
 
 async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
-    """The whole of it, for actions and agents that are not plain."""
+    """Call an action that is not `plain`: with its callbacks, context and time limit."""
     agent = mailbox.agent
     if mailbox.before:
         await call_callback(mailbox, agent.before_action, delivery.message())
@@ -102,14 +102,14 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     limit: asyncio.TimerHandle | None = None
     if offer.timeout is not None:
         late = ActionError("TimeoutError", f'"{offer.where}" took longer than {offer.timeout} s')
-        # As any other end that comes early: the sender is told, whatever the action does about it.
+        # Like any early end: the sender gets the error, whatever the action does about it.
         limit = mailbox.router.loop.call_later(offer.timeout, mailbox.router.abort, delivery, late)
     try:
         if offer.is_async:
             value = await offer.function(**kwargs)
         else:
             value = await _in_thread(mailbox.router, offer.function, (), kwargs)
-    except BaseException as error:  # after_action runs whatever happened; then it is raised again
+    except BaseException as error:  # raised again after after_action, which runs in any case
         failure = error
     if limit is not None:
         limit.cancel()
@@ -138,11 +138,11 @@ async def _in_thread(
 ) -> Any:
     """Call a plain function in a worker thread.
 
-    Nothing stops a thread. Cancelled, this waits on until it has ended, and only then is cancelled:
-    its agent handles one message at a time, and stays busy.
+    A thread cannot be stopped. When cancelled, this still waits until the thread has ended, because
+    its agent handles one message at a time and stays busy; only then it raises.
     """
-    # What it raises is in the result: some exceptions, such as `GeneratorExit`, mean something else
-    # to the one who awaits a future.
+    # An exception is part of the result: some, such as `GeneratorExit`, have another meaning when a
+    # future raises them.
     future: asyncio.Future[tuple[Any, BaseException | None]] = router.loop.create_future()
 
     def settle(value: Any, error: BaseException | None) -> None:
@@ -150,7 +150,7 @@ async def _in_thread(
             future.set_result((value, error))
 
     def done(value: Any, error: BaseException | None) -> None:
-        # Through the one way in, so that what the thread sent is there before it has ended.
+        # Through `enter`, so that what the thread sent arrives before its end.
         router.thread.enter(settle, value, error)
 
     WORKERS.submit(partial(function, *args, **kwargs), context=copy_context(), done=done)
@@ -171,10 +171,10 @@ async def _in_thread(
 
 
 def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
-    """Take a message out of the order until it is approved, or end it."""
+    """Set a message aside until it is approved; refuse it if it is not."""
     delivery.state = ASKING
     mailbox.asking.add(delivery)
-    mailbox.limit = 0  # from now on not all that wait are in the box
+    mailbox.limit = 0  # from now on the box does not hold all waiting messages
 
     async def ask() -> None:
         decision: object = False
@@ -183,7 +183,7 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
             decision = await call_callback(
                 mailbox, mailbox.agent.request_permission, delivery.message()
             )
-        except BaseException as error:  # the agent's own code: whatever it raises is no permission
+        except BaseException as error:  # the agent's own code: an error is not a permission
             if not delivery.answered:
                 about = f"request_permission of agent {mailbox.id!r} failed on {delivery}"
                 log_failure(logger, about, error)
@@ -206,11 +206,11 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
 
 
 def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
-    """What a request ends as, whose action raised this."""
+    """Return the outcome of a request whose action raised `error`."""
     if isinstance(error, Outcome):
         return error.error
     if isinstance(error, ActionError):
-        # What an action that this one asked had raised: told as it was, however long the chain.
+        # Raised by an action that this one called: passed on unchanged along the call chain.
         where = error.where
         outcome = ActionError(_carried(error.type), _carried(error.text), where and _carried(where))
     else:
@@ -221,7 +221,7 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
 
 
 def text_of(error: BaseException) -> str:
-    """What an exception says, as text that can travel, even if its own `__str__` fails."""
+    """Return an exception's text, shortened and valid as UTF-8, even if its `__str__` fails."""
     try:
         text = error_message(error)
     except BaseException as failed:  # it is the action's code that runs here
@@ -232,12 +232,12 @@ def text_of(error: BaseException) -> str:
 
 
 def _carried(text: object) -> str:
-    """A text as one that UTF-8 can carry."""
+    """Return a text with escapes for what UTF-8 cannot encode."""
     return str(text).encode(errors="backslashreplace").decode()
 
 
 def returned(delivery: Delivery, value: Any) -> Any:
-    """A returned value as JSON data."""
+    """Return an action's value as JSON data."""
     try:
         return to_json(value)
     except NotJSON as error:
@@ -248,7 +248,7 @@ def returned(delivery: Delivery, value: Any) -> Any:
 def answers(
     delivery: Delivery, value: Any, error: BaseException | None
 ) -> tuple[Envelope, str | None] | None:
-    """The message that tells a sender how its message ended, if any; and the id of that message."""
+    """Return the answer to a message, if it gets one, and the id of the message answered."""
     envelope = delivery.envelope
     id = envelope.id
     to = envelope.sender

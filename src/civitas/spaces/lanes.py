@@ -1,4 +1,4 @@
-"""A mailbox with lanes: in order in each lane, several lanes side by side, fair to all."""
+"""A mailbox with lanes: in order within a lane, several lanes side by side, in fair turns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger = logging.getLogger("civitas.space")
 
 
 class LanedMailbox(Mailbox):
-    """The order of messages of an agent that states their lanes (`Agent._lane`).
+    """Orders the messages of an agent that assigns them to lanes (`Agent._lane`).
 
-    Lanes that wait stand in a line. One whose message has ended goes to its end, so that a lane of
-    a hundred messages holds one place and nobody else up. Messages without a lane are handled
+    Waiting lanes form a line. After each message a lane goes to the end of the line, so that a lane
+    of a hundred messages takes one place and delays no other. Messages without a lane are handled
     beside the lanes, as in any mailbox.
     """
 
@@ -27,20 +27,20 @@ class LanedMailbox(Mailbox):
 
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
-        self.limit = 0  # not all that wait are in the box
+        self.limit = 0  # the box does not hold all waiting messages
         self._side_by_side = agent._lanes
         self._waiting: dict[str, OrderedDict[Delivery, None]] = {}  # by lane
-        self._busy: dict[str, Delivery] = {}  # by lane: what is handled
-        self._line: OrderedDict[str, None] = OrderedDict()  # lanes of which one may be begun
+        self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
+        self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
         self._queued = 0
         self._paused = 0
 
     def waiting(self) -> int:
-        """How many messages wait, those that await approval included."""
+        """Return how many messages wait, those that await approval included."""
         return super().waiting() + self._queued
 
     def accept(self, delivery: Delivery) -> None:
-        """Put a message where it waits for its turn."""
+        """Queue a message until its turn, in its lane if it has one."""
         name = self._name_of(delivery)
         if name is None:
             super().accept(delivery)
@@ -69,7 +69,7 @@ class LanedMailbox(Mailbox):
             return None
 
     def forget(self, delivery: Delivery) -> None:
-        """A message that waits has ended, or was let in, before its turn."""
+        """Remove a waiting message that has ended, or runs, before its turn."""
         name: str | None = delivery.lane
         if name is None:
             super().forget(delivery)
@@ -78,7 +78,7 @@ class LanedMailbox(Mailbox):
         self._take(name, delivery)
 
     def _take(self, name: str, delivery: Delivery) -> None:
-        """Take a message out of its lane, and a lane of which none waits out of the line."""
+        """Remove a message from its lane, and an empty lane from the line."""
         lane = self._waiting[name]
         del lane[delivery]
         self._queued -= 1
@@ -87,7 +87,7 @@ class LanedMailbox(Mailbox):
             self._line.pop(name, None)
 
     def dispatch_ready(self) -> None:
-        """Handle what may be handled now."""
+        """Handle the messages that may be handled now."""
         super().dispatch_ready()
         arriving = self.arriving
         if self._paused or not self.concurrency or self.leaving is not None:
@@ -104,7 +104,7 @@ class LanedMailbox(Mailbox):
             self._begin_in(name, next(iter(self._waiting[name])))
 
     def _begin_in(self, name: str, delivery: Delivery) -> None:
-        """Handle a message of a lane."""
+        """Handle a message of a lane, and mark the lane as busy."""
         self._take(name, delivery)
         self._line.pop(name, None)
         self._busy[name] = delivery
@@ -119,13 +119,13 @@ class LanedMailbox(Mailbox):
             self._line[name] = None
 
     def finish(self, delivery: Delivery) -> None:
-        """A handler has ended; the next may begin."""
+        """Free the lane or place of a handler that has ended, so that the next may start."""
         name: str | None = delivery.lane
         if name is not None and self._busy.get(name) is delivery:
             over = delivery.over
             if over is None:
                 self._free(name)
-            else:  # what was let in on top of it goes on, and takes its place
+            else:  # the re-entrant request on top of it continues, and takes its place
                 self._busy[name] = over
                 over.lane = name
         super().finish(delivery)
@@ -133,7 +133,7 @@ class LanedMailbox(Mailbox):
             self.router.make_ready(self)
 
     def put_back(self, delivery: Delivery) -> None:
-        """Put a message back, first in its order."""
+        """Put a message back at the front of its lane, and the lane at the front of the line."""
         name: str | None = delivery.lane
         if name is None:
             super().put_back(delivery)
@@ -145,7 +145,7 @@ class LanedMailbox(Mailbox):
         self._line.move_to_end(name, last=False)
 
     def pause(self) -> Callable[[], None]:
-        """Begin nothing; gives what begins again."""
+        """Start no messages; return the function that ends the pause."""
         begin_again = super().pause()
         self._paused += 1
 
@@ -156,7 +156,7 @@ class LanedMailbox(Mailbox):
         return go_on
 
     def begin_awaited(self, places: int) -> None:
-        """Begin what handlers of this process wait for, and nothing else."""
+        """Start requests of this process's handlers only, also in the lanes."""
         super().begin_awaited(places)
         for name in list(self._line):
             if len(self._busy) >= self._side_by_side:
@@ -167,7 +167,7 @@ class LanedMailbox(Mailbox):
                     break
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
-        """End whatever waits or runs here with `error`, but for the handlers that asked for it."""
+        """End all waiting and running messages with `error`, except the `spared` handlers."""
         waiting = [delivery for lane in self._waiting.values() for delivery in lane]
         self._waiting.clear()
         self._line.clear()

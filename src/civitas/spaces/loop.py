@@ -27,22 +27,22 @@ _ROOM: Final = 256
 """How many calls may wait for the loop before a thread that sends waits in `send`."""
 
 _PATIENCE_S: Final = 1.0
-"""How long it waits there at the most. The loop may be waiting for a lock that this thread holds,
-as that of a log handler that sends messages."""
+"""How long that thread waits at most. The loop may be waiting for a lock that the thread holds,
+such as the lock of a log handler that sends messages."""
 
 _TURN_S: Final = 0.005
-"""How long the loop takes calls in before its other work has a turn."""
+"""How long the loop runs entered calls before its other work has a turn."""
 
 _HERE = threading.local()
 
 
 def loop_is_running() -> bool:
-    """Whether this thread runs an event loop, of a space or not, that waiting would hold up."""
+    """Return whether this thread runs an event loop, of a space or not: waiting would block it."""
     return asyncio._get_running_loop() is not None
 
 
 def on_a_space() -> bool:
-    """Whether this thread runs a space: two that waited for each other would wait for ever."""
+    """Return whether this thread runs a space: two that waited for each other would deadlock."""
     return getattr(_HERE, "is_space", False)
 
 
@@ -52,7 +52,7 @@ class LoopThread:
     Attributes:
         ident: the thread's identifier, 0 before it runs
         closed: whether the loop has ended, or is inherited
-        inherited: whether it runs in the process that this one was forked from
+        inherited: whether it belongs to the process that this one was forked from
     """
 
     def __init__(self, name: str, closing: Callable[[], Any], over: Callable[[], None]) -> None:
@@ -66,7 +66,7 @@ class LoopThread:
         self._woken = False
         self._closing = closing
         self._over = over
-        # Nothing that is entered is to see the context variables of whoever happened to wake us.
+        # Entered calls must not see the context variables of the thread that wakes the loop.
         self._nobody = Context()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -77,7 +77,7 @@ class LoopThread:
         self._process = 0
 
     def start(self) -> None:
-        """Start the thread; returns once the loop runs, or raises why it does not."""
+        """Start the thread; return once the loop runs, or raise why it does not."""
         running = threading.Event()
         self._process = os.getpid()
         self._thread = threading.Thread(
@@ -91,7 +91,7 @@ class LoopThread:
     # -- the way in --------------------------------------------------------------------------------
 
     def submit(self, function: Callable[..., Any], *args: Any) -> None:
-        """`enter` for what threads send: where much is on its way in, a thread waits for room.
+        """Enter a call with back-pressure: while many calls are queued, the thread waits for room.
 
         The loop of a space does not wait.
         """
@@ -108,16 +108,16 @@ class LoopThread:
         turn = threading.Lock()
         turn.acquire()
         self._held_up.append(turn)
-        self._wake()  # so that somebody looks at those who are held up
+        self._wake()  # so that the loop releases threads that wait
         if not turn.acquire(timeout=_PATIENCE_S):
             with contextlib.suppress(ValueError):  # its turn came in this moment
                 self._held_up.remove(turn)
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
-        """Have a function called on the loop, after all that was entered before.
+        """Call a function on the loop, after all that was entered before.
 
         May be called in any thread and at any point, a finalizer included: it takes no lock. Once
-        the loop has ended, the function is called here.
+        the loop has ended, the function runs in the calling thread.
         """
         self._ingress.append((function, args))
         if self.closed or not self._woken:
@@ -134,8 +134,8 @@ class LoopThread:
                 self.drain()
 
     def _take_in(self) -> None:
-        """Call what was entered, for a while; the rest in the next turn of the loop."""
-        # Until this ends, nobody needs to wake the loop.
+        """Run the entered calls for `_TURN_S`, and the rest in the next turn of the loop."""
+        # Until this ends, no thread needs to wake the loop.
         ingress = self._ingress
         try:
             until = time.monotonic() + _TURN_S
@@ -146,14 +146,14 @@ class LoopThread:
         finally:
             self._let_go_on()
             self._woken = False
-            if ingress or (self._held_up and self._room):  # come before the loop was to be woken
+            if ingress or (self._held_up and self._room):  # entered before `_woken` was cleared
                 self._woken = True
                 self.loop.call_soon(self._take_in, context=self._nobody)
 
     def drain(self) -> None:
-        """Call what was entered, all of it: on the loop, or where it has ended."""
+        """Run all entered calls: on the loop, or in any thread once it has ended."""
         if self.inherited:
-            return  # it is for that other process to call
+            return  # the other process runs these calls
         for _ in range(len(self._ingress)):
             try:
                 function, args = self._ingress.popleft()
@@ -169,21 +169,21 @@ class LoopThread:
             logger.exception("a defect in civitas: %r failed", function)
 
     def _let_go_on(self) -> None:
-        """Let as many threads go on as there is room for, those that came first."""
+        """Release as many waiting threads as there is room for, the first ones first."""
         held_up = self._held_up
         for _ in range(min(len(held_up), self._room - len(self._ingress))):
             try:
                 held_up.popleft().release()
-            except IndexError:  # it has waited long enough in this moment
+            except IndexError:  # it stopped waiting in this moment
                 break
 
     def let_in(self, open: bool) -> None:
-        """Let threads that send in, or have each of them wait. On the loop's thread only."""
+        """Admit threads that send, or make each of them wait. On the loop's thread only."""
         self._room = _ROOM if open else 0
         self._let_go_on()
 
     def check_process(self) -> None:
-        """Refuse what is asked of the loop of another process."""
+        """Raise `SpaceClosed` if the loop belongs to the process that forked this one."""
         if self.inherited:
             raise SpaceClosed(
                 f"this space belongs to process {self._process}, from which process {os.getpid()} "
@@ -193,10 +193,10 @@ class LoopThread:
     # -- what runs on the loop ---------------------------------------------------------------------
 
     def run(self, function: Callable[..., Any], *args: Any) -> concurrent.futures.Future[Any]:
-        """Have a function called on the loop, after all that was entered before, and wait for it.
+        """Call a function on the loop, after all that was entered before; return a future for it.
 
-        What it gives to await is awaited there, in a task; cancelling the future cancels that. In
-        a thread wait with `result()`, on another loop with `asyncio.wrap_future`.
+        If it returns a coroutine, a task awaits that; cancelling the future cancels the task. In a
+        thread wait with `result()`, on another loop with `asyncio.wrap_future`.
         """
         outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
         self.enter(self._run, outcome, function, args)
@@ -214,7 +214,7 @@ class LoopThread:
             return
         try:
             value = function(*args)
-        except BaseException as error:  # handed to whoever waits
+        except BaseException as error:  # the caller that waits gets it
             self._settle(outcome, None, error)
             return
         if not inspect.iscoroutine(value):
@@ -243,16 +243,16 @@ class LoopThread:
     ) -> None:
         self._outcomes.discard(outcome)
         if not outcome.set_running_or_notify_cancel():
-            return  # whoever waited has given up
+            return  # the caller has given up
         if error is None:
             outcome.set_result(value)
         else:
             outcome.set_exception(error)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a plain function on the loop, wait, and give what it returns or raises.
+        """Call a plain function on the loop, wait, and return or raise its outcome.
 
-        Once the loop has ended, it is called here.
+        Once the loop has ended, the function runs in the calling thread.
         """
         if self.closed or threading.get_ident() == self.ident:
             return function(*args)
@@ -273,7 +273,7 @@ class LoopThread:
     # -- its life ----------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """End the loop, and wait for that, but not on the loop of a space."""
+        """End the loop and wait for its end, except on the loop of a space."""
         if self.inherited:
             return
         self.enter(self._stop)
@@ -288,7 +288,7 @@ class LoopThread:
     def _main(self, running: threading.Event) -> None:
         try:
             loop = self.loop = asyncio.new_event_loop()
-        except BaseException as error:  # no more file descriptors, say: for whoever called start
+        except BaseException as error:  # such as no more file descriptors: `start` raises it
             self._failure = error
             running.set()
             return
@@ -312,13 +312,13 @@ class LoopThread:
             asyncio.set_event_loop(None)
             loop.close()
             self.drain()
-            for outcome in list(self._outcomes):  # of tasks that would not be cancelled
+            for outcome in list(self._outcomes):  # of tasks that ignored their cancellation
                 self._settle(outcome, None, SpaceClosed("the space was closed"))
 
     def _run_until(self, over: Callable[[], bool]) -> None:
-        """Run the loop; what a task of an agent does to end it does not end it.
+        """Run the loop until `over()`, even if a task of an agent stops it.
 
-        asyncio lets SystemExit and KeyboardInterrupt out of a task, and anybody may call `stop`.
+        asyncio lets SystemExit and KeyboardInterrupt out of a task, and any task may call `stop`.
         """
         while not over():
             try:
@@ -349,7 +349,7 @@ class LoopThread:
 
 
 def _whose(traceback: TracebackType | None) -> str:
-    """The callback or task that an exception left, and the agent whose handler started it."""
+    """Describe the callback or task that raised, and the agent whose handler started it."""
     while traceback is not None:
         handle = traceback.tb_frame.f_locals.get("self")
         if isinstance(handle, asyncio.Handle):
@@ -368,7 +368,7 @@ _RUNNING: WeakSet[LoopThread] = WeakSet()
 
 
 def _after_fork() -> None:
-    """A child has its parent's spaces, and none of their threads: it may only make others."""
+    """Close the parent's spaces in a forked child, which has none of their threads."""
     _HERE.is_space = False
     for thread in list(_RUNNING):
         thread.closed = thread.inherited = True

@@ -1,4 +1,4 @@
-"""An agent's place in a space: its mailbox, and the order in which its messages are handled."""
+"""An agent's mailbox in a space, and the order in which its messages are handled."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ AT_ONCE = 100
 
 
 class Mailbox:
-    """The order of one agent's messages. All but the messaging is for the space's loop alone.
+    """Orders one agent's messages. Except for what the agent calls, only the space's loop uses it.
 
     Attributes:
-        box: messages that wait, in the order of arrival; those that ended meanwhile lie there still
-        limit: how many in the box may be there before those that wait are counted
-        dead: how many in the box have ended meanwhile
-        active: what is being handled
-        running: how many places that takes; what is let in takes none
-        held: by handler, those in the box that its requests led to, and that it therefore lets in
+        box: waiting messages in order of arrival, and dead ones that are not removed yet
+        limit: the length of the box from which on `waiting` is compared with the capacity
+        dead: how many in the box have ended, or were handled before their turn
+        active: the messages being handled
+        running: how many places these take; re-entrant requests take none
+        held: by handler, the waiting messages of its call chain, which may run re-entrantly
         asking: messages that await approval
-        arriving: the `after_add` that is still to end
-        leaving: what ends when the agent has left
-        here: whether the loop has learnt that it has come; the ids know at once
-        outside: whether it has sent from threads what the loop may still have to take in
+        arriving: the delivery of the agent's `after_add`, if it has one
+        leaving: the delivery that ends once the agent has left
+        here: whether the loop knows that the agent was added; `mailboxes` has it earlier
+        outside: whether a thread sent something of it that the loop may not have taken in yet
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class Mailbox:
         self.held: dict[Delivery, deque[Delivery]] = {}
         self.asking: set[Delivery] = set()
         self.carried: set[asyncio.Task[Any]] = set()
-        # All of them now: what cannot be described fails here, and not at the first call.
+        # All of them now: an action that cannot be described fails here, not at its first call.
         self.before = overrides(agent, "before_action")
         self.after = overrides(agent, "after_action")
         self.offers: dict[str, Offer] = Offer.all_of(self)
@@ -112,19 +112,19 @@ class Mailbox:
         return approver
 
     def send(self, envelope: Envelope) -> None:
-        """Send a message and go on."""
+        """Send a message without waiting."""
         self.router.send(envelope, self)
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool = False
     ) -> Pending[Any]:
-        """Send a message whose value is wanted."""
+        """Send a request; return the object that waits for its outcome."""
         return self.router.request(envelope, timeout, wait, self)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run an async function on the space's loop, from whichever loop this is awaited.
+        """Run an async function on the space's loop; any loop may await this.
 
-        It belongs to the chain of the handler that calls it, or begins one of its own.
+        The function joins the call chain of the handler that calls it, or starts its own.
         """
         router = self.router
         handling: Any = CURRENT.get()
@@ -132,7 +132,7 @@ class Mailbox:
         if here and handling is not None:
             return await function()
         delivery = Delivery(Envelope(self.id, self.id, "", {}), CALLBACK, handling)
-        delivery.hops -= 1  # it is no request
+        delivery.hops -= 1  # it is not a request
         delivery.mailbox = self
         delivery.state = RUNNING
 
@@ -156,13 +156,13 @@ class Mailbox:
             return value
 
     def offer_changed(self) -> None:
-        """Look the agent's actions up anew: they are not what they were."""
+        """Look up the agent's actions again, because they changed."""
         self.router.enter(lambda: self.offers.update(Offer.all_of(self)))
 
     # -- the mailbox -------------------------------------------------------------------------------
 
     def accept(self, delivery: Delivery) -> None:
-        """Put a message where it waits for its turn."""
+        """Queue a message until its turn."""
         delivery.mailbox = self
         delivery.state = QUEUED
         self.box.append(delivery)
@@ -170,7 +170,7 @@ class Mailbox:
             self._hold(delivery)
 
     def _hold(self, delivery: Delivery) -> None:
-        """Note it with the handler here, if there is one, that waits until it is handled."""
+        """Add a message to `held` if its call chain includes an active handler."""
         outer = delivery.parent
         while outer is not None:
             if outer in self.active:
@@ -179,13 +179,13 @@ class Mailbox:
             outer = outer.parent
 
     def waiting(self) -> int:
-        """How many messages wait, those that await approval included."""
+        """Return how many messages wait, those that await approval included."""
         return len(self.box) - self.dead + len(self.asking)
 
     def forget(self, delivery: Delivery) -> None:
-        """A message in the mailbox has ended, or was let in, before its turn."""
-        # Taking it out of the middle would cost as much as the box is long, so it stays until it
-        # comes up, or until half the box is such.
+        """Count a message as dead: it has ended, or runs, before its turn."""
+        # Removing it from the middle takes linear time, so it stays until its turn, or until half
+        # of the box is dead.
         self.dead += 1
         if self.dead > 32 and self.dead * 2 > len(self.box):
             live = [delivery for delivery in self.box if delivery.state == QUEUED]
@@ -196,7 +196,7 @@ class Mailbox:
                 self.held[outer] = deque(d for d in held if d.state == QUEUED)
 
     def dispatch_ready(self) -> None:
-        """Handle what may be handled now."""
+        """Handle the messages that may be handled now."""
         box = self.box
         turns = AT_ONCE
         while box and self.running < self.concurrency and self.leaving is None:
@@ -214,7 +214,7 @@ class Mailbox:
                 self.run_reentrant(outer)
 
     def run_reentrant(self, outer: Delivery) -> None:
-        """Handle, before its turn, what a handler here waits for: one after the other."""
+        """Run re-entrant requests of a handler's call chain while it waits, one at a time."""
         held = self.held.get(outer)
         while held and outer.waiting and outer.over is None:
             delivery = held.popleft()
@@ -230,7 +230,7 @@ class Mailbox:
             self.held.pop(outer, None)
 
     def pause(self) -> Callable[[], None]:
-        """Begin nothing; gives what begins again."""
+        """Start no messages; return the function that ends the pause."""
         places = self.concurrency
         self.running += places
 
@@ -241,12 +241,12 @@ class Mailbox:
         return go_on
 
     def put_back(self, delivery: Delivery) -> None:
-        """Put a message back, first in its order."""
+        """Put a message back at the front of the box."""
         delivery.state = QUEUED
         self.box.appendleft(delivery)
 
     def begin_awaited(self, places: int) -> None:
-        """Begin what handlers of this process wait for, in so many places, and nothing else."""
+        """Start requests of this process's handlers only, in at most `places` places."""
         for delivery in list(self.box):
             if self.running >= places:
                 return
@@ -257,7 +257,7 @@ class Mailbox:
     # -- handling ----------------------------------------------------------------------------------
 
     def begin(self, delivery: Delivery) -> None:
-        """Handle a message: found, valid, permitted, then the callbacks and the action."""
+        """Handle a message: find, check and permit its action, then call callbacks and action."""
         envelope = delivery.envelope
         offer = self.offers.get(envelope.name)
         if offer is None:
@@ -265,7 +265,7 @@ class Mailbox:
             return
         args = envelope.args
         if type(args) is Nested:
-            args = copy_json(args)  # what the action does to them is not done to the message
+            args = copy_json(args)  # an action that changes them does not change the message
         try:
             kwargs = offer.check(args, offer.where)
         except InvalidArguments as error:
@@ -299,7 +299,7 @@ class Mailbox:
         )
 
     def finish(self, delivery: Delivery) -> None:
-        """A handler has ended; the next may begin."""
+        """Free the place of a handler that has ended, so that the next may start."""
         delivery.state = ENDED
         self.active.pop(delivery, None)
         over = delivery.over
@@ -308,7 +308,7 @@ class Mailbox:
         else:
             self.running -= self.concurrency if delivery is self.arriving else 1
             if over is not None:
-                # What was let in on top of it goes on, and takes its place.
+                # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1
                 over.inner = False
                 over.under = delivery.over = None
@@ -320,7 +320,7 @@ class Mailbox:
             self.router.make_ready(self)
 
     def _lift(self, delivery: Delivery) -> None:
-        """Take it off the handler that it was let in on top of."""
+        """Unlink a re-entrant request from the handlers below and above it."""
         over, under = delivery.over, delivery.under
         if over is not None:
             over.under = under
@@ -329,7 +329,7 @@ class Mailbox:
         delivery.over = delivery.under = None
 
     def _missing(self, delivery: Delivery) -> None:
-        """What becomes of a message whose action the agent does not have."""
+        """End a message whose action the agent does not have."""
         name = delivery.envelope.name
         if delivery.kind == ANSWER and name == "say":
             self._tell(delivery)
@@ -342,15 +342,15 @@ class Mailbox:
             self._refuse(delivery, not_found(self.agent, name))
 
     def _refuse(self, delivery: Delivery, error: RequestError) -> None:
-        """End a message before anything of it was begun."""
+        """End a message with an error before its action starts."""
         delivery.state = ENDED
         self._lift(delivery)
         self.router.refuse(delivery, error)
 
     def _tell(self, delivery: Delivery) -> None:
-        """Hand over as a `response` the answer to a `say`, which comes as a `say`.
+        """Handle the answer to a `say`, itself a `say`, as a `response`.
 
-        Who has no `say` that takes it is not to lose the answer.
+        An agent without a `say` that accepts the answer must not lose it.
         """
         args = {
             "data": delivery.envelope.args.get("content"),
@@ -360,7 +360,7 @@ class Mailbox:
         self.begin(delivery)
 
     def statistics(self) -> dict[str, Any]:
-        """How many messages wait, what is being handled, how many await approval."""
+        """Return how many messages wait, the actions being handled, how many await approval."""
         handling = [delivery.envelope.name for delivery in list(self.active)]
         return {
             "waiting": self.waiting() - len(self.asking),
@@ -371,7 +371,7 @@ class Mailbox:
     # -- the end -----------------------------------------------------------------------------------
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
-        """End whatever waits or runs here with `error`, but for the handlers that asked for it."""
+        """End all waiting and running messages with `error`, except the `spared` handlers."""
         self.open = False
         waiting = [d for d in self.box if d.state == QUEUED]
         self.box.clear()

@@ -25,7 +25,7 @@ class NativeSpace(Space):
         3
     """
 
-    # Those that keep something for each sender, which goes when the sender leaves.
+    # Agents that keep something for each sender, and drop it when the sender leaves.
     _keepers: dict[str, Agent] | None = None
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:

@@ -1,4 +1,4 @@
-"""How messages end: the outcome of a request, the answer to a message, in time or not."""
+"""How messages end: outcomes of requests, answers to messages, deadlines."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ logger = logging.getLogger("civitas.space")
 
 _BIG = 2**63
 UNTIMED_S = 0.025
-"""How long requests are open before they have a timer: a deadline is kept to within about this."""
+"""How long requests are open before they get a timer; deadlines are accurate to about this."""
 
 _FAR_S = 1e9
-"""Seconds that no process lasts; later deadlines are taken for this one."""
+"""Seconds that no process lasts; longer timeouts are cut to this."""
 
 
 class Outcomes:
-    """Ends each message once. All of it happens on the loop.
+    """Ends each message once. Everything runs on the loop.
 
     Attributes:
-        mailboxes: the agents of the space, by the id that they are addressed by
-        ending: whether the space is being closed: nobody comes any more
+        mailboxes: the mailboxes of the space's agents, by id
+        ending: whether the space is being closed: no agent is added any more
         closed: whether it is closed: nothing is delivered any more
         thread_id: the identifier of the loop's thread
-        start: begins a handler
+        start: starts a handler
         deadlines: how many requests have a timer that ends them
     """
 
@@ -67,7 +67,7 @@ class Outcomes:
         self.deadlines = 0
         self._untimed: dict[Delivery, None] = {}
         self._timing = False  # whether `_start_deadlines` is about to be called
-        # What the loop itself does belongs to no handler, whoever had it done.
+        # The context of the loop's own work, which belongs to no handler.
         self._nobody = Context()
 
     def post(self, delivery: Delivery) -> None:
@@ -75,11 +75,11 @@ class Outcomes:
         raise NotImplementedError
 
     def make_ready(self, mailbox: Mailbox) -> None:
-        """Have an agent look at its mailbox in the next turn of the loop."""
+        """Dispatch from a mailbox in the next turn of the loop."""
         raise NotImplementedError
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        """A handler has ended."""
+        """Free the place of a handler that has ended, and send or set its outcome."""
         mailbox: Any = delivery.mailbox
         if (
             delivery.inner
@@ -89,7 +89,7 @@ class Outcomes:
         ):
             mailbox.finish(delivery)
         else:
-            # The same in short, for what was handled as most is.
+            # `Mailbox.finish` in short, for the common case.
             delivery.state = ENDED
             del mailbox.active[delivery]
             mailbox.running -= 1
@@ -105,7 +105,7 @@ class Outcomes:
                 envelope = delivery.envelope
                 what = f"action {envelope.name!r} of agent {mailbox.id!r} failed on a message of"
                 what = f"{what} {envelope.sender!r}"
-                if isinstance(error, CivitasError):  # that says it all, to who sent it
+                if isinstance(error, CivitasError):  # the sender gets its full text
                     logger.debug("%s", what, exc_info=error)
                 else:
                     log_failure(logger, what, error)
@@ -150,14 +150,14 @@ class Outcomes:
             delivery.recorder.concluded(delivery)
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        """The outcome of a request, once."""
+        """Set the outcome of a request, once."""
         if delivery.answered:
             return
         delivery.value = value
         if error is not None:
             delivery.error = error
         if self.observers and delivery.kind == REQUEST:
-            # Before whoever asked goes on: what it does next is to be seen after this.
+            # Before the sender continues: observers see what it does next after this.
             self._show_answer(delivery, value, error)
         delivery.answered = True
         if delivery.timer is not None:
@@ -176,7 +176,7 @@ class Outcomes:
                 callback()
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
-        """End a message early: an `async` action at its next await, a waiting one never starts."""
+        """End a message early: cancel an `async` action at its next await, start no waiting one."""
         if not delivery.answered:
             self.refuse(delivery, error)
         elif delivery.state != RUNNING:
@@ -190,12 +190,12 @@ class Outcomes:
             if delivery.task is not None:
                 delivery.task.cancel()
         elif delivery.state == RUNNING and not delivery.cancelling:
-            # Once: a second cancellation would interrupt what the first has it clean up.
+            # Once: a second cancellation would interrupt the cleanup after the first.
             delivery.cancelling = True
             self.tasks.cancel(delivery)
 
     def gone(self) -> SpaceClosed:
-        """Why a message ends that a closed space had still to deliver."""
+        """Return the error of messages that a closed space did not deliver."""
         return SpaceClosed("the space was closed")
 
     def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:

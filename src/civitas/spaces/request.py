@@ -1,4 +1,4 @@
-"""What `Agent.request` gives back: the one who asked waits here for the outcome."""
+"""The object that `Agent.request` returns: the sender waits here for the outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Request:
     def __del__(self) -> None:
         delivery = self._delivery
         if not delivery.answered:
-            # May run in any thread, in the middle of anything: it only leaves word.
+            # May run in any thread, at any point: it only posts to the loop.
             self._router.drop(delivery)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -44,7 +44,7 @@ class Request:
                     if not delivery.answered:
                         yield from self._wait_here(router.loop)
                 else:
-                    # While it waits, messages of its own chain are let into its agent.
+                    # While it waits, its agent runs re-entrant requests of its call chain.
                     handling.waiting += 1
                     try:
                         router.try_now(delivery)
@@ -83,7 +83,7 @@ class Request:
             try:
                 loop.call_soon_threadsafe(settle, future)
             except RuntimeError:
-                return  # that loop is closed: nobody waits there any more
+                return  # that loop is closed: nothing waits there any more
 
         on_end(self._delivery, ended)
         handling: Any = CURRENT.get()
@@ -95,7 +95,7 @@ class Request:
             raise
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait in a thread, give the value or raise the outcome."""
+        """Wait in a thread; return the value or raise the error."""
         delivery = self._delivery
         if not delivery.answered:
             if get_ident() == self._router.thread_id:
@@ -116,13 +116,13 @@ class Request:
         return delivery.value
 
     def cancel(self) -> None:
-        """End it as `RequestCancelled`; the receiver's action is cancelled too."""
+        """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
         delivery = self._delivery
         if not delivery.answered:
             self._router.enter(self._router.abort, delivery, self._cancelled())
 
     def done(self) -> bool:
-        """Whether the outcome is there."""
+        """Return whether the outcome is there."""
         return self._delivery.answered
 
     def _cancelled(self) -> RequestCancelled:
@@ -141,7 +141,7 @@ def settle(future: asyncio.Future[Any], value: Any = None) -> None:
 
 @contextmanager
 def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
-    """While a handler waits outside of its space's loop, messages of its chain are let in there."""
+    """Let re-entrant requests run while a handler waits outside of its space's loop."""
     if handling is None:
         yield
         return
@@ -179,7 +179,7 @@ _guard = threading.Lock()
 
 
 def on_end(delivery: Delivery, callback: Any) -> None:
-    """Have `callback` called once it has ended: later, or here if it has already.
+    """Call `callback` when the delivery has ended: later, or now if it has already.
 
     The space sets `answered` before it reads `callbacks`, and this appends before it reads
     `answered`, so one of the two sees the other; a callback may be called twice.
@@ -193,7 +193,7 @@ def on_end(delivery: Delivery, callback: Any) -> None:
 
 
 def not_on_end(delivery: Delivery, callback: Any) -> None:
-    """Take a callback back: who waited has given up, and may do so very often."""
+    """Remove a callback whose waiter gave up; this may happen very often."""
     with _guard:
         if delivery.callbacks is not None and callback in delivery.callbacks:
             delivery.callbacks.remove(callback)

@@ -1,4 +1,4 @@
-"""The router of a space: how messages travel, wait, are begun, and end."""
+"""The router of a space: it takes messages in, puts them into mailboxes, starts handlers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from civitas.spaces.request import Request
 logger = logging.getLogger("civitas.space")
 
 _AT_ONCE = 32
-"""How many requests are handled on the spot before the loop has its turn."""
+"""How many requests are handled at once before the loop has its turn."""
 _A_TURN = 128
-"""How many agents begin to handle a message before the loop has its turn."""
+"""How many agents' mailboxes are dispatched before the loop has its turn."""
 
 
 class Router(Outcomes):
-    """Takes messages in, in any thread; all else happens on the loop.
+    """Takes messages in, in any thread; everything else runs on the loop.
 
     Attributes:
-        dispatch: sends a request of an agent here on its way; on the loop
+        dispatch: sends a request of an agent of this space; called on the loop
         capacity: how many messages may wait for one agent
     """
 
@@ -66,7 +66,7 @@ class Router(Outcomes):
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
     ) -> Request:
-        """Send a message of the agent in `mailbox` whose value is wanted."""
+        """Send a request of the agent in `mailbox`."""
         if envelope.to == EVERYONE:
             raise InvalidMessage("to", "a request goes to one agent, not to *")
         if timeout is not None and (
@@ -88,25 +88,25 @@ class Router(Outcomes):
         return Request(delivery, self)
 
     def catch_up(self, mailbox: Mailbox) -> None:
-        """Take in what an agent sent from threads: it comes before what it sends on the loop."""
-        mailbox.outside = False  # before that: a thread sets it after it has sent
+        """Take in what an agent sent from threads, before what it sends on the loop."""
+        mailbox.outside = False  # first: a thread sets it after it has sent
         self.thread.drain()
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function on the loop: here if this is its thread, else in turn."""
+        """Call a function on the loop: at once in the loop's thread, else in turn."""
         if get_ident() == self.thread_id:
             function(*args)
         else:
             self.thread.enter(function, *args)
 
     def drop(self, delivery: Delivery) -> None:
-        """Nobody holds the request any more. Called by a finalizer: it takes no lock."""
+        """Cancel a request that nothing refers to. A finalizer calls this: it takes no lock."""
         self.thread.enter(self._dropped, delivery)
 
     # -- delivery, on the loop ---------------------------------------------------------------------
 
     def route(self, envelope: Envelope, mailbox: Mailbox | None) -> None:
-        """Send a message to whom it is addressed."""
+        """Deliver a message to its receiver, or a broadcast to all agents."""
         if self.closed:
             return
         to = envelope.to
@@ -121,9 +121,9 @@ class Router(Outcomes):
         own = mailbox is None or mailbox.agent.receive_own_broadcasts
         capacity = self.capacity
         ready = self._ready
-        for receiver in list(self.mailboxes.values()):  # agents come in any thread
+        for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.here or (receiver is mailbox and not own):
-                continue  # one that is just coming came after this was sent
+                continue  # an agent that is being added came after this was sent
             delivery = Delivery(envelope, BROADCAST)
             delivery.mailbox = receiver
             box = receiver.box
@@ -155,11 +155,11 @@ class Router(Outcomes):
                 self.refuse(delivery, self._not_found(delivery.envelope.to))
             return
         if self._expected and mailbox.id in self._expected:
-            self.here(mailbox)  # it has come in another thread: those who waited are first
+            self.here(mailbox)  # added in another thread: requests that waited come first
         self.put(delivery, mailbox)
 
     def put(self, delivery: Delivery, mailbox: Mailbox) -> None:
-        """Put a message into a mailbox, unless it has come too far or the mailbox is full."""
+        """Put a message into a mailbox; refuse it beyond the hop limit or if that is full."""
         if delivery.hops > MAX_HOPS:
             delivery.mailbox = mailbox
             self.refuse(delivery, self._too_many_hops(delivery))
@@ -178,28 +178,28 @@ class Router(Outcomes):
             self._schedule()
 
     def _expect(self, delivery: Delivery) -> None:
-        """Keep a request until its receiver comes, or its deadline."""
+        """Keep a request until its receiver is added or its deadline passes."""
         self._expected.setdefault(delivery.envelope.to, deque()).append(delivery)
         if delivery.timeout is not None:
             self._fresh.append(delivery)
             self._schedule()
 
     def here(self, mailbox: Mailbox) -> None:
-        """An agent has come: what waited for it is put into its mailbox."""
+        """Mark an agent as added; put the requests that waited for it into its mailbox."""
         mailbox.here = True
         for delivery in self._expected.pop(mailbox.id, ()):
             if not delivery.answered:
                 self.put(delivery, mailbox)
 
     def leave(self) -> None:
-        """The space is closed: what waits for somebody who is not here ends."""
+        """End the requests that wait for agents not yet added: the space is closed."""
         for expected in self._expected.values():
             for delivery in expected:
                 self.refuse(delivery, self.gone())
         self._expected.clear()
 
     def try_now(self, delivery: Delivery) -> None:
-        """Handle a request on the spot, if it is its turn: the one who asked is waiting for it."""
+        """Handle a request at once, if it is its turn: its sender is waiting for it."""
         if self._credit <= 0 or delivery.state != QUEUED:
             return
         mailbox = delivery.mailbox
@@ -221,7 +221,7 @@ class Router(Outcomes):
                 mailbox.run_reentrant(outer)
 
     def make_ready(self, mailbox: Mailbox) -> None:
-        """Have an agent look at its mailbox in the next turn of the loop."""
+        """Dispatch from a mailbox in the next turn of the loop."""
         if not mailbox.ready:
             mailbox.ready = True
             self._ready.append(mailbox)
@@ -234,7 +234,7 @@ class Router(Outcomes):
             self.loop.call_soon(self._pump, context=self._nobody)
 
     def _pump(self) -> None:
-        """One turn: start the deadlines of what is still under way, and begin what may begin."""
+        """Run one turn: schedule the deadlines of open requests, then dispatch mailboxes."""
         self._pumping = False
         self._credit = _AT_ONCE
         fresh = self._fresh

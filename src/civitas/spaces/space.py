@@ -1,4 +1,4 @@
-"""What all spaces share: who is there, and the loop that runs them."""
+"""The base of all spaces: their agents, and the loop that runs them."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _LEAVE_S = 5.0
 
 @names_checked
 class Space:
-    """Where agents are and how messages travel. Use `NativeSpace`.
+    """Holds agents and delivers messages between them. Use `NativeSpace`.
 
-    One event loop, in a thread that starts at the first `add`, runs all its agents. The public
-    methods are short, and may be called in any thread, on any loop and from inside actions.
+    One event loop runs all agents, in a thread that starts at the first `add`. The public methods
+    are short, and may be called in any thread, on any loop and from inside actions.
 
     Args:
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
     """
 
-    _Mailbox: type[Mailbox] | None = None  # what agents sit in here, if all in the same
+    _Mailbox: type[Mailbox] | None = None  # the mailbox class of all agents, if they share one
 
     def __init__(self, *, approver: Approver | None = None, mailbox: int = MAILBOX) -> None:
         if type(mailbox) is not int or mailbox < 1:
@@ -74,20 +74,20 @@ class Space:
     # -- the public calls --------------------------------------------------------------------------
 
     def add(self, agent: A) -> A:
-        """Put an agent into the space.
+        """Add an agent to the space.
 
-        In a thread, this waits for the agent's `after_add`, and raises what it raises. Where an
-        event loop is running, which that would hold up, `after_add` follows, before any message is
-        handled, and what it raises is logged.
+        In a thread without a running event loop, this waits for the agent's `after_add` and raises
+        its error. Waiting would block a running loop: there, `after_add` runs later, before any
+        message is handled, and its error is logged.
 
         Returns:
             the agent
 
         Raises:
-            DuplicateAgent: an agent of that id is there already (a ValueError); it goes on
-            InvalidId: the agent's id is none (a ValueError)
+            DuplicateAgent: the space has an agent of that id already (a ValueError), which stays
+            InvalidId: the agent's id is not valid (a ValueError)
             SpaceClosed: the space is closed
-            DefinitionError: it is no agent, is in a space already, or has an action without help
+            DefinitionError: it is not an agent, is in a space, or has an action without help
         """
         if not isinstance(agent, Agent):
             raise DefinitionError(f"add takes an agent, got {agent!r}")
@@ -100,35 +100,35 @@ class Space:
         return agent
 
     def remove(self, agent: Agent | str | int) -> None:
-        """Take an agent out of the space.
+        """Remove an agent from the space.
 
-        Its `before_remove` runs first. What waits for it then ends as `AgentStopped`, and what it
-        is doing is cancelled, but for the action that removes its own agent. In a thread, this
-        waits for that; where an event loop is running, it does not wait for `before_remove`.
+        Its `before_remove` runs first. Then its waiting messages end as `AgentStopped`, and its
+        running actions are cancelled, except one that removes its own agent. In a thread, this
+        waits for all that; where an event loop is running, it does not wait for `before_remove`.
 
         Raises:
-            AgentNotFound: it is not in this space
+            AgentNotFound: the agent is not in this space
         """
         router = self._router
         if router is None or self._closed:
             raise _unknown(agent)
         left = self._remove(agent, router, CURRENT.get())
-        # Without a `before_remove` it takes microseconds, which any loop but a space can wait.
+        # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
         quick = left.envelope.name != "before_remove"
         if not (on_a_space() if quick else loop_is_running()):
             Request(left, router).result()
 
     def ids(self) -> list[str]:
-        """The ids of the agents in the space, in the order in which they were added."""
+        """Return the ids of the agents in the space, in the order in which they were added."""
         return [] if self._router is None or self._closed else list(self._router.mailboxes)
 
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
     ) -> None:
-        """Have each message that is sent shown to `callback(message)`, answers to requests too.
+        """Call `callback(message)` with each message that is sent, answers to requests too.
 
-        It is called on the space's loop, with a copy, before the message is handled. It may not
-        block; if it raises, that is logged and it is called no more.
+        The callback gets a copy, on the space's loop, before the message is handled. It must not
+        block; if it raises, that is logged and it is not called again.
 
         Args:
             callback: a plain function
@@ -143,10 +143,9 @@ class Space:
                 self._router.observers = (*self._router.observers, callback)
 
     def close(self) -> None:
-        """Remove every agent and end the loop; what waits ends as `SpaceClosed`.
+        """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
 
-        Called again it does nothing. On the loop of this or another space it returns before it is
-        done.
+        A second call does nothing. On the loop of this or another space, it does not wait.
         """
         with self._starting:
             if self._router is None:
@@ -155,11 +154,11 @@ class Space:
         self._thread.stop()
 
     def statistics(self) -> dict[str, Any]:
-        """How the space is doing: what waits, and what each agent is busy with.
+        """Return what waits in the space and what each agent is doing.
 
         Returns:
             `agents`: by id, how many messages are `waiting`, the actions being `handling`, and how
-            many are `asking` for approval; `deadlines`: how many requests have one running
+            many are `asking` for approval; `deadlines`: how many requests have a deadline running
         """
         router = self._router
         if router is None or self._closed:
@@ -189,7 +188,7 @@ class Space:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # In a thread, so that agents may still do what needs the caller's loop before they leave.
+        # In a thread, so that agents can still use the caller's loop before they leave.
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
@@ -214,10 +213,10 @@ class Space:
         return router
 
     def _prepare(self) -> None:
-        """Have ready what the space needs, or raise why it cannot be had."""
+        """Create what the space needs, or raise why that fails."""
 
     def _make_router(self) -> Router:
-        """What delivers the messages; the loop's thread is running."""
+        """Return the router that delivers the messages; the loop's thread already runs."""
         return Router(self._thread, self._capacity)
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
@@ -235,7 +234,7 @@ class Space:
             if agent._mailbox is not None and not agent._mailbox.space._closed:
                 raise DefinitionError(f"agent {id!r} is in another space; remove it there first")
             if overrides(agent, "after_add"):
-                # Its first handling takes every place: messages wait until it has set itself up.
+                # Its `after_add` takes every place: messages wait until that has ended.
                 mailbox.arriving = self._delivery(mailbox, "after_add")
                 mailbox.running = mailbox.concurrency
             router.mailboxes[id] = mailbox
@@ -251,7 +250,7 @@ class Space:
                 Request(ready, mailbox.router).result()
 
     def _remove(self, agent: Agent | str | int, router: Router, handling: Any) -> Delivery:
-        """Have an agent leave; gives what ends when it has left."""
+        """Remove an agent; return the delivery that ends once the agent has left."""
         with self._members:
             mailbox = router.mailboxes.get(address(agent.id if isinstance(agent, Agent) else agent))
             if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
@@ -268,7 +267,7 @@ class Space:
             self._detach(mailbox, spared)
             self._gone(mailbox, left)
 
-        # In turn: what was sent to it before this is still there to be ended.
+        # In turn: what was sent to it before this is in its mailbox by then, and is ended.
         router.enter(leave)
         return left
 
@@ -280,10 +279,10 @@ class Space:
         *,
         told: bool = False,
     ) -> Delivery:
-        """Run `after_add` or `before_remove`, as a handling of its own.
+        """Run `after_add` or `before_remove` as a delivery of its own.
 
-        The agent leaves when its `after_add` failed, and after its `before_remove` however it went.
-        What it raised is logged, unless somebody is `told`.
+        The agent leaves if its `after_add` fails, and after its `before_remove` in any case. The
+        callback's error is logged; only at DEBUG level if a caller is `told` of it.
         """
         name = delivery.envelope.name
         delivery.inner = name == "before_remove"  # it waits for no other handler
@@ -311,11 +310,11 @@ class Space:
         return delivery
 
     def _gone(self, mailbox: Mailbox, left: Delivery) -> None:
-        """An agent without a `before_remove` has left: whoever waits for that is told."""
+        """Settle the removal of an agent that has no `before_remove`."""
         mailbox.router.settle(left, None, None)
 
     async def _released(self, mailbox: Mailbox) -> None:
-        """Give up what a space holds for an agent that has left, outside of this process."""
+        """Wait until what a removed agent has outside this process is released."""
 
     def _delivery(self, mailbox: Mailbox, name: str) -> Delivery:
         delivery = Delivery(Envelope(mailbox.id, mailbox.id, name, {}), CALLBACK)
@@ -324,7 +323,7 @@ class Space:
         return delivery
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
-        """End what an agent that leaves was doing; on the loop."""
+        """Take an agent out of the space and end what it was doing; on the loop."""
         router = self._router
         assert router is not None
         with self._members:
@@ -337,11 +336,11 @@ class Space:
             mailbox.detach(router.gone() if router.ending else stopped, spared)
 
     async def _closing(self) -> None:
-        """The last thing that happens on the loop."""
+        """Remove all agents and close the router: the last work on the loop."""
         router = self._router
         assert router is not None
         with self._members:
-            router.ending = True  # nobody comes any more
+            router.ending = True  # no agent is added any more
         leaving = [
             mailbox.leaving or self._remove(mailbox.agent, router, None)
             for mailbox in list(router.mailboxes.values())
@@ -365,7 +364,7 @@ class Space:
 
 
 async def _ended(callbacks: list[Delivery]) -> None:
-    """Wait for each `before_remove`, but not for ever."""
+    """Wait for each `before_remove`, together at most `_LEAVE_S`; log the late ones."""
     loop = asyncio.get_running_loop()
     ended = {loop.create_future(): delivery for delivery in callbacks}
     for future, delivery in ended.items():

@@ -1,9 +1,9 @@
-"""Tasks that run handlers: kept for reuse, and begun at once.
+"""A pool of tasks that run handlers, with eager start.
 
-A handler that never waits is the common case, and a task made for each message would cost more than
-all else that is done for it. So a space keeps idle tasks, and runs a handler's first step in the
-name of one of them, straight away: `asyncio.current_task()`, `asyncio.timeout()` and context
-variables are that task's. Only a handler that waits is handed to the task, which then goes on.
+Most handlers never wait, and creating a task for each message would cost more than the rest of its
+handling. So a space keeps idle tasks, and runs a handler's first step at once in the caller, in the
+name of one of them: `asyncio.current_task()`, `asyncio.timeout()` and context variables are that
+task's. Only a handler that waits is handed over to the task, which then resumes it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _IDLE = 64
 """How many idle tasks are kept."""
 
 _ENDED = object()
-"""What the steps of a worker give when its handler has ended."""
+"""What the `steps` of a worker yield when its handler has ended."""
 
 
 class _Worker:
     """A task, its context, and the handler that it runs.
 
     Attributes:
-        steps: runs one handler after the other; sent a delivery and its coroutine, it gives what
-            they wait for, and `_ENDED` after `value` and `error` are there
-        handed: whether the handler, begun by another's hand, waits for the task to take it over
+        steps: runs one handler after the other; it is sent a coroutine, and yields what that waits
+            for, then `_ENDED` once `value` or `error` is set
+        handed: whether a handler that started in the caller waits for the task to take it over
         yielded: what that handler waits for
-        abandoned: whether its loop has ended before its handler did
+        abandoned: whether the loop ended before the handler
         wake: what the idle task waits for
     """
 
@@ -95,7 +95,7 @@ class TaskPool:
         self.in_no_task = False
 
     def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Run a handler: its first step before this returns, if a task is idle."""
+        """Run a handler; if a task is idle, the first step runs before this returns."""
         idle = self._idle
         while True:
             if not idle:
@@ -109,7 +109,7 @@ class TaskPool:
         delivery.worker = worker
         worker.delivery = delivery
         if self.in_no_task:
-            # From a callback of the loop: no other task is to be stepped out of, nor looked for.
+            # Called from a callback of the loop: there is no outer task to leave or to look up.
             self.in_no_task = False
             _enter_task(loop, task)
             yielded = worker.run(worker.steps, coroutine)
@@ -145,42 +145,42 @@ class TaskPool:
         if worker is None:
             return
         if worker.handed or worker.unbegun is not None:
-            # The task has not gone on with it yet: it is to cancel itself when it does.
+            # The task has not resumed the handler yet: it cancels itself when it does.
             worker.cancelling = True
         else:
             worker.task.cancel()
 
     def owner(self, task: asyncio.Task[Any] | None) -> Delivery | None:
-        """The delivery that a task of these is handling. May be called in any thread."""
+        """Return the delivery that a task of the pool handles. Any thread may call this."""
         for worker in self._all.copy():
             if worker.task is task:
                 return worker.delivery
         return None
 
     def close(self) -> None:
-        """Cancel every task; none rests any more."""
+        """Cancel every task; none becomes idle again."""
         self._closing = True
         for worker in list(self._all):
             if worker.unbegun is not None:
-                # Cancelled before it has begun, the task would never come to look at it.
+                # A task that is cancelled before it starts would never look at its coroutine.
                 worker.unbegun.close()
                 worker.unbegun = worker.delivery = None
                 self._all.discard(worker)
             worker.task.cancel()
 
     def abandon(self) -> None:
-        """The loop has ended. What would not be cancelled is told, and left where it waits."""
+        """Log and abandon the handlers that ignored their cancellation: the loop has ended."""
         for worker in self._all:
             worker.abandoned = True
             if worker.delivery is None:
                 continue
-            # asyncio would tell of a task that is pending when it is collected; this says whose.
+            # asyncio would warn of a task that is collected while pending; this names its handler.
             worker.task._log_destroy_pending = False  # type: ignore[attr-defined]
             logger.warning("%s ignored its cancellation and was abandoned", worker.delivery)
 
     def _spawn(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
-        # A task that has not begun can be cancelled without running at all, so a new one begins its
-        # first handler by itself, and lends its name to first steps from then on.
+        # A task that has not started can be cancelled without running at all, so a new one starts
+        # its first handler itself; from then on, eager starts run in its name.
         worker = _Worker()
         worker.unbegun = coroutine
         worker.delivery = delivery
@@ -193,7 +193,7 @@ class TaskPool:
         worker.task.cancel()
 
     async def _work(self, worker: _Worker) -> None:
-        """The life of one task."""
+        """Run handlers in one task, one after the other."""
         try:
             while True:
                 if worker.unbegun is not None:
@@ -238,15 +238,15 @@ class TaskPool:
                 self._ended(worker.delivery, None, asyncio.CancelledError())
 
     async def _park(self, worker: _Worker) -> None:
-        """Wait, idle, for a handler to take over."""
+        """Idle until there is a handler to take over."""
         wake = worker.wake = self._loop.create_future()
         self._idle.append(worker)
         try:
             await wake
         except asyncio.CancelledError:
             if worker.handed:
-                # Between its first step and this, something cancelled the task, such as a timeout
-                # that the handler set: it is the handler that is to see it.
+                # After the handler's first step, something cancelled the task, such as a timeout
+                # that the handler set: the handler must see the cancellation.
                 worker.task.uncancel()
                 worker.cancelling = True
 
@@ -255,8 +255,8 @@ class TaskPool:
 def _steps(worker: _Worker) -> Generator[Any, Any, None]:
     """Run coroutines one after the other.
 
-    Waiting for them with `yield from` in a generator that goes on, rather than sending to each from
-    outside, spares raising `StopIteration` for each.
+    `yield from` in one lasting generator, rather than a `send` to each coroutine from outside,
+    avoids raising `StopIteration` for each.
     """
     coroutine = yield None
     while True:
@@ -273,13 +273,13 @@ def _steps(worker: _Worker) -> Generator[Any, Any, None]:
 
 @types.coroutine
 def _drive(worker: _Worker, yielded: Any) -> Generator[Any, Any, None]:
-    """Go on with a handler that waits for `yielded`, to its end."""
+    """Resume a handler that waits for `yielded`, until it ends."""
     steps = worker.steps
     throw = steps.__self__.throw  # type: ignore[attr-defined]
     while yielded is not _ENDED:
         try:
             sent = yield yielded
-        except BaseException as error:  # a cancellation: it goes where the handler waits
+        except BaseException as error:  # a cancellation: raise it where the handler waits
             yielded = throw(error)
         else:
             yielded = steps(sent)

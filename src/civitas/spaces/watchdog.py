@@ -1,4 +1,4 @@
-"""Notices an agent that holds its space's loop, and names it."""
+"""Detects an agent that blocks its space's loop, and logs its name."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ logger = logging.getLogger("civitas.watchdog")
 _NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
 _EVERY_S = 0.25
 HELD_S = 1.0
-"""How long an agent may hold the loop before it is named."""
+"""How long an agent may block the loop before its name is logged."""
 
 
 class _Pulse:
-    """When a beat was asked of a loop, and whether it has come."""
+    """When a loop was asked for a beat, and whether the beat is still to come."""
 
     __slots__ = ("asked", "named", "owed")
 
@@ -60,7 +60,7 @@ class Watchdog:
         self._changed.set()
 
     def forget(self, space: Router) -> None:
-        """Watch it no longer."""
+        """Stop watching a space's loop."""
         with self._lock:
             self._pulses.pop(space, None)
 
@@ -72,13 +72,13 @@ class Watchdog:
                 self._changed.wait()
                 self._changed.clear()
                 continue
-            while pulses:  # nothing of them is held while this waits
+            while pulses:  # no reference to them is held while this waits
                 self._look(*pulses.pop())
             self._changed.wait(_EVERY_S)
             self._changed.clear()
 
     def _look(self, space: Router, pulse: _Pulse) -> None:
-        if not space.thread_id:  # it has ended, or is that of the process that forked this one
+        if not space.thread_id:  # its loop has ended, or belongs to the parent process
             self.forget(space)
             return
         now = time.monotonic()
@@ -108,7 +108,7 @@ class Watchdog:
 
 
 def _holder(space: Router) -> tuple[str, str]:
-    """Who holds the loop, and where in the code."""
+    """Describe what blocks the loop, and where in the code."""
     frame = sys._current_frames().get(space.thread_id)
     where = _place(frame)
     task = asyncio.current_task(space.loop)
@@ -122,7 +122,7 @@ def _holder(space: Router) -> tuple[str, str]:
 
 
 def _place(frame: FrameType | None) -> str:
-    """The innermost line of code that is neither the language's own nor ours."""
+    """Describe the innermost line of code outside of Python and civitas."""
     innermost = frame
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame = frame.f_back
@@ -133,7 +133,7 @@ def _place(frame: FrameType | None) -> str:
 
 
 def _agent_in(frame: FrameType | None) -> Agent | None:
-    """The agent whose method is running, for tasks that an agent started by itself."""
+    """Return the agent whose method is running, for tasks that an agent started itself."""
     while frame is not None:
         mine = frame.f_locals.get("self")
         if isinstance(mine, Agent):
@@ -143,4 +143,4 @@ def _agent_in(frame: FrameType | None) -> Agent | None:
 
 
 WATCHDOG = Watchdog()
-"""The one of this process."""
+"""The watchdog of this process."""

@@ -29,13 +29,13 @@ _LOCKED: Final = 405
 _OTHER_SETTINGS: Final = 406
 
 _SPARE: Final = 100
-"""How many more messages than its mailbox holds an agent prefetches: they are to be refused."""
+"""How many messages an agent prefetches beyond its mailbox, which refuses them."""
 
 _DRAIN_S: Final = 0.02
 _LONGEST_DRAIN_S: Final = 5.0
 
 _BACKLOG_S: Final = 2.0
-"""How long to wait for all messages that waited for an agent before it begins the first."""
+"""How long to wait for the backlog of an agent before it starts the first message."""
 
 _AGAIN_S: Final = 0.5
 
@@ -45,13 +45,13 @@ class AgentQueue:
     """The queue of one agent of this process.
 
     Attributes:
-        mailbox: the agent's, where its messages go
+        mailbox: the agent's mailbox
         name: the queue's name
         consumer: AMQP's consumer tag, empty while it is not consumed
-        claimed: whether this process had the id, and has it as far as it knows
+        claimed: whether this process has claimed the id, and still has it as far as it knows
         channel: the number of the channel that it is consumed on
-        backlog: how many messages waited when it was consumed, and are still to be delivered
-        begin: has the agent begin when they are; None: it may
+        backlog: how many messages that waited at the start of consuming are not delivered yet
+        begin: lets the agent start after the backlog; None: it may start already
         lock: held by the task that adds, restores or removes the agent
         lost: whether the queue was deleted, with what was in it
     """
@@ -82,8 +82,8 @@ class AgentQueues:
         self._limit = limit
         self._arguments: dict[str, Any] = {
             "x-dead-letter-exchange": names.dead,
-            # A queue that nobody consumes expires when all that came in time is dead-lettered;
-            # what is sent to it meanwhile has it live longer (`Presence.renew`).
+            # A queue without a consumer expires after its last messages are dead-lettered;
+            # messages that are sent to it meanwhile extend its life (`Presence.renew`).
             "x-message-ttl": int(keep_s * 1000),
             "x-expires": int(keep_s * 2000),
             "x-max-length": limit,
@@ -95,7 +95,7 @@ class AgentQueues:
     async def claim_and_consume(
         self, queue: AgentQueue, deliver: Deliver, cancelled: Callable[[], None]
     ) -> None:
-        """Claim an id for this process, as long as its connection lasts, and consume its queue."""
+        """Claim an id for as long as this process's connection lasts, and consume its queue."""
         prefetch = self._limit + queue.mailbox.concurrency + _SPARE
         count, classic = await self._declare(queue.id, claims=True)
         queue.claimed = True
@@ -113,12 +113,12 @@ class AgentQueues:
             await bound
 
     async def release_claim(self, id: str) -> None:
-        """Give an id up."""
+        """Release the claim of an id."""
         name = self._names.claim_queue(id)
         await self._call(lambda channel, done: channel.queue_delete(name, callback=done))
 
     def is_consumed_here(self, queue: AgentQueue) -> bool:
-        """Whether a queue is consumed on the present channel."""
+        """Return whether a queue is consumed on the present channel."""
         return bool(queue.consumer) and queue.channel == self._consumer.number
 
     async def declare(self, id: str) -> None:
@@ -127,7 +127,7 @@ class AgentQueues:
         await self._bind(id)
 
     async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
-        """How many messages wait in the queue, and whether it is surely a classic one."""
+        """Declare a queue; return how many messages wait, and if it is surely a classic one."""
         arguments = self._arguments
         name = self._names.agent_queue(id)
 
@@ -169,7 +169,7 @@ class AgentQueues:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
     async def delete(self, queue: AgentQueue) -> None:
-        """Delete an agent's queue once all that was in it is here."""
+        """Delete an agent's queue once all its messages are delivered here."""
         name, exchange = queue.name, self._names.exchange
         everyone, own = self._names.everyone, self._names.agent_key(queue.id)
         if not self.is_consumed_here(queue):
@@ -193,7 +193,7 @@ class AgentQueues:
             queue.lost = True
 
     async def _drain(self, queue: AgentQueue) -> None:
-        """Wait until all that is in a queue was delivered here."""
+        """Wait until all messages in a queue are delivered here."""
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_DRAIN_S
         while True:
@@ -202,7 +202,7 @@ class AgentQueues:
                 raise LinkLost("the channel was lost")
             if not left:
                 return
-            if clock() > until:  # nothing is taken: its inbox cannot be written, say
+            if clock() > until:  # nothing is taken, for example because its inbox cannot be written
                 logger.error(
                     "agent %r is removed, and %d messages are lost with its queue", queue.id, left
                 )
@@ -211,15 +211,15 @@ class AgentQueues:
             await asyncio.sleep(_DRAIN_S)
 
     async def is_consumed(self, id: str) -> bool:
-        """Whether some process consumes the queue of an agent."""
+        """Return whether some process consumes the queue of an agent."""
         return (await self._consumers(self._names.agent_queue(id)))[0] > 0
 
     async def is_claimed(self, id: str) -> bool:
-        """Whether some process has an agent of that id, even if its queue was just deleted."""
+        """Return whether some process has an agent of that id, even without a queue."""
         return (await self._consumers(self._names.claim_queue(id)))[1] in (0, _LOCKED)
 
     async def _consumers(self, name: str) -> tuple[int, int]:
-        """How many consumers a queue has, and the broker's code if it refuses to say."""
+        """Return how many consumers a queue has, and the broker's code if it refuses."""
         try:
             return (await self._state(name)).consumer_count, 0
         except Refused as error:
@@ -232,7 +232,7 @@ class AgentQueues:
 
 
 class LocalAgents:
-    """Consumes the queue of each agent of this process, for as long as it is here."""
+    """Consumes the queue of each agent of this process, until the agent is removed."""
 
     def __init__(
         self,
@@ -260,7 +260,7 @@ class LocalAgents:
         self._leaving: dict[str, asyncio.Task[None]] = {}
 
     async def add(self, mailbox: Mailbox) -> bool:
-        """Claim an agent's id and consume its queue; False if it was removed meanwhile."""
+        """Claim an agent's id and consume its queue; return False if it was removed meanwhile."""
         if self._router.ending:
             raise self._router.gone()
         await self._broker.open()
@@ -291,8 +291,8 @@ class LocalAgents:
         def deliver(tag: Tag, properties: Any, body: bytes) -> None:
             self._receiver.take(mailbox, tag, properties, body)
             if queue.begin is not None:
-                # The whole backlog is here before any of it begins: a request in it may be
-                # cancelled further on.
+                # The agent starts after the whole backlog is here: a later message in it may cancel
+                # a request.
                 queue.backlog -= 1
                 if not queue.backlog:
                     begin()
@@ -333,12 +333,12 @@ class LocalAgents:
             await asyncio.wait((leaving,))
 
     async def all_removed(self, timeout: float) -> None:
-        """Wait until the queues of all removed agents are deleted, up to so many seconds."""
+        """Wait until the queues of all removed agents are deleted, at most `timeout` seconds."""
         if self._leaving:
             await asyncio.wait(list(self._leaving.values()), timeout=timeout)
 
     async def _release(self, queue: AgentQueue, sent: list[Outbound]) -> None:
-        """Have what is on its way to an agent end, then delete its queue and release its id."""
+        """Wait for the messages sent to an agent, then delete its queue and release its id."""
         try:
             async with queue.lock:
                 if not queue.claimed:
@@ -353,7 +353,7 @@ class LocalAgents:
         finally:
             del self._leaving[queue.id]
         if queue.lost:
-            self._queue_lost(queue.id)  # requests that were in it are sent again, and find nobody
+            self._queue_lost(queue.id)  # its requests are sent again, and find no receiver
 
     def restore(self) -> None:
         """Consume the queues on a new channel."""

@@ -1,4 +1,4 @@
-"""A process at the broker: its connection and channels, set up again whenever one is lost."""
+"""A process's connection and channels to the broker, set up again when one is lost."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
 
 class Broker:
-    """The broker, as one process has it: its connection, and what all that speak to it share.
+    """One process's connection to the broker, and what all users of the connection share.
 
-    Everything happens on the loop.
+    Everything runs on the loop.
 
     Attributes:
-        process: what this process is called there
+        process: the name of this process at the broker
         reply_key: the routing key of the answers to its requests
         control: declares, binds and deletes
-        publisher: sends, until each message is confirmed
-        consumer: takes what is delivered, and acknowledges it
+        publisher: publishes messages until each is confirmed
+        consumer: takes and acknowledges deliveries
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Broker:
         self.control = Control(self.channel)
 
     def new_key(self) -> str:
-        """A key for a message."""
+        """Return a new idempotency key for a message."""
         return f"{self.process}.{next(self._count):010x}"
 
     async def end_replies(self) -> None:
-        """Take all answers that are in this process's queue, then delete the queue."""
+        """Take all answers in this process's reply queue, then delete the queue."""
         self._ending = True
         queue = self._replies
         await self.control.call(
@@ -116,7 +116,7 @@ class Broker:
         return self._connection is not None and self._connection.is_open
 
     async def open(self) -> None:
-        """Connect; from then on the connection is opened again whenever it is lost."""
+        """Connect; from then on the connection is reopened whenever it is lost."""
         if self._keeping is not None:
             return
         if self._opening is None:
@@ -161,7 +161,7 @@ class Broker:
             connection.abort()
 
     def drop(self) -> None:
-        """Close this connection; another is opened."""
+        """Close this connection, so that another is opened."""
         if self._connection is not None and self._connection.is_open:
             self._connection.close(reply_code=541, reply_text="given up by the client")
 
@@ -212,7 +212,7 @@ class Broker:
             self._on_state("lost", f"the connection to {where} is lost: {reason}")
             wait = _FIRST_WAIT_S
             while True:
-                # Jitter: a thousand processes must not come back in one moment.
+                # Jitter: a thousand processes must not reconnect at the same moment.
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                 try:
                     await self._connect()
@@ -271,7 +271,7 @@ class Broker:
         await self._attached()
 
     def _replies_deleted(self) -> None:
-        """The queue of the answers is gone: declare everything again, on another connection."""
+        """Declare everything again on another connection: the reply queue was deleted."""
         if not self._ending:
             self._lost = True
             self.drop()
@@ -290,14 +290,14 @@ class Broker:
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
         self._closed(self._attach_publisher, self.publisher)
         if isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND:
-            self.drop()  # the exchange is gone: declare everything again
+            self.drop()  # the exchange was deleted: declare everything again
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 
     def _closed(self, attach: Callable[[], Any], user: Consumer | Publisher) -> None:
-        """A channel is closed, alone or with its connection: open another if it was alone.
+        """Open another channel after one was closed, unless its connection is closed too.
 
-        The broker closes one on which a message was unacknowledged for too long, and redelivers it.
+        The broker closes a channel with a message unacknowledged for too long, and redelivers it.
         """
         user.lost()
         if self.is_up and not self._ending:
@@ -306,7 +306,7 @@ class Broker:
                 try:
                     await attach()
                 except Refused:
-                    self.drop()  # a queue or exchange is gone: declare everything again
+                    self.drop()  # a queue or exchange was deleted: declare everything again
                 except (LinkLost, AMQPError):
                     return  # the next connection sets everything up
 

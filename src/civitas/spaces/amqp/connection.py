@@ -1,4 +1,4 @@
-"""A connection to the broker: how it is made, why it cannot be, and declarations over it."""
+"""The connection to the broker, why it fails, and the channel for declarations."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, anothe
 
 
 _FRAME_HEAD = 7
-"""How many bytes a frame has before what it carries."""
+"""How many bytes a frame has before its payload."""
 
 _AT_ONCE = 16_384
-"""How many bytes are parsed at once: pika copies the rest of them for each frame."""
+"""How many bytes are parsed at once: for each frame pika copies all that follow it."""
 
 
 class LinkLost(Exception):
@@ -46,7 +46,7 @@ class LinkLost(Exception):
 
 
 def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
-    """Pika's parameters; the broker's tools show `name`."""
+    """Return pika's parameters; the broker's tools show `name`."""
     return pika.ConnectionParameters(
         host=options.hostname,
         port=options.port,
@@ -59,7 +59,7 @@ def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
 
 
 def tls(options: AMQPOptions) -> ssl.SSLContext | None:
-    """The TLS context, if any; the broker's certificate is always verified."""
+    """Return the TLS context, if any; the broker's certificate is always verified."""
     if not options.use_ssl:
         return None
     try:
@@ -69,7 +69,7 @@ def tls(options: AMQPOptions) -> ssl.SSLContext | None:
 
 
 def explain(error: BaseException, options: AMQPOptions) -> str:
-    """Why there is no connection and what to do, in one line."""
+    """Say in one line why there is no connection, and what to do."""
     where = f"the message broker at {options.address}"
     if isinstance(error, ProbableAuthenticationError):
         return (
@@ -113,20 +113,20 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
 
 
 class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[misc]
-    """Speaks AMQP over the loop's own transports, which know TLS.
+    """Speaks AMQP over the loop's own transports, which support TLS.
 
-    A system call costs more than all that pika does for a message. So the first frame of a turn of
-    the loop is written at once, and those after it together, at the turn's end. pika's own adapter
-    writes each frame by itself; `benchmarks/amqp.py` measures the difference.
+    A system call costs more than all that pika does for a message. So the first frame in a turn of
+    the loop is written at once, and the others together at the end of the turn. pika's own adapter
+    writes each frame separately; `benchmarks/amqp.py` measures the difference.
 
     Attributes:
         opened: done when it is open, or with why it cannot be
         lost: done when it is closed, with why
-        confirms: by channel, what takes publisher confirms in place of pika's own callbacks
+        confirms: by channel, the callback for publisher confirms, instead of pika's own
 
     Args:
         before_write: called before a write: pending acknowledgements go with it
-        after_read: called when all that came at once was read
+        after_read: called when all data that came at once is parsed
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         """The socket is connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=2**30)  # the publisher bounds it
+        transport.set_write_buffer_limits(high=2**30)  # the publisher limits it
         self._on_stream_connected()
 
     def data_received(self, data: bytes) -> None:
@@ -192,7 +192,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             self._end_turn()
 
     def eof_received(self) -> bool:
-        """The broker sends no more: close."""
+        """Close the socket: the broker sends no more."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -259,9 +259,9 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._output_marshaled_frames((data,))
 
     def _read_frame(self) -> tuple[int, Any]:
-        """Read a frame; where pika cannot decode a message's headers, as one without headers.
+        """Read a frame; if pika cannot decode a message's headers, leave the headers out.
 
-        Its error would end the connection, and the message would be redelivered on the next.
+        pika's error would end the connection, and the next one would redeliver the message.
         """
         try:
             found: tuple[int, Any] = super()._read_frame()
@@ -278,7 +278,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             return _FRAME_HEAD + size + 1, header
 
     def _process_frame(self, frame_value: Any) -> None:
-        """Take a frame; confirms and deliveries without pika's search for callbacks."""
+        """Process a frame; confirms and deliveries skip pika's search for callbacks."""
         kind = type(frame_value)
         if kind is frame.Method:
             method = type(frame_value.method)
@@ -305,7 +305,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             self._write()
 
 
-# It warns of each refusal: `Control` expects them, and other channels are opened again.
+# pika warns of each refusal: `Control` expects them, and other channels are reopened.
 logging.getLogger("pika.channel").setLevel(logging.ERROR)
 
 Operation = Callable[[Channel, Callable[[Any], None]], Any]
@@ -333,7 +333,7 @@ class Control:
         self._turn = asyncio.Lock()
 
     async def call(self, operation: Operation) -> Any:
-        """Do one operation and give the broker's answer."""
+        """Do one operation and return the broker's answer."""
         async with self._turn:
             channel = self._channel
             if channel is None or not channel.is_open:
@@ -345,13 +345,13 @@ class Control:
                 return await waiting
             finally:
                 if not waiting.done() or waiting.cancelled():
-                    # Its answer may still come, and is not the next call's.
+                    # Its answer may still come, and must not be taken for the next call's.
                     self._channel = None
                     with suppress(AMQPError):
                         channel.close()
 
     def lost(self) -> None:
-        """The connection was lost."""
+        """End the call in progress: the connection was lost."""
         self._channel = None
         self._end(LinkLost("the connection was lost"))
 

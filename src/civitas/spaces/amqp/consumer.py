@@ -16,13 +16,13 @@ from civitas.spaces.request import settle
 logger = logging.getLogger("civitas.amqp")
 
 Tag = tuple[int, int]
-"""A delivery: which of this process's consuming channels it came on, and AMQP's delivery tag."""
+"""A delivery: the number of this process's consuming channel, and AMQP's delivery tag."""
 
 Deliver = Callable[[Tag, Any, bytes], None]
 """Takes a message: its tag, AMQP's properties and its body."""
 
 _SOON_S = 0.005
-"""How long an acknowledgement waits for a write that it can go with."""
+"""How long an acknowledgement waits for a write that can carry it."""
 
 _MOST = 65_535
 """The largest prefetch of AMQP."""
@@ -56,7 +56,7 @@ class Consumer:
         channel.add_on_cancel_callback(self._ended)
 
     def lost(self) -> None:
-        """The channel is gone: what was not acknowledged is redelivered."""
+        """Forget the channel, which is lost: unacknowledged messages are redelivered."""
         self._channel = None
         for future in self._waiting:
             if not future.done():
@@ -72,7 +72,7 @@ class Consumer:
         *,
         classic: bool = True,
     ) -> str:
-        """Have `deliver(tag, properties, body)` called with each message of a queue."""
+        """Call `deliver(tag, properties, body)` with each message of a queue."""
         channel = self._channel
         if channel is None:
             raise LinkLost("there is no channel")
@@ -89,13 +89,13 @@ class Consumer:
                 logger.exception("a defect in civitas: a message could not be taken")
 
         try:
-            # It holds for the consumers that start after it.
+            # The prefetch applies to the consumers that start after it.
             channel.basic_qos(prefetch_count=min(prefetch, _MOST))
             consumer: str = channel.basic_consume(
                 queue,
                 take,
-                # Else RabbitMQ moves it to a queue of the same name that is declared at once, and
-                # delivers nothing. Quorum queues have no such argument.
+                # Without it, RabbitMQ moves the consumer to a queue that is declared at once under
+                # the same name, and delivers nothing. Quorum queues have no such argument.
                 arguments={"x-cancel-on-ha-failover": True} if classic else None,
                 callback=lambda _: settle(ready),
             )
@@ -112,10 +112,10 @@ class Consumer:
         return consumer
 
     def until_ended(self, consumer: str) -> asyncio.Future[None]:
-        """Done when the broker has cancelled a consumer, after all that it delivered to it.
+        """Return a future that is done when the broker cancels a consumer, after all deliveries.
 
-        It does when the queue is deleted. A consumer that pika cancels would give back what is on
-        its way, which would go with the queue.
+        The broker does so when the queue is deleted. If pika cancelled the consumer, messages on
+        their way would return to the queue and be deleted with it.
         """
         ended: asyncio.Future[None] = self._loop.create_future()
         if consumer not in self._consumers:
@@ -129,7 +129,7 @@ class Consumer:
     def acknowledge(self, tag: Tag | None) -> None:
         """Acknowledge a message, with the next write or soon."""
         if tag is None or tag[0] != self.number or self._channel is None:
-            return  # delivered on a channel that is gone: it is redelivered
+            return  # delivered on a lost channel: it is redelivered
         if tag[1] not in self._open:
             return  # the broker closes a channel on which a tag is acknowledged twice
         self._done.add(tag[1])
@@ -138,14 +138,14 @@ class Consumer:
             self._timer = self._loop.call_later(_SOON_S, self.flush)
 
     def flush(self) -> None:
-        """Write the acknowledgements that wait."""
+        """Write the pending acknowledgements."""
         if self._flushing:
             self._flushing = False
             self._timer.cancel()
         channel = self._channel
         if channel is None or not self._done:
             return
-        # Taken out first: a write calls this again.
+        # Cleared first: a write calls this again.
         done, self._done = self._done, set()
         still = self._open
         last = 0
@@ -165,7 +165,7 @@ class Consumer:
             self._channel = None  # redelivered on the next channel
 
     def _ended(self, frame: Any) -> None:
-        """The broker has cancelled a consumer."""
+        """Tell the owner of a consumer that the broker has cancelled it."""
         cancelled = self._consumers.pop(frame.method.consumer_tag, None)
         if cancelled is not None:
             cancelled()

@@ -37,7 +37,7 @@ from civitas.spaces.amqp.wire import Outbound, Unreadable
 logger = logging.getLogger("civitas.amqp")
 
 MOST: Final = 1000
-"""How many are listed."""
+"""How many dead letters are listed at most."""
 
 _MOST_BYTES = 2**26
 _BLOCKED_S = 10.0
@@ -52,7 +52,7 @@ _BY_BROKER = {
 
 
 class DeadLetterExchange:
-    """Publishes what cannot be handled to the dead-letter exchange, each message at least once."""
+    """Publishes messages that cannot be handled to the dead-letter exchange, at least once."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -66,7 +66,7 @@ class DeadLetterExchange:
     def send(
         self, properties: Any, body: bytes, reason: str, agent: str, confirmed: Callable[[], Any]
     ) -> None:
-        """Publish a message; `confirmed` is called when the broker has it."""
+        """Publish a message; call `confirmed` when the broker has confirmed it."""
         headers = {
             **wire.beside(properties),
             "reason": reason[:1000].encode(errors="backslashreplace").decode(),
@@ -95,16 +95,16 @@ class DeadLetter:
     """A message that could not be handled.
 
     Attributes:
-        key: twelve hexadecimal digits, the same each time it is listed
-        agent: the id that it was for; empty if unknown
-        reason: why it is here
-        time: when it came here, in UTC, as `2026-01-31T09:00:00Z`; empty if unknown
-        kind: `send`, `request`, `answer` or `cancel`, or what its type says instead
+        key: twelve hexadecimal digits, equal each time it is listed
+        agent: the id of its receiver; empty if unknown
+        reason: why it is a dead letter
+        time: when it became one, in UTC, as `2026-01-31T09:00:00Z`; empty if unknown
+        kind: `send`, `request`, `answer` or `cancel`, or any other AMQP type
         message_id: its idempotency key; empty if it had none
         message: the message, if it can be read as JSON; else None
-        body: its bytes
-        original: the id of the message that it answers, if it does
-        thread: which thread of its agent sent it, or what it answers; None if unknown
+        body: the message's bytes
+        original: the id of the message that it answers, if any
+        thread: the agent's thread that sent it, or the message it answers; None if unknown
     """
 
     key: str
@@ -120,7 +120,7 @@ class DeadLetter:
 
     @classmethod
     def read(cls, names: Names, properties: Any, body: bytes) -> Self:
-        """Read what is in the queue: from a space, from the broker, or from anybody at all."""
+        """Read a message of the dead-letter queue, put there by a space, the broker or others."""
         headers = properties.headers or {}
         message_id = _text(properties.message_id)
         try:
@@ -156,14 +156,14 @@ class DeadLetter:
 
 
 def _last_death(headers: dict[str, Any]) -> dict[str, Any]:
-    """The broker's record of why it dead-lettered a message."""
+    """Return the broker's record of why it dead-lettered a message."""
     deaths = headers.get("x-death")
     death = deaths[0] if isinstance(deaths, list) and deaths else None
     return death if isinstance(death, dict) else {}
 
 
 def _receiver(names: Names, death: dict[str, Any], message: Any) -> object:
-    """Whose queue it was in; if the name has a hash for the id, whom the message names."""
+    """Return the id of its queue's agent; if that is hashed, the receiver in the message."""
     queue, before = _text(death.get("queue")), names.agent_queue("")
     name = queue.removeprefix(before)
     if name != queue and not name.startswith("%~"):
@@ -183,8 +183,8 @@ def _key(*parts: str | bytes) -> str:
 class DeadLetters:
     """Lists the dead letters of an exchange, and sends them again.
 
-    While it does, others who look see none or a part of them; after it, also if the process dies,
-    all are there, in their order. A `with` block opens the connection and closes it.
+    Meanwhile other readers see none or only some of them; afterwards, even if the process dies, all
+    are back in order. A `with` block opens the connection and closes it.
     """
 
     def __init__(self, options: AMQPOptions, exchange: str = "civitas") -> None:
@@ -212,7 +212,7 @@ class DeadLetters:
             connection.close()
 
     def look(self, most: int = MOST) -> tuple[list[DeadLetter], int]:
-        """The oldest ones, and how many more there are."""
+        """Return the oldest dead letters, and how many more there are."""
         found: list[DeadLetter] = []
         size = 0
         with self._channel() as channel:
@@ -225,15 +225,15 @@ class DeadLetters:
         return found, waiting - len(found)
 
     def resend(self, key: str | None = None) -> Iterator[tuple[DeadLetter, str | None]]:
-        """Send one, or each, to the agent that it was for, as a new message.
+        """Send one dead letter, or all, to its receiver again, as a new message.
 
         A request becomes a `send`: its sender has had an outcome, and gets this one as a message. A
-        dead letter is removed once the broker has confirmed the new message. One that is there
-        twice, or is sent a second time as this process died between the two, is known to the
-        receiver's inbox.
+        dead letter is removed once the broker has confirmed the new message. The receiver's inbox
+        recognizes one that is there twice, or is sent twice because this process died between the
+        two.
 
         Returns:
-            each with None, or with why it could not be sent, and stays
+            each dead letter with None, or with why it could not be sent and stays
         """
         with self._channel() as channel:
             channel.confirm_delivery()
@@ -245,12 +245,12 @@ class DeadLetters:
                     yield each, fault
 
     def _send(self, channel: BlockingChannel, dead: DeadLetter) -> str | None:
-        """Send one again; why that cannot be done, or None."""
+        """Send a dead letter again; return why that failed, or None."""
         agent = dead.agent
         if not agent:
             return "whom it was for cannot be told"
         message = Outbound(
-            f"resent.{dead.key}",  # one that is sent twice is one message to its receiver
+            f"resent.{dead.key}",  # sent twice, it is one message to its receiver
             wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,
             self._names.agent_key(agent),
             dead.body,
@@ -277,7 +277,7 @@ class DeadLetters:
 
     @contextmanager
     def _channel(self) -> Iterator[BlockingChannel]:
-        """A channel; what was got on it and not acknowledged is in the queue again after it."""
+        """Open a channel; what it got and did not acknowledge returns to the queue at the end."""
         assert self._connection is not None, "DeadLetters is used in a `with` block"
         try:
             channel = self._connection.channel()
@@ -285,8 +285,8 @@ class DeadLetters:
                 yield channel
             finally:
                 if channel.is_open:
-                    # Closing a channel gives back what was got on it, but some time later: a look
-                    # right after it would miss that. The count waits for the nack before it.
+                    # Closing a channel requeues what it got, but later: a look right after it
+                    # would miss that. The count waits until the broker has processed the nack.
                     channel.basic_nack(0, multiple=True, requeue=True)
                     self._count(channel)
                     channel.close()
@@ -313,7 +313,7 @@ class DeadLetters:
         return count
 
     def _each(self, channel: BlockingChannel, most: int) -> Iterator[tuple[DeadLetter, int]]:
-        """Each, with its delivery tag. One that came twice has the same key both times."""
+        """Yield each dead letter with its delivery tag; duplicates have equal keys."""
         for _ in range(most):
             got, properties, body = channel.basic_get(self._names.dead_letters)
             if got is None:
@@ -322,7 +322,7 @@ class DeadLetters:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What pika has wrapped, as `explain` knows it."""
+    """Return the error that pika has wrapped, in the form that `explain` expects."""
     inner = error
     while not isinstance(inner, OSError | ssl.SSLError):
         wrapped = getattr(inner, "exception", None) or (inner.args[0] if inner.args else None)

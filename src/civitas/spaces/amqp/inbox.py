@@ -1,4 +1,4 @@
-"""What a space remembers of the messages it received: in a file, or until its process ends."""
+"""The inbox: a space's record of received messages, in a file or in memory."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from civitas.errors import InboxError
 from civitas.sqlite import SQLiteFile
 
 # The states of a message.
-ACCEPTED: Final = 0  # kept here and acknowledged; it has not begun
-STARTED: Final = 1  # begun; in doubt if its process has ended
+ACCEPTED: Final = 0  # stored and acknowledged, not started
+STARTED: Final = 1  # started; in doubt if its process has ended
 ENDED: Final = 2
 
 
 class Entry(NamedTuple):
-    """What an inbox knows of a message.
+    """The record of a message in an inbox.
 
     Attributes:
         key: the message's key, unique among senders
         state: `ACCEPTED`, `STARTED` or `ENDED`
-        message: the message, where it was accepted (and so acknowledged) before it ran, until it
-            ends
-        answer: what is sent again when an ended one is redelivered; None: nothing
+        message: the message, if it was accepted (and so acknowledged) before it ran, until it ends
+        answer: what is sent again when an ended message is redelivered; None: nothing
     """
 
     key: str
@@ -37,10 +36,10 @@ class Entry(NamedTuple):
 
 
 APPLICATION: Final = 0x63766931
-"""The application id in the file's header (`cvi1`): no other program's database is changed."""
+"""The application id in the file's header (`cvi1`) protects the databases of other programs."""
 
-# Append only. Rows are in the order of arrival: a start and the end before it are mostly one page
-# to write, the oldest are found without an index of ages, and long answers do not spread the keys.
+# Append only. Rows are in order of arrival: a start and the end before it mostly share one page,
+# the oldest rows need no index of ages to be found, and long answers do not spread the keys.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE inbox (
@@ -74,50 +73,50 @@ _START = (
     "INSERT INTO inbox (key, agent, state) VALUES (?, ?, 1) ON CONFLICT (key, agent) "
     "DO UPDATE SET state = 1 WHERE state = 0"
 )
-# Of an accepted message, which is not redelivered, it stays known that its answer is to be sent.
+# An accepted message is not redelivered: its row keeps x'' until its answer is confirmed.
 _END = (
     "INSERT INTO inbox (answer, ended, key, agent, state) VALUES (?, ?, ?, ?, 2) ON CONFLICT "
     "(key, agent) DO UPDATE SET state = 2, answer = excluded.answer, ended = excluded.ended, "
     "message = iif(excluded.answer IS NULL OR message IS NULL, NULL, x'')"
 )
 _ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
-# Looks at twice as many as it removes: one that took long may stand before others that ended first.
+# Looks at twice as many rows as it removes: a long one may precede others that ended earlier.
 _FORGET = (
     "DELETE FROM inbox WHERE number IN (SELECT number FROM (SELECT number, ended FROM inbox "
     "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE ended <= ? LIMIT ?)"
 )
 
 _MOST = 1 << 40
-"""More entries than any inbox has; larger bounds are taken for this one."""
+"""More entries than any inbox has; larger bounds are cut to this."""
 
 _ENDS_IN_MEMORY: Final = 100_000
-"""How many messages that ended are remembered without a file."""
+"""How many ended messages are remembered without a file."""
 
 
 class Inbox:
-    """What is remembered of each message to an agent. Its methods are called on the space's loop.
+    """Remembers the messages to each agent. Its methods are called on the space's loop.
 
-    A message to several agents is remembered for each of them. What has ended stays ended.
+    A message to several agents is remembered for each. An ended message stays ended.
 
     The SQLite file belongs to one process at a time. What was written survives the process, however
-    it is killed. A crash of the machine or a power failure may lose the last moments, one to two
-    thousand messages at most, accepted ones among them; the file is not damaged. It never shrinks;
-    the place of what is forgotten is used again. Keys that begin alike for each sender and count up
-    are neighbours in it: cheaper to write and to forget than random ones.
+    it is killed. A crash of the machine or a power failure may lose the last one to two thousand
+    messages, accepted ones among them; the file is not damaged. The file never shrinks, but reuses
+    the space of forgotten messages. Keys with a prefix for each sender and a counter are neighbours
+    in the file: cheaper to write and to forget than random keys.
 
-    Without a file nothing is accepted, and only the answers of the last messages that ended are
-    remembered: what began and did not end is still with the broker, or under way in this process.
+    Without a file no message is accepted, and only the answers of the last ended messages are
+    remembered: the broker still has the messages that have not ended, or this process runs them.
 
     Attributes:
-        durable: whether there is a file, and so whether it outlives the process
+        durable: whether there is a file, which outlives the process
     """
 
     _file: SQLiteFile[InboxError]
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.durable = path is not None
-        # With a file, those that are still to be written to it. A plain dict takes the longer to
-        # find its first entry, the more were removed before it.
+        # With a file, only the ends not yet written to it. No plain dict: finding its first entry
+        # gets slower with each entry removed before it.
         self._ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
         self._answered: set[tuple[str, str]] = set()
         self._closed = False
@@ -145,7 +144,7 @@ class Inbox:
     # -- use ---------------------------------------------------------------------------------------
 
     def look_up(self, key: str, agent: str) -> Entry | None:
-        """What is known of a message to an agent; None: it never came."""
+        """Return the entry of a message to an agent; None if the message never came."""
         ended = self._ends.get((key, agent))
         if ended is not None:
             return Entry(key, ENDED, None, ended[0])
@@ -158,25 +157,25 @@ class Inbox:
         return None if row is None else self._entry(row)
 
     def accept(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that is acknowledged before it runs, as of the return.
+        """Store a message that is acknowledged before it runs; it is written at the return.
 
-        One that was started keeps that state; of one accepted before, the first message is kept.
+        A started message keeps that state; a message accepted before keeps its first content.
         """
         self._write(_ACCEPT, ((key, agent, message),))
 
     def permit(self, key: str, agent: str, message: bytes) -> None:
-        """Keep a message that was approved in place of the one accepted before."""
+        """Store an approved message in place of the one accepted before."""
         self._write(_PERMIT, ((key, agent, message),))
 
     def start(self, started: Iterable[tuple[str, str]]) -> None:
-        """Record that messages begin to run: pairs of key and agent, as of the return.
+        """Record that messages, pairs of key and agent, start; it is written at the return.
 
-        The ends that wait are written with it, in one transaction.
+        The same transaction writes the pending ends.
         """
         self._write(_START, started)
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
-        """Record that a message has ended: seen at once, written with the next write."""
+        """Record that a message has ended: visible at once, written with the next write."""
         if self.durable:
             if self._closed:
                 raise self._file.closed()
@@ -190,14 +189,14 @@ class Inbox:
             self._answered.add((key, agent))
 
     def flush(self) -> None:
-        """Write the ends that wait."""
+        """Write the pending ends."""
         if self.durable and (self._ends or self._answered):
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[Entry]:
-        """What was accepted for an agent and has not ended, or is not `answered`.
+        """Return an agent's accepted messages that have not ended or are not `answered`.
 
-        In the order accepted. It was acknowledged, so the broker will not redeliver it.
+        They are in order of acceptance. They were acknowledged: the broker does not redeliver them.
         """
         if not self.durable:
             return []
@@ -209,12 +208,12 @@ class Inbox:
         return [self._entry(row) for row in rows if (row[0], agent) not in settled]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
-        """Remove the oldest entries that ended that many seconds ago or more; how many it were."""
+        """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
         at_most = max(0, min(at_most, _MOST))
         return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
 
     def close(self) -> None:
-        """Write the ends that wait, and close the file. Again: nothing."""
+        """Write the pending ends and close the file. A second call does nothing."""
         if self._closed or not self.durable:
             return
         try:
@@ -226,7 +225,7 @@ class Inbox:
     # -- the file ----------------------------------------------------------------------------------
 
     def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> int:
-        """In one transaction, write the ends that wait, then run a statement for each row."""
+        """In one transaction, write the pending ends, then run a statement for each row."""
         if not self.durable:
             return 0
         execute = self._execute
@@ -250,7 +249,7 @@ class Inbox:
         return changed
 
     def _roll_back(self) -> None:
-        # After some errors SQLite has done so by itself.
+        # After some errors SQLite has rolled back by itself.
         if self._closed or not self._connection.in_transaction:
             return
         try:
@@ -281,7 +280,7 @@ class Inbox:
                 connection.execute("PRAGMA journal_mode = WAL").fetchone()
                 self._file.migrate(connection)
             connection.execute("PRAGMA secure_delete = OFF")
-            # Reads both ends of the table and its keys, and so finds a file that was overwritten.
+            # Read both ends of the table and its keys, to detect a file that was overwritten.
             connection.execute("SELECT min(number), max(number) FROM inbox").fetchone()
             connection.execute(_LOOK_UP, ("", "")).fetchone()
             connection.execute(_UNFINISHED, ("",)).fetchone()
@@ -303,6 +302,6 @@ class Inbox:
 
 def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, process: int) -> None:
     if os.getpid() == process:
-        # A statement that failed is kept by its cursor, and would keep the file open and locked.
+        # The cursor keeps a failed statement, which would keep the file open and locked.
         cursor.close()
         connection.close()

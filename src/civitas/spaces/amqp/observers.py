@@ -20,7 +20,7 @@ Callback = Callable[[dict[str, Any]], Any]
 
 
 class Observers:
-    """Shows the copies that the exchange makes of all messages, each once."""
+    """Shows callbacks the exchange's copies of all messages, each once."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -28,14 +28,14 @@ class Observers:
         self._seen: dict[str, None] = {}
 
     def add(self, callback: Callback) -> None:
-        """Show a callback what every process sends."""
+        """Show a callback the messages of every process."""
         first = not self._callbacks
         self._callbacks = (*self._callbacks, callback)
         if first and self._broker.is_up:
             self._broker.thread.spawn(self.attach())
 
     def is_new(self, key: str) -> bool:
-        """Whether a message is seen for the first time."""
+        """Return whether a message is seen for the first time."""
         if key in self._seen:
             return False
         self._seen[key] = None
@@ -48,7 +48,7 @@ class Observers:
         if not self._callbacks:
             return
         names, call = self._broker.names, self._broker.control.call
-        # A new one each time: the broker may not know yet that the old connection is lost.
+        # A new queue each time: the broker may not know yet that the old connection is lost.
         queue = names.observer_queue(self._broker.new_key())
         await call(
             lambda c, done: c.queue_declare(queue, exclusive=True, auto_delete=True, callback=done)

@@ -1,4 +1,4 @@
-"""Where the broker is, and what exchanges, queues and routing keys are called there."""
+"""The broker's address, and the names of exchanges, queues and routing keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VARIABLES = {
 _PORT = 5672
 _TLS_PORT = 5671
 _LONGEST = 255
-"""Bytes of a name: of the broker's, of a virtual host, of a host in DNS."""
+"""The most bytes of a queue's, exchange's, virtual host's or DNS host's name."""
 _LONGER = 4096
 
 _EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
@@ -34,18 +34,18 @@ class AMQPOptions:
     """How to reach a RabbitMQ broker.
 
     Args:
-        hostname: its name or address
+        hostname: the broker's host name or address
         port: 1–65535; 5672 if left out, or 5671 with `use_ssl`
-        username: as whom
+        username: the user to log in as
         password: not shown by `repr`
         virtual_host: which of the broker's virtual hosts
         use_ssl: whether the connection is encrypted and the broker's certificate verified
         heartbeat: seconds of silence, 1–65535, after which a connection counts as dead: about two
             of these, on either side
-        ca_file: a PEM file of the authorities to trust; those of the system if left out
+        ca_file: a PEM file of the authorities to trust; the system's authorities if left out
 
     Raises:
-        ConfigError: one of them is not valid
+        ConfigError: an argument is not valid
     """
 
     hostname: str = "localhost"
@@ -60,7 +60,7 @@ class AMQPOptions:
     def __post_init__(self) -> None:
         for name in ("hostname", "username", "password", "virtual_host"):
             value = getattr(self, name)
-            # AMQP gives a virtual host a byte for its length, and DNS a host no more.
+            # AMQP encodes a virtual host's length in one byte, and DNS allows a host no more.
             most = _LONGEST if name in ("hostname", "virtual_host") else _LONGER
             if not isinstance(value, str) or not 0 < _size(value) <= most:
                 got = "" if name == "password" else f", got {value!r:.100}"
@@ -80,9 +80,9 @@ class AMQPOptions:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> AMQPOptions:
-        """Those of `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`, `AMQP_PASSWORD` and `AMQP_VHOST`.
+        """Read `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`, `AMQP_PASSWORD` and `AMQP_VHOST`.
 
-        What is not set, or empty, has its default.
+        A variable that is not set, or empty, leaves the default.
 
         Raises:
             ConfigError: `AMQP_PORT` is not a port
@@ -103,12 +103,12 @@ class AMQPOptions:
 
     @property
     def address(self) -> str:
-        """How errors name the broker: `localhost:5672`."""
+        """The name of the broker in errors: `localhost:5672`."""
         return f"{self.hostname}:{self.port}"
 
 
 def _size(text: str) -> int:
-    """How many bytes it has as UTF-8; 0 if that has no such text."""
+    """Return how many bytes a text has as UTF-8; 0 if UTF-8 cannot encode it."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:
@@ -119,9 +119,9 @@ class Names:
     """The names under one exchange, which routes by topic.
 
     Routing keys are `agent.ID` for one agent, `all` for a broadcast, `reply.PROCESS` for the answer
-    to a request, `processes` for what every process is told; an observer binds `#`. Escaped in an
-    id are dots, stars and hashes, which have a meaning in a topic, and line ends, which RabbitMQ
-    drops. A name that is too long is a hash instead.
+    to a request, `processes` for a notice to every process; an observer binds `#`. In an id
+    these are escaped: dots, stars and hashes, which have a meaning in a topic; line ends, which
+    RabbitMQ drops; and percent signs. A hash replaces a name that is too long.
     """
 
     everyone: Final = "all"
@@ -142,27 +142,27 @@ class Names:
         self.dead_letters = f"{exchange}.dead-letters"
 
     def agent_key(self, id: str) -> str:
-        """The routing key of messages to an agent."""
+        """Return the routing key of messages to an agent."""
         return _agent_key(id)
 
     def agent_queue(self, id: str) -> str:
-        """The queue of an agent's messages."""
+        """Return the name of an agent's queue."""
         return _fitting(lambda name: f"{self.exchange}.agent.{name}", id)
 
     def claim_queue(self, id: str) -> str:
-        """The exclusive queue that the process of an agent holds: the claim of its id."""
+        """Return the exclusive queue by which an agent's process claims the id."""
         return _fitting(lambda name: f"{self.exchange}.claim.{name}", id)
 
     def reply_key(self, process: str) -> str:
-        """The routing key of answers to a process."""
+        """Return the routing key of answers to a process."""
         return f"reply.{process}"
 
     def reply_queue(self, process: str) -> str:
-        """The queue of answers to a process."""
+        """Return the name of a process's reply queue."""
         return f"{self.exchange}.reply.{process}"
 
     def observer_queue(self, process: str) -> str:
-        """The queue of an observing process."""
+        """Return the name of an observing process's queue."""
         return f"{self.exchange}.observer.{process}"
 
 
@@ -175,5 +175,5 @@ def _fitting(make: Callable[[str], str], id: str) -> str:
     name = make(_SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", id))
     if len(name.encode()) <= _LONGEST:
         return name
-    # No id has this name otherwise: "%~" is not an escape, and a hash has no percent sign.
+    # No other id has this name: "%~" is not an escape, and a hash has no percent sign.
     return make("%~" + hashlib.sha256(id.encode()).hexdigest())

@@ -1,4 +1,4 @@
-"""Publishes messages, and keeps each until the broker has confirmed it."""
+"""Publishes messages, and keeps each one until its publisher confirm."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ Settled = Callable[[Outbound, str], None]
 
 # How publishing ended.
 CONFIRMED: Final = "confirmed"
-RETURNED: Final = "returned"  # there is no queue for it
-UNROUTABLE: Final = "unroutable"  # nor will there be: no process has the agent's id
+RETURNED: Final = "returned"  # it has no queue
+UNROUTABLE: Final = "unroutable"  # it gets no queue either: no process has the agent's id
 REFUSED: Final = "refused"  # the queue is full
 FULL: Final = "full"  # too many messages wait for the broker already
-TOO_LARGE: Final = "too large"  # for this broker
+TOO_LARGE: Final = "too large"  # larger than this broker takes
 
 _LIMIT: Final = 100_000
 """How many messages may wait for the broker."""
 
 _AHEAD: Final = 1_000
-"""How many may wait before threads do, in `send`: what others ask and answer comes after those."""
+"""How many may wait before threads wait in `send`: other requests and answers queue behind."""
 
 _REFUSABLE: Final = frozenset((SEND, REQUEST))
-"""Kinds that may be refused: there are no more answers than messages that were taken."""
+"""Kinds that may be refused. Answers need no limit: messages that were taken limit them."""
 
 _WINDOW = 5_000
 """How many messages may be unconfirmed."""
 
 
 class Publisher:
-    """Publishes in order, and again what was not confirmed when the connection was lost.
+    """Publishes in order, and publishes unconfirmed messages again after a lost connection.
 
-    Every message that the broker does not have yet is here, and nowhere else: not confirmed,
-    waiting, or held for an agent without a queue.
+    It alone has every message that the broker does not have yet: unconfirmed, waiting, or held for
+    an agent without a queue.
 
     Attributes:
         largest: how many bytes a message may have; None until the broker has refused one
@@ -58,7 +58,7 @@ class Publisher:
         self._waiting: deque[Outbound] = deque()
         self._paused: deque[Outbound] = deque()
         self._pauses = 0
-        # By receiver, then by key: what was returned, and what was to be published since.
+        # By receiver, then by key: the returned messages, and those published since.
         self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
         self.largest: int | None = None
@@ -69,7 +69,7 @@ class Publisher:
         return len(self._unconfirmed) + len(self._waiting) + len(self._paused) + held
 
     def publish(self, message: Outbound) -> None:
-        """Publish a message now, or keep it until it can be."""
+        """Publish a message now, or keep it until that is possible."""
         if self.largest is not None and len(message.body) > self.largest:
             self._settled(message, TOO_LARGE)
             return
@@ -88,14 +88,14 @@ class Publisher:
         self._regulate()
 
     def _regulate(self) -> None:
-        """Have threads wait while the broker is behind; without one they could wait for ever."""
+        """Make threads wait while the broker is behind, but not while there is no channel."""
         behind = self._channel is not None and len(self._unconfirmed) + len(self._waiting) >= _AHEAD
         if behind is not self._behind:
             self._behind = behind
             self._let_in(not behind)
 
     def refuse_larger(self, largest: int) -> None:
-        """The broker has closed the channel over a message of more bytes than this."""
+        """End larger messages as `TOO_LARGE`: the broker closed the channel because of one."""
         self.largest = largest
         kept = [*self._unconfirmed.values(), *self._waiting]
         self._unconfirmed.clear()
@@ -106,11 +106,11 @@ class Publisher:
                 self._settled(message, TOO_LARGE)
 
     def pause(self) -> None:
-        """Keep what is published from now on until `go_on`: its receiver is being added."""
+        """Keep messages from now on until `go_on`: their receiver is being added."""
         self._pauses += 1
 
     def go_on(self) -> None:
-        """Publish what was kept."""
+        """Publish the messages kept since `pause`."""
         self._pauses -= 1
         if not self._pauses:
             self._waiting.extend(self._paused)
@@ -120,18 +120,18 @@ class Publisher:
     # -- for an agent without a queue --------------------------------------------------------------
 
     def hold_back(self, message: Outbound) -> bool:
-        """Keep a message that was returned, and all to its agent; whether it is the first."""
+        """Keep a returned message, and all later ones to its agent; return if it is the first."""
         first = message.to not in self._held
         self._held.setdefault(message.to, ({}, {}))[0][message.key] = message
         return first
 
     def held(self, id: str) -> list[Outbound]:
-        """What is held for an agent, in order, without requests that have ended."""
+        """Return the messages held for an agent, in order, without ended requests."""
         returned, behind = self._held.get(id, ({}, {}))
         return [message for message in (returned | behind).values() if not message.ended]
 
     def take_held(self, id: str) -> list[Outbound]:
-        """What was held for an agent; from now on what is sent to it is published."""
+        """Return the messages held for an agent, and hold no more for it."""
         messages = self.held(id)
         self._held.pop(id, None)
         self._wake()
@@ -140,7 +140,7 @@ class Publisher:
     # -- the channel -------------------------------------------------------------------------------
 
     def attach(self, channel: Channel) -> None:
-        """Publish on this channel from now on, first what is not confirmed."""
+        """Publish on this channel from now on, the unconfirmed messages first."""
         self._waiting.extendleft(reversed(self._unconfirmed.values()))
         self._unconfirmed.clear()
         self._returned.clear()
@@ -150,7 +150,7 @@ class Publisher:
         self._publish_waiting()
 
     def lost(self) -> None:
-        """The channel is gone."""
+        """Forget the channel, which is lost."""
         self._channel = None
         self._regulate()
         self._wake()
@@ -161,7 +161,7 @@ class Publisher:
             await self._progress()
 
     def in_flight(self, id: str) -> list[Outbound]:
-        """The messages to an agent that are not confirmed, without those that are held."""
+        """Return the unconfirmed messages to an agent, without the held ones."""
         under_way = chain(self._unconfirmed.values(), self._waiting)
         return [message for message in under_way if message.to == id]
 
@@ -186,7 +186,7 @@ class Publisher:
             settle(waiter)
 
     def confirmed(self, frame: Any) -> None:
-        """The broker confirms or refuses one message, or all up to it."""
+        """Take the broker's confirm or refusal of one message, or of all up to it."""
         method = frame.method
         tag: int = method.delivery_tag
         outcome = CONFIRMED if method.NAME == "Basic.Ack" else REFUSED
@@ -228,7 +228,7 @@ class Publisher:
         self._tag += 1
         self._unconfirmed[self._tag] = message
         if not channel.is_open:
-            # The channel went away; what is unconfirmed is published again on the next.
+            # The channel is lost; unconfirmed messages are published again on the next one.
             self._channel = None
             return
         channel.basic_publish(

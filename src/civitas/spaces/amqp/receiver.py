@@ -1,4 +1,4 @@
-"""Messages that the broker delivers: new, redelivered, in doubt or unreadable; on to mailboxes."""
+"""Takes messages from the broker: new, redelivered, in doubt or unreadable."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _KINDS: Final = {
 }
 
 _MOST_CANCELLED: Final = 10_000
-"""How many cancellations are kept whose request is still to come."""
+"""How many cancellations are kept for requests that have not arrived."""
 
 
 class Receiver:
-    """Takes what the broker delivers. Everything happens on the loop."""
+    """Takes what the broker delivers. Everything runs on the loop."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Receiver:
         self._unread: list[tuple[Mailbox, Tag, Any, bytes]] = []
 
     def take(self, mailbox: Mailbox, tag: Tag, properties: Any, body: bytes) -> None:
-        """Take a message to the agent of a mailbox."""
+        """Take a message for the agent in `mailbox`."""
         try:
             inbound = wire.read(properties, body)
             to = inbound.envelope.to
@@ -82,7 +82,7 @@ class Receiver:
         ident = (inbound.key, mailbox.id)
         known = self._known.get(ident)
         if known is not None:
-            # It is here already: redelivered by the broker, or sent again by its sender.
+            # In flight already: the broker redelivered it, or its sender sent it again.
             if known.stored:
                 self._consumer.acknowledge(tag)
             else:
@@ -124,14 +124,14 @@ class Receiver:
             self.take(*each)
 
     def give_up(self, mailbox: Mailbox) -> None:
-        """Another process has the agent's id: the broker redelivers there what it sent here."""
+        """Disown an agent's messages: another process has its id, and gets them redelivered."""
         for (_, agent), delivery in self._known.items():
             stale = delivery.tag is not None and delivery.tag[0] != self._consumer.number
             if agent == mailbox.id and stale and not delivery.stored:
                 delivery.owned_elsewhere = True
 
     def resume(self, mailbox: Mailbox) -> None:
-        """Go on with what an earlier process had accepted for this agent and not ended."""
+        """Resume messages that an earlier process accepted for this agent and did not end."""
         try:
             unfinished = self._inbox.unfinished(mailbox.id)
         except InboxError as error:
@@ -181,7 +181,7 @@ class Receiver:
         return AgentStopped(f'agent "{mailbox.id}" was removed')
 
     def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:
-        """Send an answer that the inbox has."""
+        """Send an answer that the inbox has stored."""
         message = Outbound.unpack(answer)
         message.about = confirmed
         self._publisher.publish(message)
@@ -189,7 +189,7 @@ class Receiver:
     def _take_again(
         self, entry: Entry, mailbox: Mailbox, inbound: Inbound, tag: Tag | None
     ) -> None:
-        """A message that the inbox knows, from an earlier process or acknowledged already."""
+        """Take a message that the inbox knows: answer, resume or doubt it by its state."""
         if entry.state == ENDED:
             if entry.answer is None:
                 self._consumer.acknowledge(tag)
@@ -215,7 +215,7 @@ class Receiver:
             self._put(delivery, mailbox)
 
     def _doubt(self, delivery: InFlight, mailbox: Mailbox, inbound: Inbound) -> None:
-        """Its outcome is unknown: it had begun, and no end is recorded."""
+        """End a message as in doubt: it was started, and no end is recorded."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
         text = (
             f'in doubt: "{where}" had begun when its process ended; '
@@ -228,12 +228,12 @@ class Receiver:
         self._dead_letters.send(*inbound.raw, text, mailbox.id, refuse)
 
     def cancel(self, key: str, agent: str) -> None:
-        """The sender of a request does not wait for it any more."""
+        """Cancel a request whose sender no longer waits for it."""
         known = self._known.get((key, agent))
         if known is not None:
             text = f'the request to "{known}" was cancelled'
             self._router.abort(known, RequestCancelled(text))
             return
-        self._cancelled[key, agent] = None  # it is still to come
+        self._cancelled[key, agent] = None  # the request has not arrived yet
         if len(self._cancelled) > _MOST_CANCELLED:
             del self._cancelled[next(iter(self._cancelled))]

@@ -25,29 +25,29 @@ _AGAIN_S: Final = 1.0
 """Seconds until an inbox that could not be written is tried again."""
 
 _FORGET_EVERY: Final = 1_000
-"""After how many messages the inbox forgets up to twice as many."""
+"""After this many ended messages, the inbox forgets up to twice as many old ones."""
 
 _LONGEST_KEY: Final = 200
-"""Bytes of a key that may be extended: the broker allows 255."""
+"""Bytes of the longest key that gets a suffix: the broker allows 255."""
 
 Ident = tuple[str, str]
-"""A message's key, and its receiver: a broadcast has several."""
+"""A message's key and its receiver's id: a broadcast has several receivers."""
 
 
 class InFlight(Delivery):
     """A message that came over the broker and is not acknowledged yet.
 
     Attributes:
-        ident: what the inbox knows it by
-        tag: the delivery to acknowledge; None if there is none now
-        raw: AMQP's properties and body, until it begins
+        ident: identifies it in the inbox
+        tag: the broker's delivery to acknowledge; None if there is none now
+        raw: AMQP's properties and body, until it starts
         reply_to: the routing key of a request's outcome
-        begun: whether the inbox has it as started
+        begun: whether the inbox has recorded it as started
         stored: whether the inbox has the message itself, and it is acknowledged
-        unconfirmed: how many messages that its handler sent are not confirmed
-        answer: what is to be sent when it has ended
-        ended: whether it has
-        owned_elsewhere: whether its agent's id is another process's now: it is redelivered there
+        unconfirmed: how many messages from its handler are not confirmed
+        answer: the answer to send when it has ended
+        ended: whether it has ended
+        owned_elsewhere: whether another process has its agent's id: it is redelivered there
     """
 
     __slots__ = ()
@@ -65,10 +65,10 @@ class InFlight(Delivery):
 
 
 class Recorder:
-    """Records each message in the inbox, and answers it. Everything happens on the loop.
+    """Records each message in the inbox, and answers it. Everything runs on the loop.
 
     The order keeps a message from being lost or run twice: *started* is in the inbox before the
-    action is called; what it sends is confirmed before *ended*, with its answer, is in the inbox;
+    action is called; its messages are confirmed before *ended*, with the answer, is in the inbox;
     the answer is confirmed before the message is acknowledged.
 
     Attributes:
@@ -98,7 +98,7 @@ class Recorder:
         self._ended = 0
 
     def begins(self, delivery: InFlight, offer: Offer) -> bool:
-        """Record that a message begins; False if that cannot be done now."""
+        """Record that a message starts; return False if that cannot be written now."""
         if delivery.begun:
             return True
         try:
@@ -115,14 +115,14 @@ class Recorder:
         return True
 
     def set_aside(self, delivery: InFlight) -> None:
-        """Keep a message that awaits approval, which may take longer than the broker waits."""
+        """Store a message that awaits approval, which may take longer than the broker waits."""
         try:
             self._accept(delivery)
         except InboxError as error:
             logger.warning("%s cannot be kept while it awaits approval: %s", delivery, error)
 
     def permitted(self, delivery: InFlight) -> None:
-        """Keep that a message was approved, so that the next process does not ask again."""
+        """Store that a message was approved, so that the next process does not ask again."""
         if not self._inbox.durable or delivery.raw is None:
             return
         permission = wire.fingerprint(delivery.envelope, delivery.ident[1])
@@ -139,13 +139,13 @@ class Recorder:
             self.is_stored(message)
 
     def is_stored(self, message: InFlight) -> None:
-        """The inbox has the message itself: acknowledge it."""
+        """Acknowledge a message that the inbox has stored."""
         message.stored = True
         self._consumer.acknowledge(message.tag)
         message.tag = None
 
     def _put_off(self, delivery: InFlight, error: InboxError) -> None:
-        """The inbox cannot be written: the agent begins nothing until it can."""
+        """Pause an agent until its inbox, which cannot be written now, is tried again."""
         mailbox = delivery.mailbox
         assert mailbox is not None
         logger.error(
@@ -155,7 +155,7 @@ class Recorder:
             error,
         )
         if delivery.under is not None:
-            # A handler here waits for this one, so it cannot wait.
+            # A handler here waits for this message, so the message cannot wait.
             self._router.refuse(delivery, ActionError("InboxError", str(error)))
             return
         mailbox.put_back(delivery)
@@ -164,9 +164,9 @@ class Recorder:
     # -- ended -------------------------------------------------------------------------------------
 
     def reply(self, delivery: InFlight, value: Any, error: BaseException | None) -> None:
-        """A request has ended: its answer is its outcome."""
+        """Make the answer of a request that has ended."""
         answer = answers(delivery, value, error)
-        assert answer is not None  # a request has one, whatever its value
+        assert answer is not None  # a request has an answer, whatever its value
         delivery.answer = Outbound(
             _answer_key(delivery),
             wire.REPLY,
@@ -177,7 +177,7 @@ class Recorder:
         )
 
     def answer(self, delivery: InFlight, envelope: Envelope, original_id: str | None) -> None:
-        """A message that is no request has an answer, sent when it has ended."""
+        """Make the answer of a message that is not a request; it is sent at the message's end."""
         delivery.answer = Outbound(
             _answer_key(delivery),
             wire.ANSWER,
@@ -191,19 +191,19 @@ class Recorder:
         )
 
     def concluded(self, delivery: InFlight) -> None:
-        """A message has ended, with the answer that is noted."""
+        """Record that a message has ended, once the messages of its handler are confirmed."""
         if delivery.owned_elsewhere:
             self.known.pop(delivery.ident, None)
             return
         if self._router.ending and not delivery.begun and isinstance(delivery.error, SpaceClosed):
-            return  # it did not begin: the broker, or the inbox, keeps it for the next process
+            return  # it did not start: the broker or the inbox keeps it for the next process
         delivery.ended = True
         delivery.raw = None
         if not delivery.unconfirmed:
             self._record(delivery)
 
     def sent(self, message: InFlight) -> None:
-        """A message that its handler sent is confirmed."""
+        """Count a message from a handler as confirmed."""
         message.unconfirmed -= 1
         if message.ended and not message.unconfirmed:
             self._record(message)
@@ -213,17 +213,17 @@ class Recorder:
         self._inbox.end(*message.ident, None if answer is None else answer.pack())
         self._recorded.append(message)
         self._ended += 1
-        if self._ended % _FORGET_EVERY == 1:  # at the first too: a process may handle only a few
+        if self._ended % _FORGET_EVERY == 1:  # after the first too: a process may handle only a few
             self._forget()
         if not self._inbox.durable or self._is_idle():
             self._flush()
         elif not self._flushing:
-            # Others are about to begin: their starts are written together with this.
+            # Other messages are about to start: one transaction writes their starts and this.
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def _forget(self) -> None:
-        """Forget what ended so long ago that it cannot be redelivered."""
+        """Forget messages that ended so long ago that they cannot be redelivered."""
         try:
             self._inbox.forget(self._keep_s, 2 * _FORGET_EVERY)
         except InboxError as error:
@@ -251,7 +251,7 @@ class Recorder:
                 self._publisher.publish(answer)
 
     def finish(self, message: InFlight) -> None:
-        """Acknowledge a message: its answer, if it has one, is confirmed."""
+        """Acknowledge a message whose answer, if it has one, is confirmed."""
         self.known.pop(message.ident, None)
         if message.stored:
             self._inbox.answered(*message.ident)
@@ -259,9 +259,9 @@ class Recorder:
 
 
 def _answer_key(delivery: InFlight) -> str:
-    """The key of a message's answer: the same if it is made again."""
+    """Return the key of a message's answer: equal each time the answer is made."""
     key, agent = delivery.ident
-    if len(key.encode()) > _LONGEST_KEY:  # not one of ours
+    if len(key.encode()) > _LONGEST_KEY:  # not made by civitas
         key = sha256(key.encode()).hexdigest()
     if delivery.kind != kinds.BROADCAST:
         return f"{key}/a"
@@ -269,7 +269,7 @@ def _answer_key(delivery: InFlight) -> str:
 
 
 def in_flight_of(handling: Any) -> InFlight | None:
-    """The message from the broker that a handler, or one that it waits in, is handling."""
+    """Return the innermost message from the broker in a handler's call chain."""
     while handling is not None:
         if isinstance(handling, InFlight):
             return handling

@@ -1,4 +1,4 @@
-"""The open requests of this process, and whether the agents are there that it writes to."""
+"""The open requests of this process, and checks whether their receivers exist."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from civitas.spaces.delivery import Delivery
 logger = logging.getLogger("civitas.amqp")
 
 _CHECK_S: Final = 0.01
-"""How long a request is unanswered before the broker is asked for its receiver."""
+"""How long a request stays unanswered before the broker is asked for its receiver."""
 
 _GONE_S: Final = 0.05
-"""How long the last answers of an agent that is gone may take."""
+"""How long the last answers of an agent that has left may take."""
 
 _LOOK_S: Final = 0.2
 """How often the broker is asked for the queue of an agent whose id is claimed."""
@@ -38,7 +38,7 @@ _AGAIN_S: Final = 0.5
 
 
 class OpenRequests:
-    """The requests that are not answered. Everything happens on the loop."""
+    """The requests that are not answered. Everything runs on the loop."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class OpenRequests:
         self._handlers: WeakValueDictionary[str, Delivery] = WeakValueDictionary()
 
     def deliveries(self) -> list[Delivery]:
-        """All of them."""
+        """Return the deliveries of all open requests."""
         return [message.about for message in self._open.values()]
 
     def send(self, delivery: Delivery) -> None:
@@ -74,11 +74,11 @@ class OpenRequests:
         self._publisher.publish(message)
 
     def end(self, delivery: Delivery) -> None:
-        """A request has its outcome."""
+        """Remove a request that has its outcome."""
         self._open.pop(delivery.key, None)
 
     def _chain(self, handling: Delivery | None) -> tuple[str, ...]:
-        """The keys of the handlers, outermost first, that wait for a request made now."""
+        """Return the keys of the handlers that wait for a request made now, outermost first."""
         keys: list[str] = []
         while handling is not None:
             if not handling.key:
@@ -91,12 +91,12 @@ class OpenRequests:
         return tuple(reversed(keys))
 
     def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
-        """The innermost handler of this process in a message's call chain."""
+        """Return the innermost handler of this process in a message's call chain."""
         found = (self._handlers.get(key) for key in reversed(call_chain))
         return next((handler for handler in found if handler is not None), None)
 
     def cancel(self, delivery: Delivery) -> None:
-        """Tell the receiver of a request that its answer is not waited for."""
+        """Tell the receiver of a request that nothing waits for its answer any more."""
         envelope = delivery.envelope
         self._publisher.publish(
             Outbound(
@@ -110,7 +110,7 @@ class OpenRequests:
         )
 
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
-        """A message to this process came: the outcome of a request, or a notice of a lost queue."""
+        """Take a message to this process: a request's outcome, or a notice of a lost queue."""
         self._broker.consumer.acknowledge(tag)
         request = self._open.get(properties.correlation_id or "")
         if request is None:
@@ -127,12 +127,12 @@ class OpenRequests:
             value, error = None, wire.error_of({"outcome": "unreadable"}, {"error": str(wrong)})
         self._settle(delivery, value, error)
 
-    # -- sent again: receivers know them by their keys ---------------------------------------------
+    # -- sent again: receivers deduplicate by key --------------------------------------------------
 
     def queue_lost(self, id: str) -> None:
-        """An agent's queue was deleted: have all processes send their open requests to it again.
+        """Tell all processes, after a queue was deleted, to send open requests to its agent again.
 
-        This one, too, is told by the broker.
+        The broker delivers this notice to this process, too.
         """
         self._publisher.publish(
             Outbound(
@@ -152,14 +152,14 @@ class OpenRequests:
         self.send_again(id)
 
     def send_again(self, id: str | None = None) -> None:
-        """Publish the requests to an agent again, or all."""
+        """Publish the open requests to an agent again, or all if `id` is None."""
         for message in list(self._open.values()):
             if id is None or message.to == id:
                 self._publisher.publish(message)
 
 
 class Presence:
-    """Asks the broker which agents are there, and has messages held until their queue is."""
+    """Asks the broker which agents exist, and holds messages back until their queue exists."""
 
     def __init__(
         self,
@@ -185,9 +185,9 @@ class Presence:
     # -- queues of agents that are away ------------------------------------------------------------
 
     def renew(self, id: str) -> None:
-        """Have the queue of an agent that is away outlive what was just published to it.
+        """Extend the life of an absent agent's queue beyond the messages just published to it.
 
-        The broker deletes one that was neither consumed nor declared for twice `keep_s`.
+        The broker deletes a queue that was neither consumed nor declared for twice `keep_s`.
         """
         now = self._loop.time()
         if now - self._renewed.get(id, -self._keep_s) < self._keep_s / 2:
@@ -206,7 +206,7 @@ class Presence:
     # -- requests without an answer ----------------------------------------------------------------
 
     def check_receiver(self, request: Delivery) -> None:
-        """End a request that is not answered in a moment if its receiver is not there."""
+        """End a request that is still unanswered after `_CHECK_S` if its receiver is absent."""
         to = request.envelope.to
         unchecked = self._unchecked.setdefault(to, [])
         unchecked.append(request)
@@ -235,7 +235,7 @@ class Presence:
     # -- messages that were returned ---------------------------------------------------------------
 
     def hold_back(self, message: Outbound) -> bool:
-        """Hold back a message that the broker returned, if its receiver may be coming."""
+        """Hold back a message that the broker returned, if its receiver may be added soon."""
         to = message.to
         if not to or message.kind == wire.CANCEL or message.ended:
             return False
@@ -244,7 +244,7 @@ class Presence:
         return True
 
     async def _await_queue(self, to: str) -> None:
-        """Publish what is held back once there is a queue, or end it if nobody has the id."""
+        """Publish held messages once there is a queue; end them if no process has the id."""
         publisher, queues, held = self._publisher, self._queues, self._publisher.held
         there = True
         try:
@@ -257,10 +257,10 @@ class Presence:
                 there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
                 if there:
                     await queues.declare(to)
-            # What was published before it may still be returned.
+            # Messages published before this may still be returned.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
         except (LinkLost, AMQPError):
-            pass  # it is published on the next connection, and returned again
+            pass  # they are published on the next connection, and returned again
         except BrokerError as error:
             logger.error("%s", error)
             await asyncio.sleep(_AGAIN_S)

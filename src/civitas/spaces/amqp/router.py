@@ -48,11 +48,11 @@ from civitas.spaces.router import Router
 logger = logging.getLogger("civitas.amqp")
 
 _LAST_S: Final = 5.0
-"""How long the end of a space waits for each thing that the broker has still to do."""
+"""How long the end of a space waits for each operation of the broker."""
 
 
 class AMQPRouter(Router):
-    """Publishes messages, also those to agents of its own process, and takes what comes."""
+    """Publishes messages, also those to agents of its own process, and receives messages."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class AMQPRouter(Router):
     # -- out ---------------------------------------------------------------------------------------
 
     def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
-        """Send a message of the agent of a mailbox."""
+        """Send a message of the agent in `mailbox`."""
         handling = in_flight_of(CURRENT.get())
         if get_ident() == self.thread_id:
             if mailbox.outside:
@@ -131,7 +131,7 @@ class AMQPRouter(Router):
         if self.observers:
             self._show(envelope)
         if handling is not None:
-            if handling.ended:  # sent by what its handler left running
+            if handling.ended:  # sent by a task that its handler left running
                 handling = None
             else:
                 handling.unconfirmed += 1
@@ -175,7 +175,7 @@ class AMQPRouter(Router):
     # -- publishing ended --------------------------------------------------------------------------
 
     def _settled(self, message: Outbound, outcome: str) -> None:
-        """The broker has confirmed a message, or has not taken it."""
+        """Handle how publishing a message ended: confirmed, or not taken by the broker."""
         kind, about = message.kind, message.about
         if outcome == CONFIRMED:
             away = message.to and message.to not in self.mailboxes
@@ -227,7 +227,7 @@ class AMQPRouter(Router):
         return MailboxFull(f"the mailbox of {whose} is full: the broker takes no more for it")
 
     def _answer_too_large(self, message: Outbound) -> None:
-        """Answer with an error instead."""
+        """Send an error in place of an answer that is too large."""
         error = ActionError("MessageTooLarge", str(self._not_taken(message, TOO_LARGE)))
         answer = wire.read_json(message.body)
         id = answer["action"]["args"].get("original_message_id")
@@ -240,14 +240,14 @@ class AMQPRouter(Router):
     # -- outcomes ----------------------------------------------------------------------------------
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        """The outcome of a request, once: of one made here, or of one that came."""
+        """Set the outcome of a request, once: of one sent here, or of one received."""
         if delivery.answered:
             return
         sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight)
         if sent:
             self.requests.end(delivery)
             if self.closed and isinstance(error, RequestCancelled):
-                error = self.gone()  # `shut_down` had its receiver cancel it
+                error = self.gone()  # `shut_down` cancelled it at its receiver
         super().settle(delivery, value, error)
         if delivery.kind == REQUEST and isinstance(delivery, InFlight):
             self.recorder.reply(delivery, value, error)
@@ -262,10 +262,10 @@ class AMQPRouter(Router):
             self._cancel(delivery)
 
     def _cancel(self, delivery: Delivery) -> None:
-        """Tell the receiver of a request that its answer is not waited for."""
+        """Tell the receiver of a request that nothing waits for its answer any more."""
         to = delivery.envelope.to
         if to in self.mailboxes:
-            # At once: its sender may have it begin before the message is here.
+            # At once: its sender may make it start before the message arrives.
             self.receiver.cancel(delivery.key, to)
         self.requests.cancel(delivery)
 
@@ -282,14 +282,14 @@ class AMQPRouter(Router):
     # -- in ----------------------------------------------------------------------------------------
 
     def _begin_now(self) -> None:
-        """Begin what has just come, in this turn of the loop."""
+        """Start the messages that have just arrived, in this turn of the loop."""
         if self._ready:
             self._pump()
 
     def _show_inbound(self, delivery: Delivery) -> None:
-        """Show an observer what came from another process, once."""
+        """Show the observers a message from another process, once."""
         key, senders = delivery.key, delivery.envelope.sender
-        # The key of an answer begins with that of the message that it is to.
+        # The key of an answer begins with the key of the message that it answers.
         ours = senders in self.mailboxes if "/" in key else key.startswith(self.broker.process)
         if self.observers and not ours and self.everywhere.is_new(key):
             self._show(delivery.envelope)
@@ -300,14 +300,14 @@ class AMQPRouter(Router):
         super()._show_answer(delivery, value, error)
 
     async def _attached(self) -> None:
-        """There is another channel to consume on."""
+        """Consume again on a new channel."""
         await self.everywhere.attach()
         self.local_agents.restore()
 
     # -- the end -----------------------------------------------------------------------------------
 
     async def shut_down(self) -> None:
-        """Wait until all that was sent is confirmed, end the open requests, and disconnect."""
+        """Wait until all sent messages are confirmed, end the open requests, and disconnect."""
         broker = self.broker
         for delivery in self.requests.deliveries():
             self._cancel(delivery)

@@ -28,7 +28,7 @@ KEEP_S = 86_400.0
 """How long messages wait for an agent that is away."""
 
 GRACE_S = 5.0
-"""How long `close` lets actions go on."""
+"""How long `close` lets started actions continue."""
 
 _LONGEST_KEEP_S = 2_000_000
 _LOOK_S = 0.01
@@ -39,21 +39,21 @@ class AMQPSpace(Space):
 
     Every space with the same exchange of the same broker is part of one: its agents reach each
     other by id as in a `NativeSpace`. Messages are persistent and wait in the broker for an agent
-    that is away. Delivery is at least once: with `inbox=`, an action that had begun when its
-    process died is not run again, unless it is `idempotent`; its sender is told that it is in
-    doubt.
+    that is away. Delivery is at least once: with `inbox=`, an action that was running when its
+    process died is not run again, unless it is `idempotent`; its sender gets an error that says it
+    is in doubt.
 
     Args:
-        amqp_options: where the broker is; left out, what `AMQP_HOST`, `AMQP_PORT`, `AMQP_USERNAME`,
-            `AMQP_PASSWORD` and `AMQP_VHOST` say
-        exchange: the name of the exchange; spaces of different ones are not connected
+        amqp_options: where the broker is; if left out, from `AMQP_HOST`, `AMQP_PORT`,
+            `AMQP_USERNAME`, `AMQP_PASSWORD` and `AMQP_VHOST`
+        exchange: the name of the exchange; spaces of different exchanges are not connected
         inbox: the file in which this process remembers messages; in memory if left out
         approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
         mailbox: how many messages may wait for one agent
         keep: seconds that messages wait for an agent that is away; then they go to the dead
-            letters. A queue unused for twice as long is deleted: its id is unknown then
+            letters. A queue unused for twice as long is deleted, and its id is unknown then
         quorum: whether the agents' queues are replicated in a cluster
-        grace: seconds that `close` lets actions go on that have begun
+        grace: seconds that `close` lets started actions continue
         on_connection: called, on the space's loop, with `connected`, `lost`, `retrying`, `blocked`
             or `unblocked`, and a text; that is logged too
 
@@ -112,10 +112,10 @@ class AMQPSpace(Space):
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
     ) -> None:
-        """Have each message that this process sends or receives shown to `callback(message)`.
+        """Call `callback(message)` with each message that this process sends or receives.
 
-        It is called on the space's loop, with a copy. It may not block; if it raises, that is
-        logged and it is called no more.
+        The callback gets a copy, on the space's loop. It must not block; if it raises, that is
+        logged and it is not called again.
 
         Args:
             callback: a plain function
@@ -161,7 +161,7 @@ class AMQPSpace(Space):
     def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Consume the agent's queue, and then run its `after_add`."""
         if on_a_space():
-            # The loop must not be held up. What is sent meanwhile may be for this agent.
+            # The loop must not block. Messages sent meanwhile may be for this agent.
             self._router.enter(self._add_later, mailbox)
             return
         try:
@@ -206,7 +206,7 @@ class AMQPSpace(Space):
         super()._detach(mailbox, *spared)
 
     def _replaced(self, mailbox: Mailbox, error: RequestError) -> None:
-        """Another process has the agent's id."""
+        """Detach an agent whose id another process has."""
         if mailbox.open:
             mailbox.detach(error, ())
         self._detach(mailbox)
@@ -217,7 +217,7 @@ class AMQPSpace(Space):
         await self._router.shut_down()
 
     async def _finish(self) -> None:
-        """Let what has begun end, for a while, and begin nothing but what that waits for."""
+        """Let started actions end within the grace time; start only what they wait for."""
         mailboxes = self._router.mailboxes
         places = {mailbox: mailbox.concurrency for mailbox in mailboxes.values()}
         for mailbox in places:

@@ -1,4 +1,4 @@
-"""A message, and the error of a request, as they travel over the broker."""
+"""The wire format of messages and of the errors of requests."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from civitas.errors import (
 )
 from civitas.message import Envelope, address, check_message
 
-# What kind of message it is; AMQP's `type`.
+# The kind of a message; AMQP's `type`.
 SEND: Final = "send"
 REQUEST: Final = "request"
 ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
-CANCEL: Final = "cancel"  # its sender does not wait for the request any more
-QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send open requests to it again
+CANCEL: Final = "cancel"  # the sender no longer waits for the request
+QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send it open requests again
 
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, QUEUE_LOST))
 
@@ -35,7 +35,7 @@ LARGEST: Final = 24 * 2**20
 """Bytes of the largest message; `send` takes less, escapes included."""
 
 DEFAULT_TIMEOUT_S: Final = 300
-"""Of a request without a timeout header."""
+"""The timeout of a request without a timeout header."""
 
 _PERSISTENT = 2
 _PERMISSION = "permission"
@@ -53,12 +53,12 @@ class Outbound:
         key: its idempotency key, unique among all processes
         kind: `SEND`, …
         routing_key: the key that the exchange routes by
-        body: the message as JSON; a reply's outcome is in it too
-        to: the agent's id; empty for a broadcast, and where it goes to no agent
+        body: the message as JSON, including a reply's outcome
+        to: the receiving agent's id; empty for a broadcast, or if it goes to no agent
         mandatory: whether the broker returns it when there is no queue for it
-        about: what its end concerns: a request's delivery, a message being handled, a callback
-        exchange: another than the publisher's
-        in_flight: whether the publisher has it: not confirmed, refused or returned yet
+        about: what to settle at its end: a request's delivery, a message being handled, a callback
+        exchange: the exchange, if not the publisher's
+        in_flight: whether the publisher has it, not yet confirmed, refused or returned
     """
 
     key: str
@@ -77,11 +77,11 @@ class Outbound:
 
     @property
     def ended(self) -> bool:
-        """Whether it is a request that has its outcome."""
+        """Whether it is a request that already has its outcome."""
         return self.kind == REQUEST and bool(self.about.answered)
 
     def pack(self) -> bytes:
-        """The message as an inbox keeps it."""
+        """Return the message as an inbox stores it."""
         return to_json(
             {
                 "key": self.key,
@@ -96,12 +96,12 @@ class Outbound:
 
     @classmethod
     def unpack(cls, packed: bytes) -> Outbound:
-        """What `pack` gave, again."""
+        """Return the message that `pack` packed."""
         found = json.loads(packed)
         return cls(body=found.pop("body").encode(), **found)
 
     def properties(self) -> pika.BasicProperties:
-        """Its AMQP properties."""
+        """Return its AMQP properties."""
         return pika.BasicProperties(
             content_type="application/json",
             headers=self.headers,
@@ -114,7 +114,7 @@ class Outbound:
 
 
 class Inbound(NamedTuple):
-    """A message that came; `raw` is AMQP's properties and body."""
+    """A received message; `raw` is AMQP's properties and body."""
 
     raw: tuple[Any, bytes]
     key: str
@@ -128,7 +128,7 @@ class Inbound(NamedTuple):
 
 
 def written(envelope: Envelope) -> bytes:
-    """A message as bytes of JSON."""
+    """Return a message as JSON bytes."""
     message: dict[str, Any] = {}
     if envelope.id is not None:
         message["id"] = envelope.id
@@ -147,7 +147,7 @@ def headers(
     original_id: str | None = None,
     thread: str | None = None,
 ) -> dict[str, Any] | None:
-    """The AMQP headers of a message; most have none."""
+    """Return the AMQP headers of a message, or None if it needs none, as most."""
     found: dict[str, Any] = {}
     if hops != 1:
         found["hops"] = hops
@@ -163,7 +163,7 @@ def headers(
 
 
 def read(properties: Any, body: bytes) -> Inbound:
-    """Check a message that came, as one that is sent."""
+    """Read a received message, with the checks of a sent one; raise `Unreadable` if it fails."""
     key, kind = properties.message_id, properties.type
     if not key or not isinstance(key, str):
         raise Unreadable("it has no message_id")
@@ -198,7 +198,7 @@ def read(properties: Any, body: bytes) -> Inbound:
 
 
 def read_json(body: bytes) -> Any:
-    """JSON data."""
+    """Parse JSON data, or raise `Unreadable`."""
     if len(body) > LARGEST:
         raise Unreadable(f"it has {len(body)} bytes; {LARGEST} are the limit")
     try:
@@ -208,7 +208,7 @@ def read_json(body: bytes) -> Any:
 
 
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
-    """A message that came, as an inbox keeps it, with its permission if it was approved."""
+    """Return a received message as an inbox stores it, with its permission if approved."""
     headers = beside(properties) | ({} if permission is None else {_PERMISSION: permission})
     return to_json(
         {
@@ -222,20 +222,20 @@ def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes
 
 
 def restored(kept: bytes) -> tuple[Inbound, str | None]:
-    """What `stored` was given: the message, and its permission."""
+    """Return the message and the permission that `stored` was called with."""
     found = json.loads(kept)
     body, permission = found.pop("body").encode(), found["headers"].get(_PERMISSION)
     return read(pika.BasicProperties(**found), body), permission
 
 
 def fingerprint(envelope: Envelope, agent: str) -> str:
-    """What a permission is for: this action of this agent with these arguments."""
+    """Return a hash of what a permission allows: the agent, the action and its arguments."""
     what = json.dumps([agent, envelope.name, envelope.args], sort_keys=True)
     return sha256(what.encode()).hexdigest()
 
 
 def beside(properties: Any) -> dict[str, Any]:
-    """The headers of a message that are ours."""
+    """Return the headers of a message that civitas uses."""
     found = properties.headers or {}
     names = ("hops", "trail", "timeout", "original", "thread")
     return {name: found[name] for name in names if isinstance(found.get(name), str | int)}
@@ -266,7 +266,7 @@ def _timeout(value: object) -> float | None:
     return found
 
 
-# By name: no other name becomes an exception.
+# By name: only these names become exceptions.
 _PLAIN: dict[str, type[RequestError]] = {
     name: kind
     for name, kind in vars(errors).items()
@@ -276,11 +276,11 @@ _PLAIN: dict[str, type[RequestError]] = {
 }
 
 _LONGEST = 1000
-"""Characters of an error's type, and of where it was raised."""
+"""The most characters of an error's type, and of where it was raised."""
 
 
 def error_headers(error: BaseException) -> dict[str, Any]:
-    """The headers of an error; its text is in the body."""
+    """Return the headers of an error; its text is in the body."""
     if isinstance(error, ActionError):
         # All headers must fit into one frame of 128 kB.
         found = {"outcome": type(error).__name__, "type": error.type[:_LONGEST]}
@@ -291,7 +291,7 @@ def error_headers(error: BaseException) -> dict[str, Any]:
 
 
 def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | None:
-    """The error of an answer; None if it has none."""
+    """Return the error of an answer; None if it has none."""
     outcome = headers.get("outcome")
     if outcome is None:
         return None
