@@ -127,8 +127,9 @@ class Answer:
         want: the want
         done: whether it was done
         reason: why it was not done, in words
-        value: the result, as JSON data: for `Move` the step of arrival, for `Work` the net wage in
-            cents, for `Save` the balance of the account, for `Post` the post's number
+        value: the result, as JSON data: for `Move` the step of arrival, for `Work` the net wage and
+            for `Buy` the price in cents, for `Save` the balance of the account, for `Post` the
+            post's number, for `Like` the number of likes
     """
 
     want: Want
