@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -178,6 +179,7 @@ class _Starter:
 
     def __init__(self, options: tuple[str, ...], environment: Mapping[str, str]) -> None:
         self._orders, its = socket.socketpair()
+        self._sending = threading.Lock()  # tests start commands in threads of theirs, too
         with its:
             self._process = subprocess.Popen(
                 [sys.executable, *options, STARTER, str(its.fileno())],
@@ -192,8 +194,9 @@ class _Starter:
         """Have it fork for a command; it tells the last handle the process id and the end."""
         written = json.dumps(order).encode()
         size = len(written).to_bytes(4, "big")
-        socket.send_fds(self._orders, [size], handles)
-        self._orders.sendall(written)
+        with self._sending:
+            socket.send_fds(self._orders, [size], handles)
+            self._orders.sendall(written)
 
     def _end(self) -> None:
         self._orders.close()
