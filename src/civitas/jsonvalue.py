@@ -249,7 +249,10 @@ def readable(text: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as text: a string as it is, else JSON, with `str()` of what has no JSON."""
+    """Return a value as text: a string as it is, else JSON, with `str()` of what has no JSON.
+
+    A value whose JSON form is a string, such as a path or a date, is shown as that string.
+    """
     kind = type(value)
     if kind is str:
         return readable(value)
@@ -259,7 +262,8 @@ def json_text(value: Any) -> str:
         except ValueError as error:  # more digits than Python prints
             return f"(an integer that cannot be shown: {error})"
     try:
-        return _JSON.encode(to_json(value))
+        made = to_json(value)
+        return made if type(made) is str else _JSON.encode(made)
     except NotJSON:
         if isinstance(value, dict | list | tuple):
             return _JSON.encode(deep_json(value))

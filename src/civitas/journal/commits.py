@@ -112,7 +112,7 @@ class OpenRun:
             if self.broken is not None:
                 raise self.broken
             batch, self._batch = self._batch, Batch([], {}, None)
-            return batch._replace(state=self.state)
+            return Batch(batch.entries, batch.kept, self.state)
 
     def wrote(self, entries: int) -> None:
         """Count entries that are now in the file."""

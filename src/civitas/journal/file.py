@@ -13,6 +13,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic_core import to_json as plain_json
+
 from civitas.errors import DefinitionError, JournalError, NoSuchRun
 from civitas.journal.entry import Entry
 from civitas.jsonvalue import to_json
@@ -130,14 +132,28 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         ) WITHOUT ROWID""",
     ),
     ("CREATE TABLE kept (hash TEXT PRIMARY KEY, data BLOB NOT NULL)",),
+    # With one integer as the key, appending takes two thirds of the time.
+    (
+        "ALTER TABLE entries RENAME TO former",
+        """CREATE TABLE entries (
+            place INTEGER PRIMARY KEY,
+            run INTEGER AS (place >> 32),
+            sequence INTEGER AS (place & 0xFFFFFFFF),
+            path TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            at REAL NOT NULL,
+            data TEXT NOT NULL,
+            sum BLOB NOT NULL
+        )""",
+        "INSERT INTO entries SELECT run << 32 | sequence, path, kind, at, data, sum FROM former",
+        "DROP TABLE former",
+    ),
 )
 
-_INSERT = (
-    "INSERT INTO entries (run, sequence, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
+_INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
 _SELECT = (
-    "SELECT sequence, path, kind, at, data, sum FROM entries WHERE run = ? AND sequence > ? "
-    "ORDER BY sequence"
+    "SELECT sequence, path, kind, at, data, sum FROM entries WHERE place > ? AND place < ? "
+    "ORDER BY place"
 )
 _MARKED: Final = '{"\\u0000":'
 """The JSON text with which an object that stands for a large text begins."""
@@ -273,11 +289,11 @@ class JournalFile(SQLitePool[JournalError]):
         Their time is now, or that in `times`; `state` is the state of the run after them.
         """
         sequence, sum = after
-        rows = []
+        rows, first = [], run << 32
         for (path, kind, data), at in zip(entries, times or repeat(time.time()), strict=False):
             sequence += 1
             sum = _sum(sum, sequence, path, kind, at, data)
-            rows.append((run, sequence, path, kind, at, data, sum))
+            rows.append((first | sequence, path, kind, at, data, sum))
         db.executemany(_INSERT, rows)
         at_end = "UPDATE runs SET last = ?, sum = ?, state = ? WHERE number = ?"
         db.execute(at_end, (sequence, sum, state, run))
@@ -291,12 +307,14 @@ class JournalFile(SQLitePool[JournalError]):
         last, sum = 0, b""
         if 0 < after <= end[0]:
             row = db.execute(
-                "SELECT sequence, sum FROM entries WHERE run = ? AND sequence = ?", (run, after)
+                "SELECT sequence, sum FROM entries WHERE place = ?", (run << 32 | after,)
             ).fetchone()
             last, sum = row or (0, b"")
         elif after > 0:
             return
-        for sequence, path, kind, at, data, stored in db.execute(_SELECT, (run, last)):
+        for sequence, path, kind, at, data, stored in db.execute(
+            _SELECT, (run << 32 | last, (run + 1) << 32)
+        ):
             if sequence != last + 1:
                 raise self.damaged(f"entry {last + 1} of run {id!r} is missing")
             last = sequence
@@ -322,10 +340,13 @@ Place = tuple[int, bytes]
 
 def as_text(data: dict[str, Any]) -> str:
     """Return JSON data as it is stored: what UTF-8 cannot encode is escaped."""
-    text = _JSON.encode(data)
+    try:
+        return plain_json(data).decode()
+    except ValueError:  # a lone surrogate, or an object that pydantic does not know
+        text = _JSON.encode(data)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _sum(before: bytes, *parts: Any) -> bytes:
-    text = "\0".join(map(str, parts))
+def _sum(before: bytes, sequence: int, path: str, kind: str, at: float, data: str) -> bytes:
+    text = f"{sequence}\0{path}\0{kind}\0{at}\0{data}"
     return hashlib.blake2b(text.encode(), digest_size=8, key=before).digest()

@@ -342,7 +342,7 @@ class Journal:
 
 _OUTLINES = (
     "SELECT number, id, kind, agent, task, began, "
-    "(SELECT at FROM entries WHERE run = number AND sequence = last), last, state, forked_from "
+    "(SELECT at FROM entries WHERE place = number << 32 | last), last, state, forked_from "
     "FROM runs"
 )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -78,20 +78,17 @@ def spending(entries: Iterable[Entry]) -> Spending:
     return spent
 
 
-@asynccontextmanager
-async def charged(
+async def begun(
     step: Step, budget: Budget | None, model: Any, *asked: Any, args: Any = None
-) -> AsyncIterator[None]:
-    """Record that the call in this context begins, what it reserves, and what it is charged."""
+) -> AbstractContextManager[None]:
+    """Record that a call begins and what it reserves; return the context that it is charged in."""
     if budget is None:
         await step.begins(args)
-        yield
-        return
+        return nullcontext()
     bill = Bill(budget)
     step.charge(bill.json)
     await step.begins(args, _most_json(model, *asked))
-    with bill.opened():
-        yield
+    return bill.opened()
 
 
 def budgeted(model: Any, budget: Budget | None) -> Any:
@@ -115,7 +112,7 @@ async def completed(
     # Pass a schema only if there is one: a user's own model may not have the parameter.
     more = {} if schema is None else {"schema": schema}
     args = {"messages": prompt, **more}
-    async with charged(step, budget, model, prompt, None, schema, args=args):
+    with await begun(step, budget, model, prompt, None, schema, args=args):
         given = model.complete(prompt, **more)
         return await given if inspect.isawaitable(given) else given
 

@@ -41,28 +41,28 @@ __all__ = [
 S = TypeVar("S")
 T = TypeVar("T")
 
+_NEW: Final = Past("")
+"""The past of a step that has none."""
+
 
 class Record(ReadRecord[S]):
     """One agent's part of a recorded run. One task writes it, and the tasks that this one starts.
 
     Attributes:
+        key: the key of this part, unique among all runs and journals
         count: how many entries it has, including those not yet committed
         open: how many steps are under way
-        committed: called after each commit
+        at_end: called when the reply has ended
     """
 
     def __init__(self, part: Part, kind: type[S]) -> None:
         super().__init__(part, kind)
         self._part = part
+        self.key = part.key
         self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
-        self.committed: Callable[[], None] | None = None
+        self.at_end: Callable[[], None] | None = None
         self.count = len(part.past)
         self.open = 0
-
-    @property
-    def key(self) -> str:
-        """Return the key of this part, unique among all runs and journals."""
-        return self._part.key
 
     @property
     def journal(self) -> str:
@@ -71,8 +71,10 @@ class Record(ReadRecord[S]):
 
     def key_of(self, message: int) -> str:
         """Return the key by which memory deduplicates a message; a fork shares those it copied."""
-        copied = (each["key"] for each in self.copied if message < each["messages"])
-        return next(copied, self.key)
+        for each in self.copied:
+            if message < each["messages"]:
+                return str(each["key"])
+        return self.key
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -124,7 +126,7 @@ class Record(ReadRecord[S]):
             JournalError: the journal cannot be written
             Exception: what the call raises
         """
-        past = self._steps.get(key) or Past(key)
+        past = self._steps.get(key) or _NEW
         codec = codec_of(of)
         if past.state == "ended":
             ended = codec.load(past.result) if past.kept is None else self.kept(past.kept)
@@ -284,8 +286,6 @@ class Record(ReadRecord[S]):
         for number, done in then:
             if number <= written:
                 done()
-        if self.committed is not None:
-            self.committed()
 
 
 class NullRecord(Record[S]):
@@ -294,7 +294,7 @@ class NullRecord(Record[S]):
     key = ""
 
     def __init__(self) -> None:
-        self.state = self.begun = self.over = self.committed = None
+        self.state = self.begun = self.over = self.at_end = None
         self.heard = []
         self.members = {}
         self._steps = {}

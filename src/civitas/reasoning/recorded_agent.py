@@ -46,9 +46,13 @@ class RecordedAgent(ConversationalAgent):
             part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
         if part is None:
             return await self._work(asked, NULL_RECORD)
+        record: Record[Any] | None = None
         try:
-            return await self._work(asked, self._begun(part, asked))
+            record = self._begun(part, asked)
+            return await self._work(asked, record)
         finally:
+            if record is not None and record.at_end is not None:
+                record.at_end()
             if asked.record is None:
                 part.close()
 

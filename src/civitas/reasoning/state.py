@@ -75,25 +75,20 @@ REPLY: Final = Codec(reply_json, reply_of_json)
 
 
 def answer_json(answer: Any) -> dict[str, Any]:
-    """Return a model's answer as JSON data; an invalid one is as invalid when it is read back."""
+    """Return what is recorded of a model's answer; an invalid one is invalid when read back."""
     usage = getattr(answer, "usage", None)
     calls = getattr(answer, "calls", None)
     if isinstance(calls, tuple | list):
-        calls = [{name: _part(call, name) for name in ("id", "name", "args")} for call in calls]
-    else:
-        calls = as_json(calls)
+        names = ("id", "name", "args")
+        calls = [{name: getattr(call, name, None) for name in names} for call in calls]
     return {
         "type": type(answer).__name__,
-        "text": _part(answer, "text"),
+        "text": getattr(answer, "text", None),
         "calls": calls,
         "usage": usage_json(usage) if isinstance(usage, Usage) else None,
-        "finish_reason": _part(answer, "finish_reason"),
-        "reasoning": as_json(getattr(answer, "reasoning", "")),
+        "finish_reason": getattr(answer, "finish_reason", None),
+        "reasoning": getattr(answer, "reasoning", ""),
     }
-
-
-def _part(of: Any, name: str) -> Any:
-    return as_json(getattr(of, name, None))
 
 
 def answer_of_json(given: dict[str, Any]) -> ModelReply:

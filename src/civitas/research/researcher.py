@@ -15,7 +15,7 @@ from civitas.action import ActionRegistry
 from civitas.errors import BudgetExceeded, DefinitionError, JournalError, SearchError
 from civitas.jsonvalue import json_text
 from civitas.reasoning.group import check_part
-from civitas.reasoning.loop.recording import catch_up_models, note_known
+from civitas.reasoning.loop.recording import catch_up_models, mark_known
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.reply import GIVEN, Reply, Stop
@@ -348,7 +348,7 @@ class Researcher(RecordedAgent, Iterating):
     def _catch_up(self) -> Stop | None:
         """Bring model and budget up to the record; return a Stop if the budget is used up."""
         record, budget = self._record, self._budget
-        record.committed = lambda: note_known(record, self._model, budget)
+        record.at_end = partial(mark_known, record, self._model, budget)
         try:
             catch_up_models(record, self._model, self.model, budget)
         except BudgetExceeded as error:

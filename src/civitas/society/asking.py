@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from civitas.errors import CivitasError, JournalError, ModelError
 from civitas.models.protocol import ModelReply
-from civitas.reasoning.charging import budgeted, charge_spent, charged, spending
+from civitas.reasoning.charging import begun, budgeted, charge_spent, spending
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.state import answer_json, answer_of_json
 from civitas.reasoning.step import Step
@@ -115,7 +115,7 @@ class Asking:
         """Return the model's answer, after recording the reservation of the call."""
         budget = asked.agent.budget or self.budget
         model = budgeted(asked.model, budget)
-        async with charged(step, budget, model, *prompt, args={"messages": prompt[0]}):
+        with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
             return await model.complete(*prompt)
 
     def recall(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -62,16 +62,17 @@ class SQLitePool(Generic[E]):
         if self._file.identity() != self._identity and not self._closed:
             raise self._file.gone()
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Yield a connection that sees one state of the file, whatever is written meanwhile."""
         self._file.check_process()
-        with self._in("BEGIN", self._timeout) as connection:
-            yield connection
+        return self._in("BEGIN", self._timeout)
 
-    @contextmanager
-    def writing(self, wait: bool = True) -> Iterator[sqlite3.Connection]:
+    def writing(self, wait: bool = True) -> AbstractContextManager[sqlite3.Connection]:
         """Yield a connection in a transaction: committed at the body's end, else rolled back."""
+        return self._in("BEGIN IMMEDIATE", self._timeout if wait else -1, writes=True)
+
+    def _lock(self, wait: bool) -> None:
+        """Become the writer of this process."""
         self.check()
         if self._only_read:
             raise self._file.error(self._only_read)
@@ -81,34 +82,35 @@ class SQLitePool(Generic[E]):
         # Threads that wait here are woken in order; in SQLite they would poll.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.name} is being written")
-        try:
-            self._writer = threading.get_ident()
-            with self._in("BEGIN IMMEDIATE", self._timeout if wait else -1) as connection:
-                yield connection
-        finally:
-            self._writer = 0
-            self._writing.release()
+        self._writer = threading.get_ident()
 
     @contextmanager
-    def _in(self, begin: str, timeout: float) -> Iterator[sqlite3.Connection]:
+    def _in(self, begin: str, timeout: float, writes: bool = False) -> Iterator[sqlite3.Connection]:
         """Yield a connection in a transaction; if `timeout` < 0, a lock raises BlockingIOError."""
-        connection = self._take(patient=timeout > 0)
-        begun = False
+        if writes:
+            self._lock(timeout >= 0)
+        connection, begun = None, False
         try:
+            connection = self._take(patient=timeout > 0)
             connection.wait(timeout)
             connection.execute(begin)
             begun = True
             yield connection
             connection.execute("COMMIT")
+            self._give_back(connection)
         except BaseException as error:
-            connection.close()  # rolls the transaction back
+            if connection is not None:
+                connection.close()  # rolls the transaction back
             if not isinstance(error, sqlite3.Error):
                 raise
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if timeout < 0 and not begun and code == sqlite3.SQLITE_BUSY:
                 raise BlockingIOError(f"{self.name} is being written") from error
             raise self._fault(error) from error
-        self._give_back(connection)
+        finally:
+            if writes:
+                self._writer = 0
+                self._writing.release()
 
     def close(self) -> None:
         """Close the pool; open calls of other threads end first. A forked child does nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import NotPermitted, StateError
@@ -18,7 +19,7 @@ from civitas.reasoning.conversation.record import (
 from civitas.reasoning.conversation.state import Content, ConversationState
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.group import budget_of
-from civitas.reasoning.loop.recording import note_known
+from civitas.reasoning.loop.recording import mark_known
 from civitas.reasoning.members import Group
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
@@ -232,7 +233,7 @@ class Conversation(Group):
         if record is not NULL_RECORD:
             model = getattr(self.next, "model", None)
             if model is not None:
-                record.committed = lambda: note_known(record, model, budget)
+                record.at_end = partial(mark_known, record, model, budget)
             if record.state is not None:
                 reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
                 if reply is not None:

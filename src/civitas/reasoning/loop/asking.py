@@ -12,7 +12,7 @@ from civitas.errors import BudgetExceeded, HookError, JournalError
 from civitas.memory.memory import Memory
 from civitas.models.base import streamed
 from civitas.models.protocol import Model, ReasoningPiece, TextPiece, Usage
-from civitas.reasoning.charging import budgeted, charged
+from civitas.reasoning.charging import begun, budgeted
 from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
 from civitas.reasoning.loop.answer import Shown, as_action
 from civitas.reasoning.loop.given import Given, system_text
@@ -108,7 +108,7 @@ class Asking:
             shown = hooked or [*self.prompt(), *self.state.messages[self._remembered :]]
             schema = None if self.schema is None else self.schema.json
             most = (shown, self.shown.actions or None, schema)
-        async with charged(step, self.budget, self.model, *most):
+        with await begun(step, self.budget, self.model, *most):
             prompt = hooked or self.prompt()
             schema = None if self.schema is None else self.schema.json
             step.tell(prompt=self._given.note(prompt, self.state.messages, self.shown, schema))

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_json as plain_json
+
 from civitas.goal import Goal, format_goals
 from civitas.jsonvalue import as_json, json_text, read_json, readable
 from civitas.text import cut
@@ -96,8 +98,8 @@ def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, A
 def _text(messages: list[Any]) -> str:
     """Return messages as one text, the cheapest form for a thread with a long past."""
     try:
-        return json.dumps(messages, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):  # something that is not JSON
+        return plain_json(messages, inf_nan_mode="strings").decode()
+    except ValueError:  # something that is not JSON
         return json_text(messages)
 
 

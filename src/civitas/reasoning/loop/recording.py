@@ -112,7 +112,7 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
         raise late
 
 
-def note_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
+def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
     """Mark what this process has recorded as known to a model and a budget."""
     accounts = () if budget is None else budget._accounts
     for each in (model, *accounts):
@@ -132,7 +132,8 @@ def remember(
             once(message, record.key_of(number), number)
         else:
             memory.add_memory(message)
-    _MARKS.set(memory, record.key, first + len(messages))
+    if not callable(once):
+        _MARKS.set(memory, record.key, first + len(messages))
 
 
 def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:

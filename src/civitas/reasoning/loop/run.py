@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from civitas.errors import BudgetExceeded, StateError
-from civitas.jsonvalue import Unreadable, as_json, json_text
+from civitas.jsonvalue import Unreadable, json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
 from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
@@ -19,7 +19,7 @@ from civitas.reasoning.loop.recording import (
     LoopState,
     as_it_ended,
     catch_up,
-    note_known,
+    mark_known,
     over,
     past_events,
     remember,
@@ -167,8 +167,7 @@ class Run(Asking):
             assert call.action is not None
             if call.action.terminal and step.error is None and step.executed:
                 value = step.result.get("result")
-                shown = value if self.record is NULL_RECORD else as_json(value)
-                state.text = "" if value is None else json_text(shown)
+                state.text = "" if value is None else json_text(value)
                 return self.end(Stop("terminal", ""), value)
         return self._unless_progress(answer, contents)
 
@@ -194,7 +193,7 @@ class Run(Asking):
     def _resume(self) -> None:
         """Continue from the recorded state; restore memory, model and budget."""
         record = self.record
-        record.committed = lambda: note_known(record, self.agent._model, self.budget)
+        record.at_end = partial(mark_known, record, self.agent._model, self.budget)
         if record.state is not None:
             self.state = record.state
             self._saved = self._remembered = len(record.state.messages)
@@ -260,7 +259,6 @@ class Run(Asking):
         contents = []
         limit = self._room(len(results))
         run_id, thread, iteration = self.asked.run_id, self.asked.thread, self.state.iteration
-        recorded = self.record is not NULL_RECORD
         self._add_calls(answer)
         for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
@@ -268,8 +266,7 @@ class Run(Asking):
             error = error_of(result)
             step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(step)
-            # Show the model the recorded form, so that a resumed run has the same prompt.
-            content = result_content(as_json(result) if recorded else result, limit)
+            content = result_content(result, limit)
             contents.append(content)
             self._add_result(wanted, content)
         return contents
