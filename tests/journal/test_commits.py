@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from civitas.errors import JournalError
+from civitas.errors import JournalError, NoSuchRun, RunHeld
 from civitas.models.protocol import Call
 from journal.crash import locked, on_a_loop, settled
 
@@ -233,6 +234,41 @@ async def test_who_was_cancelled_while_a_run_was_opened_may_ask_again_at_once(
             for task in tasks:
                 with pytest.raises(asyncio.CancelledError):
                     await task
+
+
+@on_a_loop
+async def test_who_is_cancelled_in_the_moment_a_run_was_opened_gives_it_back(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        opening = asyncio.ensure_future(begun(journal))
+        await asyncio.sleep(0)
+        while True:  # the loop is held, so that it does not hear that the run is open
+            try:
+                journal.decide("R", "skip")
+            except NoSuchRun:
+                continue
+            except RunHeld:
+                break
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        (await begun(journal)).close()
+
+
+@on_a_loop
+async def test_who_cannot_await_waits_for_what_another_process_writes(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        record = await begun(journal)
+        record.note("asked", {})
+        waiting = threading.Thread(target=record.run.commit_now)
+        with locked(journal.path):
+            waiting.start()
+            waiting.join(0.3)
+            assert waiting.is_alive()
+        waiting.join()
+        assert [entry.kind for entry in journal.entries("R")] == ["asked"]
+        record.close()
 
 
 @on_a_loop
