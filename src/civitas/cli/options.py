@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from civitas.errors import ConfigError, FileError, JournalError
+from civitas.errors import CivitasError, ConfigError, FileError, JournalError
 from civitas.text import escaped
 
 if TYPE_CHECKING:
@@ -139,6 +139,21 @@ def opened(path: str | None) -> Journal:
     from civitas.journal import Journal
 
     return Journal(path)
+
+
+@contextmanager
+def reading(path: str | None) -> Iterator[Journal]:
+    """Open a journal to read it; name one whose entries are not those of a civitas."""
+    with opened(path) as journal:
+        try:
+            yield journal
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, CivitasError):
+                raise
+            raise JournalError(
+                journal.path,
+                f"an entry is not as civitas writes it: {type(error).__name__}: {error}",
+            ) from error
 
 
 @contextmanager
