@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import sys
 import threading
@@ -254,6 +255,38 @@ async def test_who_is_cancelled_in_the_moment_a_run_was_opened_gives_it_back(
         with pytest.raises(asyncio.CancelledError):
             await opening
         (await begun(journal)).close()
+
+
+@on_a_loop
+@pytest.mark.parametrize("how", ("opened", "forked"))
+async def test_while_a_run_is_read_other_runs_are_written(tmp_path: Path, how: str) -> None:
+    def write(data: bytes, pipe: int) -> None:
+        with open(pipe, "wb") as file:
+            file.write(data)
+
+    with Journal(tmp_path / "j") as journal, Journal(tmp_path / "j", timeout=1) as other:
+        record = await begun(journal)
+        record.note("asked", {"text": "x" * 2_000_000})
+        await record.commit()
+        record.close()
+        (kept,) = (tmp_path / "j-kept").iterdir()
+        data = kept.read_bytes()
+        kept.unlink()
+        os.mkfifo(kept)  # whoever reads the large text waits for who writes it
+        opens = begun(journal) if how == "opened" else asyncio.to_thread(journal.fork, "R")
+        reading = asyncio.ensure_future(opens)
+        pipe = await asyncio.to_thread(os.open, kept, os.O_WRONLY)
+        try:
+            part = await begun(other, "other")
+            part.note("asked", {})
+            await part.commit()
+            part.close()
+        finally:
+            await asyncio.to_thread(write, data, pipe)
+        if how == "opened":
+            assert (await reading).past[0].data["text"] == "x" * 2_000_000
+        else:
+            assert await reading == "R.1"
 
 
 @on_a_loop
