@@ -219,6 +219,28 @@ def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple
     assert file.read_bytes() == before
 
 
+def test_entries_that_no_civitas_wrote_are_said(folder: Path) -> None:
+    async def write() -> None:
+        with Journal(folder.parent / "runs.db") as journal:
+            part = await journal.begin("r", "ReActAgent", "a", "go")
+            for kind in ("begun", "started", "state", "ended"):
+                part.note(kind, {})
+            part.note("over", {"text": 5})
+            await part.commit()
+            part.close()
+
+    asyncio.run(write())
+    assert civitas("runs", "r", cwd=folder).returncode == 0  # it shows what there is
+    done = civitas("replay", "r", cwd=folder)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "an entry is not as civitas writes it: KeyError" in done.stderr
+    with sqlite3.connect(folder.parent / "runs.db") as db:
+        db.execute("UPDATE runs SET began = 1e300")
+    db.close()
+    done = civitas("runs", cwd=folder)
+    assert (done.returncode, "an entry is not as civitas" in done.stderr) == (1, True)
+
+
 def test_a_journal_without_runs(folder: Path) -> None:
     failed = civitas("act", "Do it", "--model", "nobody", cwd=folder)
     assert failed.returncode == 2

@@ -59,6 +59,27 @@ def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     assert "there is no model 'nope'" in civitas("act", "X", cwd=tmp_path).stderr
 
 
+def test_settings_that_are_a_pipe_are_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "civitas.toml")
+    done = civitas("act", "X", cwd=tmp_path)
+    assert (done.returncode, "civitas.toml must be a file" in done.stderr) == (2, True)
+
+
+def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = (sys.executable, "-m", "civitas", "act", "X", "--model", "http://127.0.0.1:9/v1#m")
+    done = subprocess.run(
+        ("sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *program),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=gone,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "civitas: the current folder was removed: change to another one\n"
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_narrow_terminal(command: str) -> None:
     done = civitas(command, "--help", COLUMNS="40")

@@ -1,4 +1,4 @@
-"""The counts of the faults, as the table of docs/reliability.md."""
+"""The counts of the faults, as the table of docs/reliability.md, and those of killed runs."""
 
 from __future__ import annotations
 
@@ -18,22 +18,34 @@ COLUMNS = {
 }
 
 
+KILLED = {"runs": "runs", "deaths": "deaths", "in_doubt": "in doubt"}
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Show the counts of the faults as the table of docs/reliability.md, if asked to say more."""
-    runs: dict[str, list[dict[str, int]]] = {}
+    """Show the counts as tables, if asked to say more."""
+    found: dict[str, dict[str, list[dict[str, int]]]] = {"counts": {}, "deaths": {}}
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
         if report.when == "call":
             for name, value in report.user_properties:
-                if name == "counts":
-                    fault, counts = value
-                    runs.setdefault(fault, []).append(counts)
-    if runs and terminalreporter.verbosity > 0:
+                if name in found:
+                    what, counts = value
+                    found[name].setdefault(what, []).append(counts)
+    if terminalreporter.verbosity <= 0:
+        return
+    if runs := found["counts"]:
         terminalreporter.section("faults, counted")
         terminalreporter.write_line(f"| fault | runs | {' | '.join(COLUMNS.values())} |")
         terminalreporter.write_line("| --- " * (len(COLUMNS) + 2) + "|")
         for fault, counts in runs.items():
             cells = [extent([each[name] for each in counts]) for name in COLUMNS]
             terminalreporter.write_line(f"| {fault} | {len(counts)} | {' | '.join(cells)} |")
+    if runs := found["deaths"]:
+        terminalreporter.section("killed runs, counted")
+        terminalreporter.write_line(f"| what was killed | {' | '.join(KILLED.values())} |")
+        terminalreporter.write_line("| --- " * (len(KILLED) + 1) + "|")
+        for what, counts in runs.items():
+            cells = [str(sum(each[name] for each in counts)) for name in KILLED]
+            terminalreporter.write_line(f"| {what} | {' | '.join(cells)} |")
 
 
 def extent(numbers: list[int]) -> str:

@@ -18,7 +18,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from civitas import DualActAgent, DualActConfig, Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from civitas import (
+    ACCESS_REQUESTED,
+    Budget,
+    CallbackApprover,
+    Conversation,
+    DualActAgent,
+    DualActConfig,
+    Journal,
+    MaxTurns,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+)
 from civitas.action import action
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.dualact.progress import DualActReply
@@ -28,7 +40,8 @@ from civitas.sqlite import SQLiteConnection
 RUN = "R"
 TASK = "Move the money."
 WIDTH = 24
-ACTIONS = ("transfer", "post", "look")
+REPEATED = ("look", "approve")
+"""What a resumed run may do again."""
 
 
 def kill() -> None:
@@ -116,7 +129,22 @@ def tools(effects: Effects) -> list[Any]:
         effects.note(f"end look {n}")
         return f"saw {n}"
 
-    return [transfer, post, look]
+    @action(access_policy=ACCESS_REQUESTED)
+    async def refund(n: int) -> str:
+        """Give money back."""
+        effects.note(f"begin refund {n}")
+        await asyncio.sleep(0)
+        effects.note(f"end refund {n}")
+        return f"refunded {n}"
+
+    @action
+    def fail(n: int) -> str:
+        """Fail."""
+        effects.note(f"begin fail {n}")
+        effects.note(f"end fail {n}")
+        raise ValueError(f"no {n}")
+
+    return [transfer, post, look, refund, fail]
 
 
 def call(number: int, name: str, n: int) -> Call:
@@ -180,8 +208,77 @@ def dual(folder: Path, journal: Journal, effects: Effects) -> DualActAgent:
     return DualActAgent(config, "pair", journal=journal)
 
 
-PROGRAMS: dict[str, Callable[[Path, Journal, Effects], Any]] = {"react": react, "dual": dual}
-THREADS = {"react": ("default",), "dual": ("boss", "left", "right")}
+def asked(folder: Path, journal: Journal, effects: Effects) -> ReActAgent:
+    """A person approves one of three calls made at once; another of them fails."""
+
+    def approve(request: Any) -> bool:
+        effects.note(f"begin approve {request.args['n']}")
+        effects.note(f"end approve {request.args['n']}")
+        return True
+
+    script = [
+        says(call(1, "refund", 1), call(2, "fail", 1), call(3, "look", 1)),
+        says(call(4, "fail", 2)),
+        says(call(5, "refund", 2)),
+        says(text="All is back."),
+    ]
+    return ReActAgent(
+        "teller",
+        ScriptedModel(script),
+        actions=tools(effects),
+        memory=SQLiteMemory(folder / "memory"),
+        journal=journal,
+        approver=CallbackApprover(approve),
+    )
+
+
+def steered(folder: Path, journal: Journal, effects: Effects) -> ReActAgent:
+    """The user interrupts the second answer of the model."""
+
+    async def answer(messages: list[dict[str, Any]], _: Any) -> ModelReply:
+        said = [message["content"] for message in messages if message["role"] == "user"]
+        done = sum(message["role"] == "tool" for message in messages)
+        if done == 0:
+            return says(call(1, "transfer", 1), call(2, "look", 1))
+        if len(said) == 1:
+            asyncio.get_running_loop().call_soon(agent.interrupt, "Post it too.")
+            await asyncio.Event().wait()
+        return says(call(3, "post", 1)) if done == 2 else says(text="All is moved.")
+
+    memory = SQLiteMemory(folder / "memory")
+    model = ScriptedModel(answer)
+    agent = ReActAgent("teller", model, actions=tools(effects), memory=memory, journal=journal)
+    return agent
+
+
+def talk(folder: Path, journal: Journal, effects: Effects) -> Conversation:
+    def member(id: str, first: int) -> ReActAgent:
+        script = [
+            says(call(1, "transfer", first), call(2, "look", first)),
+            says(text=f"{id} moved it."),
+            says(call(3, "post", first)),
+            says(text=f"{id} posted it."),
+        ]
+        memory = SQLiteMemory(folder / "memory", id)
+        return ReActAgent(id, ScriptedModel(script), actions=tools(effects), memory=memory)
+
+    members = [member("ann", 1), member("bob", 2)]
+    return Conversation(members, until=MaxTurns(4), id="talk", journal=journal)
+
+
+PROGRAMS: dict[str, Callable[[Path, Journal, Effects], Any]] = {
+    "react": react,
+    "dual": dual,
+    "asked": asked,
+    "steered": steered,
+    "spent": react,
+    "talk": talk,
+}
+THREADS = {
+    **dict.fromkeys(PROGRAMS, ("default",)),
+    "dual": ("boss", "left", "right"),
+    "talk": ("ann", "bob"),
+}
 
 
 def as_data(reply: Reply) -> dict[str, Any]:
@@ -216,6 +313,9 @@ def do(job: dict[str, Any]) -> None:
     durability = job.get("durability", "process")
     with Journal(folder / "journal", durability=durability) as journal:
         agent = PROGRAMS[job["program"]](folder, journal, effects)
+        if job["program"] == "spent":  # it stops at a budget, and goes on with a larger one
+            small = agent.reply_sync(TASK, run_id=RUN, budget=Budget(model_calls=3))
+            assert small.stop_reason in ("budget", "in_doubt", "done")
         reply = agent.reply_sync(TASK, run_id=job.get("run", RUN))
     said = {"reply": as_data(reply), "commits": Counting.commits}
     (folder / "reply.json").write_text(json.dumps(said))

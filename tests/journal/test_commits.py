@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel, SQLiteMemory
-from civitas.errors import JournalError
+from civitas.errors import JournalError, NoSuchRun, RunHeld
 from civitas.models.protocol import Call
 from journal.crash import locked, on_a_loop, settled
 
@@ -233,6 +235,73 @@ async def test_who_was_cancelled_while_a_run_was_opened_may_ask_again_at_once(
             for task in tasks:
                 with pytest.raises(asyncio.CancelledError):
                     await task
+
+
+@on_a_loop
+async def test_who_is_cancelled_in_the_moment_a_run_was_opened_gives_it_back(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        opening = asyncio.ensure_future(begun(journal))
+        await asyncio.sleep(0)
+        while True:  # the loop is held, so that it does not hear that the run is open
+            try:
+                journal.decide("R", "skip")
+            except NoSuchRun:
+                continue
+            except RunHeld:
+                break
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        (await begun(journal)).close()
+
+
+@on_a_loop
+@pytest.mark.parametrize("how", ("opened", "forked"))
+async def test_while_a_run_is_read_other_runs_are_written(tmp_path: Path, how: str) -> None:
+    def write(data: bytes, pipe: int) -> None:
+        with open(pipe, "wb") as file:
+            file.write(data)
+
+    with Journal(tmp_path / "j") as journal, Journal(tmp_path / "j", timeout=1) as other:
+        record = await begun(journal)
+        record.note("asked", {"text": "x" * 2_000_000})
+        await record.commit()
+        record.close()
+        (kept,) = (tmp_path / "j-kept").iterdir()
+        data = kept.read_bytes()
+        kept.unlink()
+        os.mkfifo(kept)  # whoever reads the large text waits for who writes it
+        opens = begun(journal) if how == "opened" else asyncio.to_thread(journal.fork, "R")
+        reading = asyncio.ensure_future(opens)
+        pipe = await asyncio.to_thread(os.open, kept, os.O_WRONLY)
+        try:
+            part = await begun(other, "other")
+            part.note("asked", {})
+            await part.commit()
+            part.close()
+        finally:
+            await asyncio.to_thread(write, data, pipe)
+        if how == "opened":
+            assert (await reading).past[0].data["text"] == "x" * 2_000_000
+        else:
+            assert await reading == "R.1"
+
+
+@on_a_loop
+async def test_who_cannot_await_waits_for_what_another_process_writes(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        record = await begun(journal)
+        record.note("asked", {})
+        waiting = threading.Thread(target=record.run.commit_now)
+        with locked(journal.path):
+            waiting.start()
+            waiting.join(0.3)
+            assert waiting.is_alive()
+        waiting.join()
+        assert [entry.kind for entry in journal.entries("R")] == ["asked"]
+        record.close()
 
 
 @on_a_loop

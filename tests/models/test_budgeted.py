@@ -217,6 +217,17 @@ def test_a_models_own_tokenizer_counts() -> None:
     assert bound_of(Speaker(max_tokens=10), long) > 1000
 
 
+def test_each_prompt_is_counted_by_itself() -> None:
+    budget = Budget(tokens=1000)
+    model = Speaker(max_tokens=10)
+    model.count_tokens = len  # type: ignore[attr-defined]
+    budgeted = BudgetedModel(model, budget)
+    run(budgeted.complete(HI))
+    with pytest.raises(BudgetExceeded):
+        run(budgeted.complete(user("word " * 200)))
+    assert model.asked == 1
+
+
 def test_a_prompt_that_a_hook_made_longer_is_counted_anew(tmp_path: Path) -> None:
     def longer(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
         return {**about, "messages": [*about["messages"], *user("more " * 2000)]}

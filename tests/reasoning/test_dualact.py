@@ -1081,15 +1081,15 @@ def test_steps_of_several_are_in_their_order_whichever_ended_first() -> None:
 
 
 def test_what_is_said_between_two_turns_is_heard_by_the_next_alone() -> None:
-    dual, h, r = two([GO, DONE], ["Counted."])
-    dual.register_hook(
-        "post_reasoning",
-        "say",
-        lambda agent, kwargs: agent.interrupt("Only the small ones.") and None,
-    )
+    def say(agent: Any, about: dict[str, Any]) -> None:
+        if about["loop"] == 1:
+            agent.interrupt("Only the small ones.")
+
+    dual, h, r = two([GO, GO, DONE], ["Counted.", "Counted again."])
+    dual.register_hook("post_reasoning", "say", say)
     dual.reply_sync("Count.")
-    assert "Only the small ones." in r.received[0][-1]["content"]
-    assert all("small" not in str(message) for message in h.received[0])
+    assert ["small" in prompt for prompt in asked(r)] == [True, False]
+    assert not any("small" in prompt for prompt in asked(h))
 
 
 # -- without a config ------------------------------------------------------------------------------

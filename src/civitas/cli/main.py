@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -148,7 +149,12 @@ def _status(args: Sequence[str] | None) -> int:
         click.echo("civitas: interrupted", err=True)
         return 130
     except OSError as error:  # the reader of the output has gone, or the disk is full
-        print(f"civitas: {error}", file=sys.stderr)
+        told = str(error)
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            told = "the current folder was removed: change to another one"
+        print(f"civitas: {told}", file=sys.stderr)
         return 1
     except CivitasError as error:
         click.echo(f"civitas: {error}", err=True)

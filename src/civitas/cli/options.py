@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from civitas.errors import ConfigError, FileError, JournalError
+from civitas.errors import CivitasError, ConfigError, FileError, JournalError
 from civitas.text import escaped
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ _MAX_ID: Final = 255
 def settings(command: str) -> dict[str, Any]:
     """Return the settings of civitas.toml for a command; its own table overrides the top level."""
     # The whole file is checked: an unknown key would be a setting that does nothing.
+    if Path(FILE).exists() and not Path(FILE).is_file():
+        raise click.UsageError(f"{FILE} must be a file")  # a pipe would be waited for
     try:
         text = Path(FILE).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -137,6 +139,21 @@ def opened(path: str | None) -> Journal:
     from civitas.journal import Journal
 
     return Journal(path)
+
+
+@contextmanager
+def reading(path: str | None) -> Iterator[Journal]:
+    """Open a journal to read it; name one whose entries are not those of a civitas."""
+    with opened(path) as journal:
+        try:
+            yield journal
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, CivitasError):
+                raise
+            raise JournalError(
+                journal.path,
+                f"an entry is not as civitas writes it: {type(error).__name__}: {error}",
+            ) from error
 
 
 @contextmanager

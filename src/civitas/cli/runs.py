@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from civitas.cli.options import journal_option, json_option, opened
+from civitas.cli.options import journal_option, json_option, reading
 from civitas.cli.recorded import NOBODY, Recorded, tell_of
 from civitas.cli.run.act import screen_of
 from civitas.cli.run.ended import exit_code
@@ -81,7 +81,7 @@ def command(run_id: str | None, journal: str | None, citizen: str | None, as_jso
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if citizen is not None and run_id is None:
         raise click.UsageError("--citizen is for one run: give its ID too")
-    with opened(journal) as found:
+    with reading(journal) as found:
         if run_id is None:
             _list(found, as_json)
         elif citizen is not None:
@@ -244,7 +244,7 @@ def replay(run_id: str, journal: str | None, as_json: bool) -> int:
     1 it was stopped or has not ended, 2 wrong usage,
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with opened(journal) as found:
+    with reading(journal) as found:
         return retold(Recorded(found, run_id), as_json)
 
 

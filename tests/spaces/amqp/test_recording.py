@@ -161,6 +161,34 @@ def test_one_that_is_redelivered_while_it_runs_is_acknowledged_when_it_ends(
     assert (holder.begun, other.begun) == (["first", "second"], ["third"])
 
 
+def test_one_that_is_redelivered_while_it_runs_is_not_lost_with_its_process(
+    make_space: MakeSpace,
+    start: StartProcess,
+    notes: Notes,
+    broker: Broker,
+    tmp_path: Path,
+    waiting: Callable[[str], int],
+) -> None:
+    me = make_space().add(Agent("me"))
+    go = tmp_path / "go"
+    with Proxy(broker.port) as proxy:
+        process = start(port=proxy.port)
+        process.add("there")
+        asked = me.request(message("there", "wait_for", text="asked", path=str(go)), wait=True)
+        until(lambda: notes.lines() == ["begun asked"])
+        proxy.refuse()
+        proxy.cut()
+        until(lambda: waiting("there") == 1)
+        proxy.accept()
+        until(lambda: waiting("there") == 0)
+        me.send(message("there", "note", text="next"))
+        until(lambda: process.do("busy", id="there")["waiting"] == 1)  # what was before it is here
+        process.kill()
+    go.touch()
+    start().add("there")
+    assert asked.result(timeout=WAIT_S) == "asked by there"
+
+
 @pytest.mark.long
 def test_a_process_that_has_lost_an_id_answers_nothing_of_what_it_had_begun(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str], log: Any
