@@ -1,4 +1,4 @@
-"""What the loop costs: a turn, an agent, a thousand agents that wait for their models.
+"""What the loop costs: a turn, an agent, agents and threads that wait for their models.
 
     python -m benchmarks.turn [--quick]
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.measure import Figures, emit, installed, side_by_side
-from civitas import Call, Done, ModelReply, ReActAgent, TextPiece
+from civitas import Agent, Call, Done, ModelReply, NativeSpace, ReActAgent, TextPiece
 
 AGENTS = 1000
 SLEEP_S = 0.2
@@ -388,6 +388,48 @@ def waiting(rounds: int) -> None:
         )
 
 
+def threads(rounds: int) -> None:
+    """One agent that many talk with at once, each in a thread, and a model of 0.1 s."""
+    model = Fake(0, 0.1)
+
+    async def replies() -> float:
+        agent = our_agent(model, 0)
+        begun = time.perf_counter()
+        await asyncio.gather(*(agent.reply("go", thread=str(one)) for one in range(100)))
+        return time.perf_counter() - begun
+
+    def said(others: int) -> float:
+        with NativeSpace() as space:
+            space.add(our_agent(model, 0))
+            people = [space.add(Agent(f"person-{one}")) for one in range(20)]
+            eve = space.add(Agent("eve"))
+            begun = time.perf_counter()
+            for one in range(others):
+                action = {"name": "say", "args": {"content": f"{one}"}}
+                eve.send({"to": "agent-0", "action": action})
+            asked = [person.ask("agent-0", "say", content="go") for person in people]
+            for each in asked:
+                each.result(10)
+            return time.perf_counter() - begun
+
+    works: dict[str, tuple[Callable[[], float], float]] = {
+        "100 by reply": (lambda: asyncio.run(replies()), 0.15),
+        "20 people by say": (lambda: said(0), 0.3),
+        "20 people by say, another sends 100 messages": (lambda: said(100), 0.3),
+    }
+    for variant, (work, target) in works.items():
+        taken = statistics.median(work() for _ in range(rounds))
+        emit(
+            "threads",
+            f"{variant}, model 0.1 s",
+            taken,
+            "s",
+            limit=0.1,
+            ratio=taken / 0.1,
+            target=target,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
@@ -400,6 +442,7 @@ def main() -> None:
     streamed(rounds)
     construction(rounds)
     waiting(2 if quick else 5)
+    threads(2 if quick else 5)
 
 
 if __name__ == "__main__":
