@@ -1,4 +1,4 @@
-"""What a journal costs: a turn that is recorded, many at once, a budget that processes share.
+"""What a journal costs: a recorded turn, many at once, a run resumed, a budget of processes.
 
     python -m benchmarks.journal [--quick]
 
@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sqlite3
+import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,9 +63,12 @@ def agent(journal: Journal | None, number: int = 0) -> ReActAgent:
     )
 
 
-async def replies(journal: Journal | None, runs: int) -> int:
+async def replies(journal: Journal | None, runs: int, anew: bool = False) -> int:
+    """So many runs: of one agent, whose thread grows, or each of a new one."""
     one = agent(journal)
     for _ in range(runs):
+        if anew:
+            one = agent(journal)
         reply = await one.reply("go")
         assert reply.stop_reason == "done"
     return runs * (CALLS + 1)
@@ -142,6 +148,9 @@ def turns(folder: Path, rounds: int) -> None:
         works: dict[str, Callable[[], int]] = {
             "limit": lambda: raw_turns(db, RUNS * (CALLS + 1), numbers),
             "civitas, recorded": lambda: runner.run(replies(journal, RUNS)),
+            "civitas, recorded, each run in a new thread": lambda: runner.run(
+                replies(journal, RUNS, anew=True)
+            ),
             "civitas, not recorded": lambda: runner.run(replies(None, RUNS)),
         }
         peer = langgraph(folder)
@@ -188,6 +197,37 @@ def shared(folder: Path, rounds: int) -> None:
         db.close()
 
 
+def resumed(folder: Path, rounds: int) -> None:
+    """A run of a thousand turns whose model failed at the end, resumed from the file."""
+
+    class Failing(Fake):
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            if self.given == self.calls:
+                raise ConnectionError("it is down")
+            return await super().complete(messages, actions, schema)
+
+    def seconds(number: int) -> float:
+        def run(model: Fake, journal: Journal) -> str:
+            turns = ReActAgent(
+                "agent", model, actions=[add_tool_async], max_iterations=2000, journal=journal
+            )
+            return turns.reply_sync("go", run_id=f"{number}").stop_reason
+
+        logging.disable()
+        with Journal(folder / "resumed.db") as journal:
+            assert run(Failing(1000), journal) == "error"
+        logging.disable(logging.NOTSET)
+        last = Fake(1000)
+        last.given = 1000
+        begun = time.perf_counter()
+        with Journal(folder / "resumed.db") as journal:
+            assert run(last, journal) == "done"
+        return time.perf_counter() - begun
+
+    taken = statistics.median(seconds(number) for number in range(rounds))
+    emit("journal: resume", "a run of 1,000 turns", taken, "s", target=1.0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
@@ -196,6 +236,7 @@ def main() -> None:
         turns(Path(folder), rounds)
         power(Path(folder), rounds)
         shared(Path(folder), rounds)
+        resumed(Path(folder), rounds)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,9 @@ def set_aside(data: Any, put: Callable[[bytes], str]) -> Any:
         return {_MARK: made} if _MARK in made else made
     if isinstance(data, list | tuple):
         return [set_aside(value, put) for value in data]
-    return data
+    if data is None or isinstance(data, int | float):
+        return data
+    return set_aside(json.loads(as_text(data)), put)
 
 
 def restored(data: Any, find: Callable[[str], bytes]) -> Any:
@@ -239,7 +241,7 @@ class JournalFile(SQLitePool[JournalError]):
             kept.update(row)
             return hash
 
-        return as_text(set_aside(json.loads(text), put)), kept
+        return as_text(set_aside(data, put)), kept
 
     def keep(self, data: bytes) -> tuple[str, dict[str, bytes]]:
         """Return a value's hash and the row to write; a very large value is written to a file."""
@@ -338,7 +340,7 @@ Place = tuple[int, bytes]
 """Where a run ends: the number of its last entry, and the checksum of that entry."""
 
 
-def as_text(data: dict[str, Any]) -> str:
+def as_text(data: Any) -> str:
     """Return JSON data as it is stored: what UTF-8 cannot encode is escaped."""
     try:
         return plain_json(data).decode()
