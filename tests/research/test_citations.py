@@ -1,4 +1,4 @@
-"""What a passage bears out by its words, and what becomes of a narrative's footnotes."""
+"""Which sentences a passage supports by its words, and what becomes of a narrative's footnotes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ BANQUE = "Toute annulation par écrit donne lieu au remboursement de l'abonnemen
         ("Les abonnés reçoivent leur remboursement après une annulation écrite.", BANQUE),
     ),
 )
-def test_a_sentence_in_the_words_of_its_passage_is_borne_out(sentence: str, passage: str) -> None:
+def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, passage: str) -> None:
     assert fault(sentence, passage) is None
 
 
@@ -171,7 +171,7 @@ def test_a_name_may_stand_in_the_title_and_a_number_may_not() -> None:
 
 
 @given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
-def test_every_sentence_of_a_passage_is_borne_out_by_it(passage: str, data: st.DataObject) -> None:
+def test_every_sentence_of_a_passage_is_supporting_by_it(passage: str, data: st.DataObject) -> None:
     start, end = data.draw(st.sampled_from(sentences(passage)))
 
     assert fault(passage[start:end], passage) is None
@@ -196,7 +196,7 @@ def test_a_quotation_may_go_on_into_other_sentences_and_code(
 
 
 @given(st.integers(2, 10**9), st.integers(2, 10**9), st.sampled_from(["{}", "{:,}", "about {}"]))
-def test_another_number_is_never_borne_out(said: int, there: int, form: str) -> None:
+def test_another_number_is_never_supporting(said: int, there: int, form: str) -> None:
     why = fault(f"The store holds {form.format(said)} items.", f"The store holds {there} items.")
 
     assert (why is None) == (said == there)
@@ -209,7 +209,7 @@ PIECES = (
 
 
 @given(*[st.lists(st.sampled_from(PIECES.split(" "))).map(" ".join)] * 2)
-def test_any_sentence_can_be_judged_and_is_borne_out_by_itself(one: str, other: str) -> None:
+def test_any_sentence_can_be_judged_and_is_supporting_by_itself(one: str, other: str) -> None:
     assert fault(one, other) is None or isinstance(fault(one, other), str)
     spans = sentences(one)
     if len(spans) == 1 and spans[0] == (0, len(one)):
@@ -238,7 +238,7 @@ def checked(markdown: str) -> str:
     return check(markdown, PASSAGES).markdown
 
 
-def test_footnotes_that_are_not_borne_out_are_dropped_and_a_sentence_without_any_is_marked() -> (
+def test_footnotes_that_are_not_supporting_are_dropped_and_a_sentence_without_any_is_marked() -> (
     None
 ):
     done = check("The queue holds 10 items.[^2^][^1^] It holds 11 items [^1^]. It waits.", PASSAGES)
@@ -265,7 +265,7 @@ def test_a_footnote_that_no_passage_has_is_dropped(note: str) -> None:
     done = check(f"The queue holds 10 items.{note}", PASSAGES)
 
     assert done.markdown == "The queue holds 10 items. [unsupported]"
-    assert done.unsupported == [("The queue holds 10 items.", "cites what is no source")]
+    assert done.unsupported == [("The queue holds 10 items.", "cites an unknown source")]
 
 
 def test_passages_may_bear_a_sentence_out_together_and_only_those_needed_are_kept() -> None:

@@ -79,7 +79,7 @@ def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     assert "[^9^]" not in report.markdown
     assert report.unsupported[0][1] == "says 1999, which is not there"
     assert f"[^1^]: The alpha protocol – <{ALPHA}>, read 20" in report.markdown
-    assert "2 sentences with a source that bears it out, 2 marked [unsupported]" in report.markdown
+    assert "2 sentences supported by a source, 2 marked [unsupported]" in report.markdown
 
 
 def test_the_title_of_a_source_writes_no_markdown() -> None:
@@ -306,7 +306,7 @@ def test_a_sentence_with_two_sources_is_one_sentence() -> None:
     script = [SCRIPT[0], evaluation({"alpha": 0.1}), read, f"{both}[^1^][^2^]"]
     report = research([*script, evaluation({"alpha": 0.95})])[0].report_sync()
     assert f"{both}[^1^][^2^]" in report.markdown
-    assert "1 sentence with a source that bears it out, 0 marked" in report.markdown
+    assert "1 sentence supported by a source, 0 marked" in report.markdown
     assert [each.number for each in report.citations] == [1, 2]
 
 

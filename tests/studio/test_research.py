@@ -103,7 +103,7 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
 def test_a_run_by_a_model_is_watched_stopped_and_resumed(
     folder: Path, open_page: Callable[..., Page]
 ) -> None:
-    """Reloading in the middle loses nothing; what its sources do not bear out is marked."""
+    """Reloading in the middle loses nothing; what its sources do not support is marked."""
     judged = threading.Event()
     answers = (
         text(plan(("search_folder", {"query": "4711"}))),

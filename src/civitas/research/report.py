@@ -155,7 +155,7 @@ def _sources(citations: list[Citation]) -> list[str]:
 def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
     cited = len({each.sentence for each in citations})
     lines = [
-        f"{_count(cited, 'sentence')} with a source that bears it out, "
+        f"{_count(cited, 'sentence')} supported by a source, "
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
     if extractive:

@@ -200,7 +200,7 @@ function check({ narrative }) {
   if (!narrative) return [];
   const { citations, unsupported, uncited } = narrative;
   return [
-    h("h2", {}, "What its sources bear out"),
+    h("h2", {}, "What its sources support"),
     h("p", {}, `${count(citations, "citation")} checked, ${count(unsupported.length, "sentence")} marked [unsupported], ${uncited} without a source.`),
     unsupported.length ? h("ul", { class: "s-plain s-tasks" }, unsupported.map(([sentence, why]) => h("li", {},
       h("span", { class: "s-badge bad" }, "unsupported"), h("span", {}, sentence), h("span", { class: "s-soft" }, why)))) : null,
