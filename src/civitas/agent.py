@@ -63,7 +63,7 @@ class Handling(Protocol):
         ...
 
     @property
-    def came_as(self) -> str | None:
+    def idempotency_key(self) -> str | None:
         """The message's idempotency key, if it came over a broker."""
         ...
 
@@ -267,14 +267,14 @@ class Agent(Workflow):
             return None
         return handling.message()
 
-    def _came_as(self, action: str) -> str | None:
+    def _idempotency_key(self, action: str) -> str | None:
         """Return the idempotency key of the `action` call being handled, if a broker brought it."""
         handling = CURRENT.get()
-        if handling is None or handling.agent is not self or handling.came_as is None:
+        if handling is None or handling.agent is not self or handling.idempotency_key is None:
             return None
         message = handling.message()
         called = None if message is None else message["action"]["name"]
-        return handling.came_as if called == action else None
+        return handling.idempotency_key if called == action else None
 
     def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
         """Return the lane of a message to this agent, or None; called on the loop when it arrives.
@@ -285,7 +285,7 @@ class Agent(Workflow):
         """
         return None
 
-    def _goes_on(self, action: str) -> bool:
+    def _resumes(self, action: str) -> bool:
         """Return whether an action that a killed process had begun resumes when called again."""
         return False
 

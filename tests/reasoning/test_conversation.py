@@ -33,7 +33,7 @@ from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.chosen_by import ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.order import HandOver, RoundRobin
-from civitas.reasoning.conversation.participants import GO_ON
+from civitas.reasoning.conversation.participants import NOTHING_NEW
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import MaxTurns, Said
 from civitas.reasoning.events import Done, TurnEnded, TurnStarted
@@ -133,7 +133,7 @@ def test_steps_are_of_all_participants() -> None:
 def test_who_speaks_twice_running_is_told_so() -> None:
     ann = agent("Ann", "a1", "a2")
     Conversation([ann, Talker("Bob")], lambda state: "Ann", MaxTurns(2)).reply_sync("go")
-    assert heard(ann) == ["go", GO_ON]
+    assert heard(ann) == ["go", NOTHING_NEW]
 
 
 def test_blocks_of_content_are_passed_on() -> None:

@@ -211,13 +211,13 @@ class Reservation:
         open: whether it was not yet settled or released
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_amounts", "_came_to", "_ledger", "_waits", "open")
+    __slots__ = ("__weakref__", "_accounts", "_amounts", "_ledger", "_spent", "_waits", "open")
 
     def __init__(self, ledger: Ledger, accounts: Accounts, amounts: Amounts) -> None:
         self._ledger = ledger
         self._accounts = accounts
         self._amounts = amounts
-        self._came_to = amounts  # until it is settled
+        self._spent = amounts  # until it is settled
         self.open = True
         self._waits = 0  # how many of its inner reservations wait in turn
         ledger._open[0] += 1
@@ -338,7 +338,7 @@ def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
     if not reservation.open:
         raise DefinitionError("this reservation was settled or released before")
     reservation.open = False
-    reservation._came_to = spent
+    reservation._spent = spent
     reservation._ledger._open[0] -= 1
     reservation._ledger._held.pop(id(reservation), None)
     closed = []

@@ -39,7 +39,7 @@ class Bill:
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        amounts = [sum(held._came_to[kind] for held in self._held) for kind in KINDS]
+        amounts = [sum(held._spent[kind] for held in self._held) for kind in KINDS]
         return charged_json(amounts[0], amounts[USD], amounts[2])
 
 

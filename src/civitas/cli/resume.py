@@ -159,9 +159,9 @@ def command(
             return 1
         if order is None and named is None:
             return _with_nobody(recorded, outline.agent, as_json=as_json, decided=decided)
-        go_on = partial(_with, named) if order is None else partial(_as_ordered, order)
+        run = partial(_with, named) if order is None else partial(_as_ordered, order)
         try:
-            return go_on(as_json, recorded)
+            return run(as_json, recorded)
         except RunMismatch as error:
             why = _may_be_copied(error, order, force)
             if not why:
@@ -169,7 +169,7 @@ def command(
             copy = found.fork(run_id)
         id = escaped(copy)
         print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
-        return go_on(as_json, replace(recorded, run_id=copy))
+        return run(as_json, replace(recorded, run_id=copy))
 
 
 def _named(name: str, kind: str) -> Any:

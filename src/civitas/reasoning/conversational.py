@@ -106,14 +106,14 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         """Return the members that reply on its behalf."""
         return ()
 
-    def _goes_on(self, action: str) -> bool:
+    def _resumes(self, action: str) -> bool:
         # A user's own `say` may do work that the journal does not have.
         own = type(self).say is ConversationalAgent.say
         return action == "say" and own and getattr(self, "journal", None) is not None
 
     def _run_of_message(self) -> str | None:
         """Return the run id for a `say` over a broker, the same for a redelivered one."""
-        key = self._came_as("say") if self._goes_on("say") else None
+        key = self._idempotency_key("say") if self._resumes("say") else None
         if key is None:
             return None
         return sha256(f"{key}\n{self.id}".encode(errors="surrogatepass")).hexdigest()[:32]

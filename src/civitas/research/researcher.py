@@ -246,7 +246,7 @@ class Researcher(RecordedAgent, Iterating):
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, Progress)
         if record.begun is not None:
             catch_up_models(record, self._model, self.model, self.budget or budget)

@@ -144,7 +144,7 @@ class LoopThread:
                     break
                 self._call(*ingress.popleft())
         finally:
-            self._let_go_on()
+            self._release_waiting()
             self._woken = False
             if ingress or (self._held_up and self._room):  # entered before `_woken` was cleared
                 self._woken = True
@@ -160,7 +160,7 @@ class LoopThread:
             except IndexError:  # two threads drain an ended loop
                 break
             self._call(function, args)
-        self._let_go_on()
+        self._release_waiting()
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         try:
@@ -168,7 +168,7 @@ class LoopThread:
         except BaseException:
             logger.exception("a defect in civitas: %r failed", function)
 
-    def _let_go_on(self) -> None:
+    def _release_waiting(self) -> None:
         """Release as many waiting threads as there is room for, the first ones first."""
         held_up = self._held_up
         for _ in range(min(len(held_up), self._room - len(self._ingress))):
@@ -177,10 +177,10 @@ class LoopThread:
             except IndexError:  # it stopped waiting in this moment
                 break
 
-    def let_in(self, open: bool) -> None:
+    def set_open(self, open: bool) -> None:
         """Admit threads that send, or make each of them wait. On the loop's thread only."""
         self._room = _ROOM if open else 0
-        self._let_go_on()
+        self._release_waiting()
 
     def check_process(self) -> None:
         """Raise `SpaceClosed` if the loop belongs to the process that forked this one."""

@@ -234,11 +234,11 @@ class Mailbox:
         places = self.concurrency
         self.running += places
 
-        def go_on() -> None:
+        def resume() -> None:
             self.running -= places
             self.router.make_ready(self)
 
-        return go_on
+        return resume
 
     def put_back(self, delivery: Delivery) -> None:
         """Put a message back at the front of the box."""

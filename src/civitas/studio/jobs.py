@@ -54,7 +54,7 @@ class _Job:
     told: list[str]  # messages that it gets when it continues
     state: str = "running"
     began: Future[None] = field(default_factory=Future)
-    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    resumed: asyncio.Event = field(default_factory=asyncio.Event)
     agent: Any = None
     loop: Any = None
     task: Any = None
@@ -96,7 +96,7 @@ class Jobs:
         if run_id in self._jobs:
             raise ConfigError(f"run {run_id!r} is under way already")
         job = _Job(run_id, order, self._told.setdefault(run_id, []))
-        job.goes_on.set()
+        job.resumed.set()
         job.thread = threading.Thread(
             target=self._run, args=(job,), name=f"civitas-{run_id}", daemon=True
         )
@@ -152,12 +152,12 @@ class Jobs:
     def pause(self, run_id: str) -> None:
         """Pause a run before its next call of a model or a tool. Its time limit keeps running."""
         job = self._job(run_id)
-        self._become(job, "paused", job.goes_on.clear)
+        self._become(job, "paused", job.resumed.clear)
 
-    def go_on(self, run_id: str) -> None:
+    def unpause(self, run_id: str) -> None:
         """Continue a paused run."""
         job = self._job(run_id)
-        self._become(job, "running", job.goes_on.set)
+        self._become(job, "running", job.resumed.set)
 
     def steer(self, run_id: str, text: str) -> None:
         """Send a run a message: its agent stops what it is doing and continues with the message.
@@ -214,8 +214,8 @@ class Jobs:
     def _run(self, job: _Job) -> None:
         try:
             job.agent = _agent_for(job.order, self._hub)
-            _check_goes_on(job.run_id, job.agent, self._hub)
-            _hold_at(job.agent, job.goes_on.wait)
+            _check_program(job.run_id, job.agent, self._hub)
+            _hold_at(job.agent, job.resumed.wait)
             asyncio.run(self._live(job))
         except BaseException as error:
             if job.began.done():
@@ -311,7 +311,7 @@ def _hold_at(agent: Any, wait: Any) -> None:
         agent.model = _Held(agent.model, wait)  # a researcher calls it without hooks
 
 
-def _check_goes_on(run_id: str, agent: Any, hub: Hub) -> None:
+def _check_program(run_id: str, agent: Any, hub: Hub) -> None:
     """Check, before a run is under way, that the agent is the one that began it."""
     try:
         entries = hub.journal.entries(run_id)

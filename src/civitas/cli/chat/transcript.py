@@ -236,13 +236,13 @@ class Transcript:
             return
         answer = self._coming.get(id) or self._begun(id)
         answer.text = answer.text + text if answer.text else text.lstrip()
-        self._go_on()
+        self._print_next()
 
     def over(self, id: str) -> None:
         """Mark the answer of an agent as complete."""
         if (answer := self._coming.pop(id, None)) is not None:
             answer.whole = True
-            self._go_on()
+            self._print_next()
 
     def answered(self, id: str, text: str) -> None:
         """Write a whole answer, once; pieces of it may be written already."""
@@ -273,7 +273,7 @@ class Transcript:
     def release(self) -> None:
         """Continue to write answers."""
         self._held = False
-        self._go_on()
+        self._print_next()
 
     # -- how it is written -------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Transcript:
         self._answers.append(answer)
         return answer
 
-    def _go_on(self) -> None:
+    def _print_next(self) -> None:
         """Write complete answers, and what there is of the first incomplete one."""
         while self._answers and not self._held:
             answer = self._answers[0]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from civitas.errors import NotPermitted, StateError
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
-from civitas.reasoning.conversation.participants import KIND, Participants, Setup, recall
+from civitas.reasoning.conversation.participants import KIND, Participants, Setup, restore
 from civitas.reasoning.conversation.record import (
     at_end,
+    prepare,
     resumed,
-    stand,
 )
 from civitas.reasoning.conversation.state import Content, ConversationState
 from civitas.reasoning.conversation.termination import Condition
@@ -237,7 +237,7 @@ class Conversation(Group):
                 reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
                 if reply is not None:
                     if ended(record):
-                        self._go_to(thread, record.state)
+                        self._set_state(thread, record.state)
                     return reply
                 thread.own = now = record.state
             now.run = record.run_id
@@ -252,14 +252,14 @@ class Conversation(Group):
             self.until.begin(now.kept, "u")
         thread.underway = exchange = Exchange(self._setup, now, asked, record, self._keep)
         try:
-            reply = await exchange.go()
+            reply = await exchange.run()
         finally:
             thread.underway = None
         if reply.stop_reason in ENDED:
             now.run = None
         return reply
 
-    def _go_to(self, thread: Thread, state: ConversationState) -> None:
+    def _set_state(self, thread: Thread, state: ConversationState) -> None:
         """Set a thread to the state at a reply's end, unless the thread is further."""
         state.record = NULL_RECORD
         if state.count > self._state_of(thread).count:
@@ -268,15 +268,15 @@ class Conversation(Group):
     def _program(self) -> dict[str, Any]:
         return self._setup.program()
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, ConversationState)
         if record.begun is None or record.state is None:
             return
-        await recall(self._setup, record, budget_of(self, budget))
+        await restore(self._setup, record, budget_of(self, budget))
         now = at_end(record)
-        stand(now, record, self._setup)
+        prepare(now, record, self._setup)
         now.run = None if ended(record) else record.run_id
-        self._go_to(self._kept.get(record.begun["thread"]), now)
+        self._set_state(self._kept.get(record.begun["thread"]), now)
 
     # -- saved and loaded --------------------------------------------------------------------------
 

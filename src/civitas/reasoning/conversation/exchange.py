@@ -70,16 +70,16 @@ class Exchange:
 
     # -- the loop ----------------------------------------------------------------------------------
 
-    async def go(self) -> Reply:
+    async def run(self) -> Reply:
         """Run turns until there is a reason to stop, and record it."""
         over = partial(end_of, self._record, self._state, "saved")
         try:
-            return await guarded(self._record, self._go, over, self._stopped)
+            return await guarded(self._record, self._run, over, self._stopped)
         finally:
             self._state.record = NULL_RECORD
             self._state.trim()
 
-    async def _go(self) -> Reply:
+    async def _run(self) -> Reply:
         try:
             await self._speak()
             return await self._end()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.reasoning")
 
-GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
+NOTHING_NEW: Final = "(It is your turn again, and nobody has said anything since.)"
 """The prompt of a speaker that has heard everything already."""
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """The prompt for the last speaker, if there is a schema for the outcome."""
@@ -166,7 +166,7 @@ class Participants:
             # Remove it first: a delivery that is cut off is not repeated.
             self._state.pending[id].remove(utterance)
             if self._is_recorded and once is None:
-                continue  # delivered by the process before, or by `recall`
+                continue  # delivered by the process before, or by `restore`
             message = utterance.message(self._state.agents)
             try:
                 await own(_tell(self._setup.agents[id], message, self._thread, once))
@@ -207,7 +207,7 @@ class Participants:
         state, record = self._state, self._record
         part = f"T{number}/{id}"
         waited = await self._question(id, part)
-        question = GO_ON if waited is None else waited.heard(state.agents)
+        question = NOTHING_NEW if waited is None else waited.heard(state.agents)
         place = 0 if waited is None else waited.number
         emit = asked.emit
         if emit is not None:
@@ -275,7 +275,7 @@ class Participants:
         return next((past for past in self._record.past(key) if past.key == key), None)
 
 
-async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
+async def restore(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
     """Restore the participants that keep a record, and the model that chooses, from the record."""
     thread = None if record.begun is None else record.begun["thread"]
     for entry in record.entries():
@@ -284,7 +284,7 @@ async def recall(setup: Setup, record: Record[ConversationState], budget: Budget
         if not getattr(agent, "_records", False):
             continue
         if entry.kind == "started" and "part" in data:
-            await agent._recall(record.member(data["part"], data["agent"]), budget)
+            await agent._restore(record.member(data["part"], data["agent"]), budget)
         elif entry.kind == "ended" and told_id:
             try:
                 await _tell(agent, data["result"], thread, tuple(data["about"]["once"]))

@@ -92,7 +92,7 @@ class Briefing:
                 said = f"{said}\n[R came to no end of its own: {conclusion.error}]".strip()
             if conclusion.suggested_next_action:
                 said += f"\n[R suggests: {conclusion.suggested_next_action}]"
-            done = (f"{_called(each)} {_came(each, 'gave: ')}" for each in conclusion.evidence)
+            done = (f"{_called(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
             sure = conclusion.confidence
             values |= {
                 "summary": marked(said),
@@ -178,7 +178,7 @@ def _called(item: dict[str, Any]) -> str:
     return f"{who}{item.get('action')} {json_text(item.get('args', {}))}"
 
 
-def _came(item: dict[str, Any], gave: str = "") -> str:
+def _outcome(item: dict[str, Any], gave: str = "") -> str:
     return f"failed: {item['error']}" if "error" in item else f"{gave}{item.get('result')}"
 
 
@@ -188,7 +188,7 @@ def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) ->
     if conclusion is None:
         parts["What was done"] = "Nothing yet: say how the agent is to begin."
     else:
-        done = (f"{_called(e)}\n{indent(_came(e), '  → ')}" for e in conclusion.evidence)
+        done = (f"{_called(e)}\n{indent(_outcome(e), '  → ')}" for e in conclusion.evidence)
         parts["What was done"] = "\n".join(done) or "No action was called."
         if conclusion.steps:
             parts["The steps, as the agent says"] = said_steps(conclusion.steps)

@@ -120,7 +120,7 @@ class ReActAgent(LoopAgent):
     def _program(self) -> dict[str, Any]:
         return program_of(self)
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, LoopState)
         if record.begun is not None:
             memory = self._memory_of(self._kept.get(record.begun["thread"]))

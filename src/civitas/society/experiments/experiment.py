@@ -225,7 +225,7 @@ class Experiments(Steps):
                 program=program,
             ) as record:
                 if self._journal is not None:
-                    self._asking.recall(record, self._model, self.mailboxes)
+                    self._asking.charge_recorded(record, self._model, self.mailboxes)
                 if record.state is not None:
                     return [SurveyAnswer(*each) for each in record.state.answers]
                 answers = await self._answers(survey, mailboxes, record)

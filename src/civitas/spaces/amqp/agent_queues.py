@@ -298,10 +298,10 @@ class LocalAgents:
                     begin()
 
         def begin() -> None:
-            go_on, queue.begin = queue.begin, None
-            if go_on is not None:
+            begin_agent, queue.begin = queue.begin, None
+            if begin_agent is not None:
                 self._receiver.resume(mailbox)
-                go_on()
+                begin_agent()
 
         def cancelled() -> None:
             queue.consumer = ""

@@ -84,7 +84,7 @@ class Broker:
         self._lost = False
         self._ending = False
         self.consumer = Consumer(self.loop)
-        self.publisher = Publisher(names.exchange, settled, thread.let_in)
+        self.publisher = Publisher(names.exchange, settled, thread.set_open)
         self._options = options
         self._on_state = on_state
         self._after_read = after_read

@@ -208,8 +208,8 @@ class Receiver:
                 and offer.policy == ACCESS_REQUESTED
                 and permission == wire.fingerprint(inbound.envelope, mailbox.id)
             )
-        goes_on = offer is not None and (offer.idempotent or mailbox.agent._goes_on(name))
-        if entry.state == STARTED and not goes_on:
+        resumes = offer is not None and (offer.idempotent or mailbox.agent._resumes(name))
+        if entry.state == STARTED and not resumes:
             self._doubt(delivery, mailbox, inbound)
         else:
             self._put(delivery, mailbox)

@@ -183,7 +183,7 @@ class AMQPSpace(Space):
                 self._detach(mailbox)
                 return
             finally:
-                self._router.broker.publisher.go_on()
+                self._router.broker.publisher.resume()
             if here and mailbox.arriving is not None:
                 self._begin(mailbox, mailbox.arriving)
 

@@ -189,7 +189,7 @@ export function mount(root) {
   const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Tell it something while it works", required: true });
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
   const buttons = {
-    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), go_on: button("Go on", () => post("go_on"), "primary"),
+    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Go on", () => post("unpause"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
   const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
@@ -214,7 +214,7 @@ export function mount(root) {
     const { state, job, task, totals, fault, told = [], order } = view.outline;
     buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
     buttons.pause.hidden ||= job !== "running";
-    buttons.go_on.hidden = job !== "paused";
+    buttons.unpause.hidden = job !== "paused";
     update(more, job || state === "running" ? null : further(view.outline.id, state, order));
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
     replace(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
