@@ -577,7 +577,7 @@ def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
         args = ("Do it", "--model", f"{server.url}#m", *limits, *options)
         done = act(*args, cwd=folder, environment=environment)
     assert done.returncode == 1
-    assert done.stdout.endswith(f"\nto go on with it: {command}\n")
+    assert done.stdout.endswith(f"\nto resume it: {command}\n")
 
 
 def test_a_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> None:
@@ -749,7 +749,7 @@ def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
             terminal.type("s\n")
             assert terminal.end() == 1
         assert "stopped: it was cancelled (H ('you'): stopped by you)" in terminal.seen
-        assert "to go on with it: civitas resume r --journal ../runs.db" in terminal.seen
+        assert "to resume it: civitas resume r --journal ../runs.db" in terminal.seen
         given = ("-m", "civitas", "resume", "r", "--journal", "../runs.db")
         with Terminal(*given, cwd=folder) as terminal:
             terminal.until("you> ")

@@ -116,7 +116,7 @@ def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal {JOURNAL}` shows "
-        f"what there is, and `civitas resume bread-1 --journal {JOURNAL}` goes on with it\n"
+        f"its record, and `civitas resume bread-1 --journal {JOURNAL}` resumes it\n"
     )
 
 

@@ -146,7 +146,7 @@ def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) 
     assert "in place of RESULT, such as 1=sent" in " ".join(refused.stderr.split())
     decided = civitas(*copied, cwd=folder)
     assert decided.returncode == 0, decided.stderr
-    assert "recorded; to go on, run the program of agent" in decided.stdout
+    assert "recorded; to resume it, run the program of agent" in decided.stdout
 
 
 def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
     assert "resume" not in done.stdout
     after = civitas("runs", "r", cwd=folder)
     assert "  stopped: it was interrupted; ReActAgent files" in after.stdout
-    assert after.stdout.endswith("\nto go on with it: civitas resume r\n")
+    assert after.stdout.endswith("\nto resume it: civitas resume r\n")
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))

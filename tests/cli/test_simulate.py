@@ -131,7 +131,7 @@ def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     told = civitas("runs", "town", "--journal", "runs.db", cwd=tmp_path).stdout
     assert "10 citizens, 576 steps of 15min, seed 0" in told
     assert "set up: by rules; tables in /" in told
-    assert told.endswith(f"to go on with it: {way}\n")
+    assert told.endswith(f"to resume it: {way}\n")
     gone_on = civitas(*shlex.split(way)[1:], cwd=tmp_path)
     assert gone_on.returncode == 0, gone_on.stderr
     again = civitas(*shlex.split(way)[1:], cwd=tmp_path)  # it has ended: nothing is lived
@@ -343,7 +343,7 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
         with Terminal("-m", "civitas", *args, cwd=tmp_path) as terminal:
-            terminal.until("Go on? [y/N] ")
+            terminal.until("Continue? [y/N] ")
             assert "will be asked about 144 times" in terminal.seen
             assert server.requests == []
             terminal.type(f"{answer}\r")

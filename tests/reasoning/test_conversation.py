@@ -732,7 +732,7 @@ def test_cancelling_reaches_everyone_who_speaks_and_it_can_be_gone_on_with() -> 
         bob.gate.set()
         reply = await talk.resume()
         assert reply.value == {"Ann": "Ann 1", "Bob": "Bob 1"}
-        with pytest.raises(StateError, match="no reply to go on with"):
+        with pytest.raises(StateError, match="no reply to resume"):
             await talk.resume()
         assert (await talk.reply("again")).stop_reason == "done"
 

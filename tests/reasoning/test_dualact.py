@@ -117,7 +117,7 @@ def test_r_is_told_the_instruction_and_a_change_of_approach() -> None:
     first, second = asked(r)
     assert first.startswith("Count the files.\n")
     assert "How many files are there?" in first
-    assert second.startswith("Change your approach; do not go on with what you did before.")
+    assert second.startswith("Change your approach; do not continue what you did before.")
     assert "Why: guessing is no counting" in second
     assert "From now on: Use list_files." in second
 

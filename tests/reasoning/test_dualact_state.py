@@ -198,7 +198,7 @@ def whole_number(decided: int = 0) -> DualActAgent:
 
 def test_there_must_be_something_to_go_on_with() -> None:
     dual = make()
-    with pytest.raises(StateError, match="has nothing to go on with"):
+    with pytest.raises(StateError, match="has nothing to resume"):
         asyncio.run(dual.resume())
     before = dual.state_dict()
     dual.load_state_dict(before)

@@ -157,7 +157,7 @@ def test_a_run_of_another_process_is_shown(
     first = out.read_text()
     expect(page.get_by_label("Folder to search")).to_be_hidden()
     page.get_by_label("Iterations in all").fill("3")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Resume").click()
     expect(state(page)).to_have_text("finished: nothing new was left to find")
     with page.expect_download() as started:
         page.get_by_role("link", name="Download Markdown").click()
@@ -177,7 +177,7 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
             _, told = command.communicate(timeout=WAIT_S)
         server.wait_for_close()
     assert command.returncode == 130
-    assert "to go on with it: civitas research alpha" in told
+    assert "to resume it: civitas research alpha" in told
     assert "Traceback" not in told
     assert "alpha" in (folder.parent / "report.md").read_text()
 

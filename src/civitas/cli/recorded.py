@@ -74,16 +74,16 @@ class Recorded:
             if stop_reason == "budget" and getattr(self.order, name, None) is not None
         ]
         if isinstance(self.order, ResearchOrder):
-            words = "to go on with a higher limit N" if limits else "to go on with it"
+            words = "to resume with a higher limit N" if limits else "to resume it"
             return [(words, self._again(self.order, dict.fromkeys(limits, "N")))]
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
         was = " and ".join(f"{getattr(self.order, name)}" for name in limits)
-        words = f"to go on with a limit of more than {was}" if limits else "to go on with it"
+        words = f"to resume with a limit of more than {was}" if limits else "to resume it"
         return [(words, self.command("resume", *more))]
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
         """Return the ways to decide about the calls in doubt with these numbers."""
-        it, on = "it" if len(doubts) == 1 else "all", " and go on"
+        it, on = "it" if len(doubts) == 1 else "all", " and resume"
         decide = self.command
         if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
@@ -140,8 +140,8 @@ def not_copied(recorded: Recorded) -> None:
     if found := recorded.copies:
         copy = replace(recorded, run_id=found[-1])
         raise StateError(
-            f"run {recorded.run_id!r} has gone on as a copy, {found[-1]!r}: "
-            f"`{copy.command('resume')}`, or with the run itself all the same: "
+            f"run {recorded.run_id!r} was forked as {found[-1]!r}: resume the fork by "
+            f"`{copy.command('resume')}`, or this run all the same by "
             f"`{recorded.command('resume', '--force')}`"
         )
 
@@ -162,7 +162,7 @@ def refused_in_doubt(recorded: Recorded, as_json: bool) -> bool:
         found = {"kind": "in_doubt", "run_id": recorded.run_id}
         print(json.dumps({**found, "actions": [asdict(each) for each in doubts], "resume": ways}))
     id = escaped(recorded.run_id)
-    click.echo(f"civitas: run {id} cannot go on before you decide", err=True)
+    click.echo(f"civitas: run {id} cannot be resumed before you decide", err=True)
     tell_of(doubts, recorded, to_stderr=True)
     return True
 

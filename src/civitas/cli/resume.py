@@ -70,7 +70,7 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 @click.option(
     "--force",
     is_flag=True,
-    help="Resume a copy, even if the agent has changed or a copy exists.",
+    help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
 @click.option("--max-seconds", type=Above0(), help="New time limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="New limit of tokens, in all.")
@@ -168,7 +168,7 @@ def command(
                 raise
             copy = found.fork(run_id)
         id = escaped(copy)
-        print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
+        print(f"civitas: {why}; resuming a fork, run {id}", file=sys.stderr, flush=True)
         return run(as_json, replace(recorded, run_id=copy))
 
 
@@ -187,7 +187,7 @@ def _named(name: str, kind: str) -> Any:
 def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
     next = (
-        f"to go on, run the program of agent {escaped(agent)} again with "
+        f"to resume it, run the program of agent {escaped(agent)} again with "
         f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
     )
     text = f"recorded; {next}" if decided else f"civitas: {next}"

@@ -106,7 +106,7 @@ def headed(outline: Outline) -> None:
     entries = f"{outline.entries:,} entr{'y' if outline.entries == 1 else 'ies'}"
     click.echo(f"  {escaped(words)}; {escaped(who)}, began {began}, {entries}")
     if outline.forked_from is not None:
-        click.echo(f"  a copy of {escaped(outline.forked_from)}")
+        click.echo(f"  forked from {escaped(outline.forked_from)}")
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
 
 
@@ -147,7 +147,7 @@ def _show(recorded: Recorded, as_json: bool) -> None:
             click.echo(f"running: {doubt_line(doubt)}")
         return
     if made := recorded.copies:
-        click.echo(f"it has gone on as a copy: {escaped(', '.join(made))}")
+        click.echo(f"it was forked as: {escaped(', '.join(made))}")
         return
     if doubts:
         tell_of(doubts, recorded)
@@ -254,8 +254,8 @@ def retold(recorded: Recorded, as_json: bool) -> int:
     own = [entry for entry in entries if not entry.path]
     if not own or own[-1].kind != "over":
         raise StateError(
-            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows what there "
-            f"is, and `{escaped(recorded.command('resume'))}` goes on with it"
+            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows its "
+            f"record, and `{escaped(recorded.command('resume'))}` resumes it"
         )
     reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
     if isinstance(reply, dict):  # of the user's own orchestrator

@@ -70,7 +70,7 @@ def _broken_off(what: str, error: Exception) -> WeightsError:
     """Return the error for a download that broke off, which the next download resumes."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return WeightsError(
-        f"the download of {what} broke off ({reason}); run the command again to go on with it"
+        f"the download of {what} broke off ({reason}); run the command again to resume it"
     )
 
 

@@ -49,7 +49,8 @@ def of_entry(entry: Entry) -> AnyOrder | None:
         return kind(**entry.data["state"])
     except TypeError as error:
         raise StateError(
-            f"entry {entry.sequence} is of another civitas, which can go on with the run: {error}"
+            f"entry {entry.sequence} was written by another version of civitas, which can resume "
+            f"the run: {error}"
         ) from error
 
 

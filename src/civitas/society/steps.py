@@ -87,7 +87,7 @@ class Steps(Space):
     async def _step(self) -> dict[str, Any]:
         if self._broken:
             raise StateError(
-                f"{self._broken}: go on from its journal (the same call with the same run_id), or "
+                f"{self._broken}: resume from its journal (the same call with the same run_id), or "
                 "from a state by load_state_dict"
             )
         router = self.router

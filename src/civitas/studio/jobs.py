@@ -115,7 +115,7 @@ class Jobs:
         order = order_of(journal.entries(run_id))
         if order is None:
             raise StateError(
-                f"run {run_id!r} was begun by a program of yours, which goes on with it by "
+                f"run {run_id!r} was begun by a program of yours: resume it there by "
                 f"run_id={run_id!r}; or `civitas resume {run_id} --agent MODULE:AGENT`"
             )
         if more:
@@ -127,11 +127,11 @@ class Jobs:
             raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
         copies = [each.id for each in journal.runs() if each.forked_from == run_id]
         if copies:
-            raise StateError(f"run {run_id!r} has gone on as a copy: resume run {copies[-1]!r}")
+            raise StateError(f"run {run_id!r} was forked: resume the fork {copies[-1]!r}")
         doubts = [] if outline.state == "running" else journal.in_doubt(run_id)
         if doubts:
             raise StateError(
-                f"run {run_id!r} cannot go on before you decide: nobody knows whether "
+                f"run {run_id!r} cannot be resumed before you decide: it is unknown whether "
                 f"{', '.join(each.action for each in doubts)} took effect when the process ended: "
                 "decide in the tab Runs"
             )

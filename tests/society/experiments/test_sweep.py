@@ -296,7 +296,7 @@ def test_a_stopped_sweep_leaves_no_process_and_goes_on(tmp_path: Path, how: int)
     gone(pid)
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert b"the same command goes on" in told
+        assert b"the same command continues" in told
     assert not (tmp_path / "out" / "results.parquet").exists()
     assert len(list((tmp_path / "out" / "parts").iterdir())) == 1
     (tmp_path / "open").touch()

@@ -303,7 +303,7 @@ class ResearchShown(Shown):
         """Print how to continue the run."""
         super()._ways(stop_reason)
         if self._recorded is None and stop_reason not in ENDED:
-            self._line("with --journal FILE it would be recorded, and could go on from here")
+            self._line("with --journal FILE it would be recorded and could be resumed")
 
 
 def _found(resources: list[Any]) -> str:

@@ -185,7 +185,7 @@ def _agreed(text: str, yes: bool, give: str) -> bool:
     if not yes and lines is None:
         raise click.UsageError(f"{text}; no terminal to ask at: give {give}")
     click.echo(escaped(text), err=True)
-    return yes or lines is None or says_yes(lines, "Go on?")
+    return yes or lines is None or says_yes(lines, "Continue?")
 
 
 def _of_a_town(name: str, path: str) -> str:
@@ -253,7 +253,9 @@ def _experiment(
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         progress.end()
-        click.echo("interrupted; the same command goes on from the cells that have ended", err=True)
+        click.echo(
+            "interrupted; the same command continues after the cells that have ended", err=True
+        )
         return 130
     finally:
         progress.end()

@@ -119,7 +119,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         if as_json:
             print_line("interrupted", {"resume": [way for _, way in ways]})
         else:
-            hint = "with --journal FILE it would be recorded, and could go on from here"
+            hint = "with --journal FILE it would be recorded and could be resumed"
             said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
             click.echo("\n".join(said), err=True)
         return 130

@@ -219,7 +219,7 @@ class Conversation(Group):
         if asked.resumed:
             if not now.open:
                 raise StateError(
-                    f"conversation {self.id!r} has no reply to go on with: it has ended, or none "
+                    f"conversation {self.id!r} has no reply to resume: it has ended, or none "
                     "was begun"
                 )
             if now.run is not None:

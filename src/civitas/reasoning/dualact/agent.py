@@ -204,7 +204,7 @@ class DualActAgent(Group):
         if progress is None:
             where = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
-                f"dual act {self.id!r} has nothing to go on with{where}: load a state first"
+                f"dual act {self.id!r} has nothing to resume{where}: load a state first"
             )
         if schema is None:
             schema = progress.schema if progress.wanted is None else progress.wanted

@@ -56,7 +56,7 @@ CONCLUSION_FORMAT: Final = (
 """How to conclude, for an R whose model follows schemas."""
 
 
-_CHANGE = "Change your approach; do not go on with what you did before."
+_CHANGE = "Change your approach; do not continue what you did before."
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 

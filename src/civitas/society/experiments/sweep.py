@@ -194,7 +194,7 @@ async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> N
         lived(-steps)
     how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
     raise StateError(
-        f"its process {how}, twice; cells that have ended are kept, and the same call goes on"
+        f"its process {how}, twice; cells that have ended are kept, and the same call continues"
     )
 
 

@@ -103,7 +103,9 @@ class RayEngine:
                 f"(ray start --object-store-memory), or use more workers: {error_text(error)}"
             ) from error
         except (errors.RaySystemError, ConnectionError) as error:
-            raise StateError(f"Ray is gone: go on from the journal: {error_text(error)}") from error
+            raise StateError(
+                f"the connection to Ray is lost: resume from the journal: {error_text(error)}"
+            ) from error
         self._fresh = set()
         return wants
 

@@ -189,7 +189,7 @@ export function mount(root) {
   const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Tell it something while it works", required: true });
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
   const buttons = {
-    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Go on", () => post("unpause"), "primary"),
+    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
   const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
@@ -221,7 +221,7 @@ export function mount(root) {
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
-      told.map((each) => h("p", { role: "status" }, h("b", {}, "Told when it goes on: "), text(each))),
+      told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
       fault ? h("p", { class: "s-fault" }, text(fault)) : null);
   }
 
@@ -314,6 +314,6 @@ cardKind("decision", (card, decide) => {
     ...card.told.map((each) => quote("Said meanwhile", each)),
     h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
       h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
-        h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue goes on from it; redirect does something else."))),
+        h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue works on from it; redirect takes another way."))),
   ].filter(Boolean);
 });

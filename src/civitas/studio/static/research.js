@@ -159,7 +159,7 @@ function stepper(state, isRunning) {
       h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
     h("p", { role: "status" }, isRunning
       ? [h("b", {}, `Iteration ${state.iteration}${of}: `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
-      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended, and it can go on from here."]),
+      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended; it can be resumed."]),
   ];
 }
 
