@@ -369,8 +369,7 @@ class Agent(Workflow):
         approver = self._approver()
         if approver is None:
             logger.warning(
-                "agent %r has nobody to ask for permission, so it refuses; give it or its space an "
-                "approver=",
+                "agent %r has no approver, so it refuses; give it or its space an approver=",
                 self.id,
             )
         run_id, thread = self._asked_by(proposed_message)

@@ -237,9 +237,9 @@ def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) 
             "--journal", "runs.db", "--run-id", "r1", cwd=folder,
         )  # fmt: skip
         assert done.returncode == 1
-        assert "stopped: the time was over" in done.stderr
+        assert "stopped: the time limit was reached" in done.stderr
         assert "to resume it: civitas research " in done.stderr
-        assert "It ended after 0 iterations: the time was over" in done.stdout
+        assert "It ended after 0 iterations: the time limit was reached" in done.stdout
         in_time = True
         listed = research("r1", "--journal", "runs.db", command="runs", cwd=folder)
         assert "to resume it: civitas research " in listed.stdout

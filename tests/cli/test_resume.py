@@ -272,7 +272,7 @@ def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
         civitas(*act(server), cwd=folder)
     done = civitas("resume", "r", cwd=folder)  # its model is gone
     assert done.returncode == 0
-    assert done.stderr == "civitas: run r is over; this is what was recorded of it\n"
+    assert done.stderr == "civitas: run r has ended; this is its recorded reply\n"
     assert done.stdout == civitas("replay", "r", cwd=folder).stdout
 
 

@@ -67,7 +67,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     assert about.startswith("  done; ReActAgent files, began ")
     assert about.endswith(", 7 entries")
     assert (task, escaped) == (r"  First\nof all", r"  Then \x1b[2Jthis")
-    assert stopped.startswith("  stopped: its time was over; ")
+    assert stopped.startswith("  stopped: time limit reached; ")
     assert len(cut) <= 80
     assert cut.endswith("xxx …")
     listed = json.loads(as_json.stdout)["runs"]
@@ -215,7 +215,7 @@ def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple
     before = file.read_bytes()
     done = civitas(*command, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"civitas: journal {JOURNAL!r}: it is no journal")
+    assert done.stderr.startswith(f"civitas: journal {JOURNAL!r}: it is another kind of file")
     assert file.read_bytes() == before
 
 

@@ -386,7 +386,7 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
         (
             ("e.yaml", "--sweep", "feed=true", "--sweep", "feed=false"),
-            "--sweep: feed is there twice: give all its values in one",
+            "--sweep: feed appears twice: give all its values in one",
         ),
         (("e.yaml", "--sweep", "tax"), "must be NAME=VALUE,VALUE, got 'tax'"),
         (("e.yaml", "--sweep", "tax="), "must be NAME=VALUE,VALUE, got 'tax='"),

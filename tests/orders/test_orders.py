@@ -117,7 +117,7 @@ def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
         await part.commit()
         part.close()
         agent = act_agent(Order("x", str(tmp_path), SERVED), approver=RefuseAll())
-        with pytest.raises(RunMismatch, match="it is no run of civitas act"):
+        with pytest.raises(RunMismatch, match="it is not a run of civitas act"):
             await record(Order("x", "."), journal, "R", agent)
         await record(Order("x", ".", SERVED), journal, "S", agent)
         found = order_of(journal.entries("S"))

@@ -72,20 +72,28 @@ def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, pas
 @pytest.mark.parametrize(
     ("sentence", "passage", "why"),
     (
-        ("The loop parameter was removed in version 3.9.", WAIT, "says 3.9, which is not there"),
-        ("At most ten thousand tasks may wait.", WAIT, "says ten thousand, which is not there"),
+        (
+            "The loop parameter was removed in version 3.9.",
+            WAIT,
+            "says 3.9, which is not in the passage",
+        ),
+        (
+            "At most ten thousand tasks may wait.",
+            WAIT,
+            "says ten thousand, which is not in the passage",
+        ),
         ("Lyon opened 17 new stations.", LYON, "says 17, where the passage says 12"),
         (
             "About 250 workers built them, four times as many.",
             LYON,
-            "says four, which is not there",
+            "says four, which is not in the passage",
         ),
         ("If a timeout occurs, it raises ValueError.", WAIT, "names ValueError, which is not"),
         ("`threading.wait_for()` waits for the awaitable.", WAIT, "quotes “threading.wait_for()”"),
         (
             "In 2013 Guido van Rossum and Tim Young wrote it.",
             WAIT,
-            "names Tim, which is not there",
+            "names Tim, which is not in the passage",
         ),
         ("Linus wrote the first version in 2013.", WAIT, "says linus, where the passage says"),
         (
@@ -96,14 +104,22 @@ def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, pas
         (
             "The total wait time cannot exceed the timeout.",
             WAIT,
-            "has a negation that is not there",
+            "has a negation that the passage lacks",
         ),
         ("The default means that it always times out.", WAIT, "lacks a negation"),
-        ("The old tram line runs on Sundays.", LYON, "lacks a negation that is there"),
-        ("The stations are accessible to wheelchairs.", LYON, "lacks a negation that is there"),
+        ("The old tram line runs on Sundays.", LYON, "lacks a negation that the passage has"),
+        (
+            "The stations are accessible to wheelchairs.",
+            LYON,
+            "lacks a negation that the passage has",
+        ),
         ("At least 1,000 tasks may wait.", WAIT, "says least, where the passage says most"),
         ("After 2010 there were fewer buses than trams.", LYON, "says after, where the passage"),
-        ("It is “safe to call it from another thread”.", WAIT, "lacks a negation that is there"),
+        (
+            "It is “safe to call it from another thread”.",
+            WAIT,
+            "lacks a negation that the passage has",
+        ),
         ("It is written that “a timeout cancels the task”.", WAIT, "quotes “a timeout cancels"),
         ("It “raises TimeoutError … cancels the task”.", WAIT, "quotes “cancels the task”"),
         ("The function is implemented for speed and polls.", WAIT, "shares 0 of 4 content words"),
@@ -113,7 +129,7 @@ def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, pas
         (
             "The field is not inherited, but what it contains is not inherited, one by one.",
             NEW,
-            "has a negation that is not there",
+            "has a negation that the passage lacks",
         ),
         ("Der Vertrag gilt für Schäden über 1.000 Euro.", BAHN, "lacks a negation"),
         ("Le parc ouvre le lundi.", PARC, "lacks a negation"),
@@ -126,7 +142,7 @@ def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, w
 HILL = "The wooden store at the hill beside the river holds {} items."
 MARKET = "At the old harbour market pages never open near noon."
 SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
-MORE, LESS = "has a negation that is not there", "lacks a negation that is there"
+MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the passage has"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +266,7 @@ def test_footnotes_that_are_not_supporting_are_dropped_and_a_sentence_without_an
         (1, "The queue holds 10 items.", PASSAGES[1])
     ]
     assert done.uncited == 1
-    assert done.unsupported == [("It holds 11 items.", "says 11, which is not there")]
+    assert done.unsupported == [("It holds 11 items.", "says 11, which is not in the passage")]
 
 
 @pytest.mark.parametrize("note", ("[^1^]", "[^1]", "[^1^][^2^]", "[^1,2^]", "[^2, 1]", " [^ 1 ^]"))

@@ -84,7 +84,7 @@ def test_a_file_is_written_once_it_is_permitted(
     """
     page, other = open_page("Act and review"), open_page("Act and review")
     start(page, folder / "nowhere", server)
-    expect(page.get_by_text('nowhere" is not there')).to_be_visible()
+    expect(page.get_by_text('nowhere" does not exist')).to_be_visible()
     page.get_by_label("Folder that it works on").fill(str(folder))
     page.locator("#tab-act").get_by_label("US dollars").fill("0.5")
     choose(page, "Model", "https://models.example/v1#m")

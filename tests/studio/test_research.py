@@ -129,7 +129,7 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         expect(state(page)).to_have_text("stopped: it was interrupted")
         page.get_by_role("button", name="Resume").click()
         expect(page.get_by_text("1 citation checked, 1 sentence marked")).to_be_visible()
-        expect(page.get_by_text("says 1999, which is not there")).to_be_visible()
+        expect(page.get_by_text("says 1999, which is not in the passage")).to_be_visible()
         expect(report(page).get_by_text("It is under way: 0 iterations done.")).to_be_visible()
         judged.set()
         expect(state(page)).to_have_text("finished: the targets were reached")

@@ -121,7 +121,7 @@ class Ledger:
         self.wake_first()
         for account, kind in closed:
             logger.warning(
-                "%s: %s %s were spent where %s had been reserved; nothing more is begun",
+                "%s: %s %s were spent where %s had been reserved; no further calls start",
                 account.title,
                 said(kind, spent[kind]),
                 UNITS[kind],
@@ -375,6 +375,6 @@ def _refuse_if_closed(account: Account, now: float) -> None:
     if kind is not None:
         raise BudgetExceeded(
             f"{account.title}: {said(kind, account.over[kind])} {UNITS[kind]} more were spent "
-            "than had been reserved, so nothing more is begun",
+            "than had been reserved, so no further calls start",
             LIMITS[kind],
         )

@@ -256,7 +256,7 @@ def _list(exchange: str | None) -> int:
     for letter in found:
         _tell_of(letter)
     if more:
-        click.echo(f"and {more:,} more, that came later")
+        click.echo(f"and {more:,} later ones")
     elif not found:
         click.echo("There are no dead letters.")
     return 0
@@ -271,4 +271,4 @@ def _tell_of(letter: DeadLetter) -> None:
     click.echo(letter.key)
     tell(f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}")
     tell(what)
-    tell(f"{letter.time or 'some time'}: {letter.reason or 'nobody says why'}")
+    tell(f"{letter.time or 'some time'}: {letter.reason or 'reason unknown'}")

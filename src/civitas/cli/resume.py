@@ -297,5 +297,5 @@ def _over(recorded: Recorded, as_json: bool) -> int:
     from civitas.cli.runs import retold
 
     id = escaped(recorded.run_id)
-    click.echo(f"civitas: run {id} is over; this is what was recorded of it", err=True)
+    click.echo(f"civitas: run {id} has ended; this is its recorded reply", err=True)
     return retold(recorded, as_json)

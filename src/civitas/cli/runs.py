@@ -45,12 +45,12 @@ _STATES = {
     "stopped": "stopped: its process ended",
     "in_doubt": "stopped: an action is in doubt",
     "cancelled": "stopped: it was interrupted",
-    "deadline": "stopped: its time was over",
-    "budget": "stopped: at the limit of what it may spend",
-    "max_iterations": "stopped: no answer after as many as it may give",
+    "deadline": "stopped: time limit reached",
+    "budget": "stopped: budget limit reached",
+    "max_iterations": "stopped: iteration limit reached without an answer",
     "max_loops": "stopped: the review did not accept it",
-    "no_progress": "stopped: the model did the same over and over",
-    "unreadable": "stopped: what the model answered could not be used",
+    "no_progress": "stopped: the model repeated the same calls",
+    "unreadable": "stopped: the model's answer could not be used",
     "error": "failed",
 }
 

@@ -141,7 +141,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         for number in numbers:
             row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
             if row is None:
-                raise self.damaged(f"memory {number} is found, but is not there")
+                raise self.damaged(f"memory {number} is in the index but not in the file")
             items.append(self.parsed(row[0]))
         return items
 
@@ -152,7 +152,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         except (ValueError, TypeError, RecursionError) as error:
             raise self.damaged(f"a memory cannot be read, {error}") from None
         if not isinstance(item, dict):
-            raise self.damaged("a memory is no message")
+            raise self.damaged("a memory is not a message")
         return item
 
     def extent(self, db: sqlite3.Connection, id: str, until: int) -> tuple[int, int]:

@@ -294,7 +294,7 @@ class SQLiteMemory(Memory):
         """
         wanted = {"thread", "messages", "newest"}
         if not isinstance(state, dict) or state.keys() != wanted or state["thread"] != self._id:
-            raise StateError(f"this is no state of thread {self._id!r} of {self._file.name!r}")
+            raise StateError(f"this is not a state of thread {self._id!r} of {self._file.name!r}")
         newest = state["newest"]
         if type(newest) is not int:
             raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")

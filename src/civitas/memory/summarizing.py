@@ -163,7 +163,7 @@ class SummarizingMemory(TokenBoundedMemory):
             or not all(isinstance(item, dict) and "role" in item for item in items)
         ):
             raise StateError(
-                "this is no state of a SummarizingMemory: it needs a summary and a list of chat "
+                "this is not a state of a SummarizingMemory: it needs a summary and a list of chat "
                 "messages"
             )
         with self._lock:

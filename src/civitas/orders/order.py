@@ -88,7 +88,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
         part = opened.part(order.part)
         before = order_of(part.past)
         if before is None and opened.past:
-            raise RunMismatch(run_id, ("program",), f"it is no run of civitas {order.command}")
+            raise RunMismatch(run_id, ("program",), f"it is not a run of civitas {order.command}")
         if before is not None:
             _check(run_id, before, order)
         if before != order:

@@ -220,7 +220,7 @@ def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], 
 def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
         if inspect.isroutine(wanted):  # pydantic would call it
-            raise TypeError("a function is no type")
+            raise TypeError("a function is not a type")
         form = form_of(wanted)
         found, definitions = schemas_of({"answer": form})
         schema = found["answer"]

@@ -19,7 +19,7 @@ ENDED: Final[dict[str, str]] = {
     "max_iterations": "the iterations were used up",
     "no_progress": "nothing new was left to find",
     "budget": "the budget was spent",
-    "deadline": "the time was over",
+    "deadline": "the time limit was reached",
     "cancelled": "it was interrupted",
     "in_doubt": "a call is in doubt",
     "unreadable": "the model's answers could not be used",

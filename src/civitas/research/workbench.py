@@ -57,7 +57,7 @@ class Workbench(ConversationalAgent):
     _asked: Asked
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
 
-    def _begin_anew(self, progress: Progress) -> None:
+    def _reset_progress(self, progress: Progress) -> None:
         """Begin again at this progress."""
         self.progress = progress
         self.resources = ResourcePool(progress.changes)

@@ -298,7 +298,7 @@ class Books:
         if city is None:
             return Answer(want, False, "there is no city")
         if sender not in self.where:
-            return Answer(want, False, f"{sender} is no citizen")
+            return Answer(want, False, f"{sender} is not a citizen")
         if sender in self.moving:
             return Answer(want, False, f"on the way to {self.moving[sender][0]}")
         place, to = self.where[sender], want.to

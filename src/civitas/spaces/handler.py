@@ -241,7 +241,7 @@ def returned(delivery: Delivery, value: Any) -> Any:
     try:
         return to_json(value)
     except NotJSON as error:
-        text = f'"{delivery}" returned what is no JSON value: {error}'
+        text = f'"{delivery}" returned what is not a JSON value: {error}'
         raise Outcome(ActionError("TypeError", text)) from None
 
 

@@ -122,7 +122,7 @@ class SQLiteFile(Generic[E]):
         if not folder.is_dir():
             raise self.error(f"there is no folder {str(folder)!r}: make it first")
         if path.exists() and not path.is_file():
-            raise self.error("it is no file: name one")
+            raise self.error("it is not a file: name one")
         reason = ""
         if not os.access(folder, os.W_OK):
             reason = (
@@ -241,10 +241,7 @@ class SQLiteFile(Generic[E]):
         )
 
     def _of_another_kind(self) -> E:
-        return self.error(
-            f"it is no {self._kind} but another kind of file, and was left as it is: name another "
-            "one"
-        )
+        return self.error("it is another kind of file, and was left as it is: name another one")
 
     def fault(self, error: sqlite3.Error, locked: str) -> E:
         """Return the error for an SQLite error, with what to do; `locked`: the text for a lock."""

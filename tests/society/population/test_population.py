@@ -135,7 +135,7 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
 @pytest.mark.parametrize(
     ("table", "why"),
     (
-        ({"id": np.array([1, 1]), "money": np.zeros(2, int)}, "id 1 is there twice"),
+        ({"id": np.array([1, 1]), "money": np.zeros(2, int)}, "id 1 appears twice"),
         ({"money": np.array([1.5])}, "column 'money' must be int64"),
         ({"money": np.array([-1])}, "0 or more"),
         ({"a": np.zeros(2), "b": np.zeros(3)}, "has 3 entries, another 2"),

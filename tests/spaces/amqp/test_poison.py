@@ -69,21 +69,21 @@ def body(**changes: Any) -> bytes:
 
 
 BODIES: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"", "it is no JSON"),
-    "no JSON": (b"hello", "it is no JSON"),
-    "half of one": (body()[:-5], "it is no JSON"),
-    "two": (body() + body(), "it is no JSON"),
-    "a number": (b"5", "it is no JSON object"),
-    "a list": (b"[]", "it is no JSON object"),
-    "null": (b"null", "it is no JSON object"),
-    "no UTF-8": (b'{"from":"\xff\xfe"}', "it is no JSON"),
-    "UTF-16": (body().decode().encode("utf-16"), "it is no JSON"),
-    "a byte order mark": (b"\xef\xbb\xbf" + body(), "it is no JSON"),
-    "NaN": (body().replace(b"1}", b"NaN}"), "it is no JSON"),
-    "Infinity": (body().replace(b"1}", b"-Infinity}"), "it is no JSON"),
+    "nothing": (b"", "it is not JSON"),
+    "no JSON": (b"hello", "it is not JSON"),
+    "half of one": (body()[:-5], "it is not JSON"),
+    "two": (body() + body(), "it is not JSON"),
+    "a number": (b"5", "it is not a JSON object"),
+    "a list": (b"[]", "it is not a JSON object"),
+    "null": (b"null", "it is not a JSON object"),
+    "no UTF-8": (b'{"from":"\xff\xfe"}', "it is not JSON"),
+    "UTF-16": (body().decode().encode("utf-16"), "it is not JSON"),
+    "a byte order mark": (b"\xef\xbb\xbf" + body(), "it is not JSON"),
+    "NaN": (body().replace(b"1}", b"NaN}"), "it is not JSON"),
+    "Infinity": (body().replace(b"1}", b"-Infinity}"), "it is not JSON"),
     "a float beyond all": (body().replace(b"1}", b"1e999}"), "args"),
     "a huge int": (body().replace(b"1}", b"9" * 5000 + b"}"), ""),
-    "deep": (b"[" * 100_000 + b"]" * 100_000, "it is no JSON"),
+    "deep": (b"[" * 100_000 + b"]" * 100_000, "it is not JSON"),
     "deep arguments": (
         body().replace(b"1}", b"[" * 900 + b"]" * 900 + b"}"),
         "",
@@ -289,14 +289,14 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
     channel.queue_delete(f"{exchange}.dead-letters")
     post(b"hello", pika.BasicProperties(**GOOD_PROPERTIES))
     events.wait_for(lambda found: found.count("connected") == 2)
-    assert buried(dead, "it is no JSON")[1] == b"hello"
+    assert buried(dead, "it is not JSON")[1] == b"hello"
     assert goes_on(space)
 
 
 @pytest.mark.parametrize(
     ("cut_at", "count"),
     # Of those under way, any but the first may have arrived.
-    ((b"it is no JSON", 3), (b"\x00\x3c\x00\x50", 1)),
+    ((b"it is not JSON", 3), (b"\x00\x3c\x00\x50", 1)),
 )
 def test_the_network_is_cut_while_something_is_buried(
     cut_at: bytes,

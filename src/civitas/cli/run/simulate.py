@@ -216,7 +216,7 @@ def _experiment(
             given = [_swept(each) for each in sweep]
             if twice := next((n for n, _ in given if [m for m, _ in given].count(n) > 1), None):
                 raise click.BadParameter(
-                    f"{twice} is there twice: give all its values in one", param_hint="--sweep"
+                    f"{twice} appears twice: give all its values in one", param_hint="--sweep"
                 )
             own = Experiment.from_yaml(path, **instead).parameters
             instead["parameters"] = {**own, **dict(given)}

@@ -100,7 +100,7 @@ class RemoteModel(Answering):
                 body["response_format"] = response_format(schema)
             return json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+            raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the fields of a request other than its messages, actions and schema."""

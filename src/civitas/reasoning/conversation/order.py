@@ -128,7 +128,7 @@ def _id(named: Any, agents: dict[str, Any]) -> str:
     if isinstance(named, str | int) and not isinstance(named, bool) and str(named) in agents:
         return str(named)
     raise DefinitionError(
-        f"next= named {shorten(repr(named))}, which is no participant: it gives an id or a "
+        f"next= named {shorten(repr(named))}, which is not a participant: it must give an id or a "
         "participant, a list of these for several at once, or None to end; the participants are "
         f"{shorten(', '.join(map(repr, agents)), 300)}"
     )

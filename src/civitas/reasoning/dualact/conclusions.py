@@ -156,7 +156,7 @@ def read_conclusion(text: str) -> Conclusion:
     try:
         return Conclusion(**value)
     except DefinitionError as error:
-        raise Unreadable(f"is no conclusion: {readable(str(error))}") from None
+        raise Unreadable(f"is not a conclusion: {readable(str(error))}") from None
 
 
 def conclusion_of(reply: Reply) -> Conclusion:

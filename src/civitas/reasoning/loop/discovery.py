@@ -68,7 +68,7 @@ async def _help_of(agent: Agent, id: str) -> Any:
 def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
     """Return the actions that an agent's help describes, without the unusable ones."""
     if not isinstance(help, dict):
-        logger.warning("agent %r discovers nothing of %r: its help is no object", agent.id, id)
+        logger.warning("agent %r discovers nothing of %r: its help is not an object", agent.id, id)
         return []
     found = []
     for name, described in list(help.items())[:_MAX_ACTIONS]:

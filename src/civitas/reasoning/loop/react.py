@@ -96,7 +96,7 @@ class ReActAgent(LoopAgent):
         found = opened(saved, KIND)
         threads = found.get("threads")
         if not isinstance(threads, dict):
-            raise StateError(f"agent {self.id!r}: the state of its threads is no object")
+            raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
         for thread in self._threads or ():
             assert thread.id is not None
             self._forget_memory(thread.id)

@@ -169,7 +169,9 @@ class FolderIndex:
             for number in ranked(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
                 if row is None:
-                    raise self._pool.damaged(f"passage {number} is found, but is not there")
+                    raise self._pool.damaged(
+                        f"passage {number} is in the index but not in the file"
+                    )
                 of[row[0]] += 1
                 (taken if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
                 if len(taken) == results:

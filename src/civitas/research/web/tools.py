@@ -246,7 +246,7 @@ async def _visited(
     page = await fetcher.fetch(url)
     kind = _kind(page)
     if pdf and kind != _PDF:
-        raise PageError(f"{page.url} is no PDF but {kind}: read it with visit_page")
+        raise PageError(f"{page.url} is not a PDF but {kind}: read it with visit_page")
     late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
     read = await _in_thread(lambda: _read(page, kind), _READ_S, late)
     if not read.text.strip():

@@ -193,8 +193,8 @@ class _Life:
             given = [each for each in answers if each.question == question.id]
             values = [each.value for each in given if each.source != "none"]
             if not values:
-                why = given[0].reason if given else "there is no citizen"
-                raise ConfigError(f"survey {surveyed.name!r}: nobody answers: {why}")
+                why = given[0].reason if given else "there is not a citizen"
+                raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {why}")
             if question.kind == "choice":
                 for choice in question.choices:
                     means[f"{question.id}={choice}"] = [value == choice for value in values]

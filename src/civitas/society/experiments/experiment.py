@@ -271,7 +271,7 @@ class Experiments(Steps):
             except (ModelError, Unreadable) as error:
                 failed = str(error)
             if not isinstance(given, dict):
-                given, failed = {}, "the model's answer is no JSON object"
+                given, failed = {}, "the model's answer is not a JSON object"
         answers = []
         for question in survey.questions:
             reason = failed or (question.fault(given.get(question.id)) if model is not None else "")

@@ -143,7 +143,7 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
             other, has = dict(before["determined_by"]), before["versions"]["civitas"]
             name = before["experiment"]["name"]
         except (ValueError, KeyError, TypeError):
-            what = f"{path} is no manifest of an experiment: give another folder"
+            what = f"{path} is not a manifest of an experiment: give another folder"
             raise ConfigError(what) from None
     if not data or not has_results:  # nothing, or an attempt in which no cell has ended
         _write_manifest(design, folder, shared, None)

@@ -290,7 +290,7 @@ class Population:
         """
         row = self.row_of(id)
         if row not in self.agents:
-            raise ConfigError(f"citizen {id} is no full agent")
+            raise ConfigError(f"citizen {id} is not a full agent")
         if self.society is not None:
             self.society._on_loop(self._demote, row)
         else:

@@ -171,7 +171,7 @@ def read(properties: Any, body: bytes) -> Inbound:
         raise Unreadable(f"its type is {kind!r}, not one of {', '.join(sorted(_KINDS))}")
     message = read_json(body)
     if not isinstance(message, dict):
-        raise Unreadable("it is no JSON object")
+        raise Unreadable("it is not a JSON object")
     try:
         # Without `from`, a usual message takes the fast path of check_message.
         envelope = check_message(message, address(message.pop("from", None)))
@@ -204,7 +204,7 @@ def read_json(body: bytes) -> Any:
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise Unreadable(f"it is no JSON: {error}") from None
+        raise Unreadable(f"it is not JSON: {error}") from None
 
 
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
