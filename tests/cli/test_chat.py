@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal
+from civitas import Journal, ScriptedModel
+from civitas.cli.company import Forgetful
 from civitas.cli.main import main
 from commands import Command, run
 from models.openai_server import (
@@ -589,6 +591,14 @@ def test_what_people_type_first_the_program_answers_where_the_model_is_small(
         if line not in ("help", "?"):
             assert "\n(the program, not the model) " in said
     assert "Chatty: " not in done.stdout
+
+
+def test_a_small_model_is_not_given_what_was_said_before() -> None:
+    model = ScriptedModel(["one", "two"])
+    chatty = Forgetful("Chatty", model)
+    for line in ("Say one.", "Say two."):
+        asyncio.run(chatty.say(line))
+    assert [each["content"] for each in model.received[1][1:]] == ["Say two."]
 
 
 def test_with_another_model_that_is_for_the_model(folder: Path) -> None:
