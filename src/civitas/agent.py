@@ -115,10 +115,6 @@ class Mailbox(Protocol):
         """Run an async function on the space's loop, from whichever loop this is awaited."""
         ...
 
-    def offer_changed(self) -> None:
-        """Look up the agent's actions again, since they have changed."""
-        ...
-
 
 class Agent(Workflow):
     """An identity with actions, and a step, `run()`, to which its blocks belong.

@@ -253,13 +253,6 @@ class Budget:
         """Return whether this is `other` or its descendant, so that spending here counts there."""
         return other._accounts[0] in self._accounts
 
-    def common(self, other: Budget) -> Budget | None:
-        """Return the nearest budget in which both count; None if there is none."""
-        for place, account in enumerate(self._accounts):
-            if account in other._accounts:
-                return self._relative(self._accounts[place:], None) if place else self
-        return None
-
     def start(self) -> None:
         """Start the seconds, if they have not started."""
         self._ledger.start(self._accounts, self._now())

@@ -155,10 +155,6 @@ class Mailbox:
             value: T = await asyncio.wrap_future(router.thread.run(run))
             return value
 
-    def offer_changed(self) -> None:
-        """Look up the agent's actions again, because they changed."""
-        self.router.enter(lambda: self.offers.update(Offer.all_of(self)))
-
     # -- the mailbox -------------------------------------------------------------------------------
 
     def accept(self, delivery: Delivery) -> None:
