@@ -294,7 +294,7 @@ class Agent(Workflow):
         """
         mailbox = self._mailbox
         if mailbox is None:
-            raise self._homeless("send")
+            raise self._not_in_space("send")
         mailbox.send(check_message(message, mailbox.id))
 
     def request(
@@ -317,7 +317,7 @@ class Agent(Workflow):
         """
         mailbox = self._mailbox
         if mailbox is None:
-            raise self._homeless("request")
+            raise self._not_in_space("request")
         return mailbox.request(check_message(message, mailbox.id), timeout, wait)
 
     def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
@@ -326,7 +326,7 @@ class Agent(Workflow):
             raise TypeError(f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1")
         mailbox = self._mailbox
         if mailbox is None:
-            raise self._homeless("ask")
+            raise self._not_in_space("ask")
         if (
             (type(to) is str and 0 < len(to) < 256 and to.isascii())
             and (type(action) is str and 0 < len(action) < 256)
@@ -337,7 +337,7 @@ class Agent(Workflow):
         message = {"to": to, "action": {"name": action, "args": args}}
         return mailbox.request(check_message(message, mailbox.id), 300)
 
-    def _homeless(self, what: str) -> NotInSpace:
+    def _not_in_space(self, what: str) -> NotInSpace:
         return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
 
     # -- callbacks ---------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.agent import Agent
-from civitas.cli.company import bring, named_agent
-from civitas.cli.options import journal_option, recorded, tell, usage
+from civitas.cli.company import add_agent, named_agent
+from civitas.cli.options import journal_option, print_text, recorded, usage
 from civitas.cli.run.show import one_or_more
 from civitas.errors import MissingExtra
 from civitas.spaces.amqp.options import AMQPOptions
@@ -124,7 +124,7 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     try:
-        await asyncio.to_thread(bring, space, agent)
+        await asyncio.to_thread(add_agent, space, agent)
         serving = True
         id = escaped(str(agent.id))
         address = AMQPOptions.from_environment().address
@@ -269,6 +269,8 @@ def _tell_of(letter: DeadLetter) -> None:
     size = one_or_more(len(letter.body), "byte")
     what = f'"{name}", {size}' if isinstance(name, str) else size
     click.echo(letter.key)
-    tell(f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}")
-    tell(what)
-    tell(f"{letter.time or 'some time'}: {letter.reason or 'reason unknown'}")
+    print_text(
+        f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}"
+    )
+    print_text(what)
+    print_text(f"{letter.time or 'some time'}: {letter.reason or 'reason unknown'}")

@@ -188,7 +188,7 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
     return agent
 
 
-def bring(space: Space, agent: Agent) -> None:
+def add_agent(space: Space, agent: Agent) -> None:
     """Add the user's own agent to a space; DefinitionError if its `after_add` fails."""
     try:
         space.add(agent)

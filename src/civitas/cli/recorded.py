@@ -112,7 +112,7 @@ class Recorded:
         return shlex.join(("civitas", order.command, *objectives, *options))
 
 
-def carried_out(
+def execute_order(
     by: Callable[..., int], order: AnyOrder, journal: str | None, run_id: str | None, as_json: bool
 ) -> int:
     """Carry out an order, recorded if a journal is named; return the exit code."""
@@ -129,13 +129,13 @@ def carried_out(
     with Journal(journal) as found:
         recorded = Recorded(found, run_id or secrets.token_hex(8), order)
         if run_id is not None:
-            not_copied(recorded)
+            refuse_forked(recorded)
             if refused_in_doubt(recorded, as_json):
                 return 1
         return by(order, as_json, recorded)
 
 
-def not_copied(recorded: Recorded) -> None:
+def refuse_forked(recorded: Recorded) -> None:
     """Refuse a run that has a copy: the copy may have executed the same actions."""
     if found := recorded.copies:
         copy = replace(recorded, run_id=found[-1])
@@ -163,11 +163,11 @@ def refused_in_doubt(recorded: Recorded, as_json: bool) -> bool:
         print(json.dumps({**found, "actions": [asdict(each) for each in doubts], "resume": ways}))
     id = escaped(recorded.run_id)
     click.echo(f"civitas: run {id} cannot be resumed before you decide", err=True)
-    tell_of(doubts, recorded, to_stderr=True)
+    print_doubts(doubts, recorded, to_stderr=True)
     return True
 
 
-def tell_of(doubts: list[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
+def print_doubts(doubts: list[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
     """Print the calls in doubt with their numbers, and what to type to decide."""
     these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
     click.echo(f"outcome unknown, the process ended while {these} running:", err=to_stderr)

@@ -22,8 +22,8 @@ from civitas.cli.options import (
     opened,
     usage,
 )
-from civitas.cli.recorded import NOBODY, Recorded, not_copied, refused_in_doubt
-from civitas.cli.run.act import acted, screen_of
+from civitas.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
+from civitas.cli.run.act import run_act, screen_of
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
@@ -148,18 +148,18 @@ def command(
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
             if isinstance(order, ResearchOrder):
                 _write_missing(order, recorded)
-            return _over(recorded, as_json)
+            return _show_ended(recorded, as_json)
         if isinstance(order, Order):
             with usage():
                 apart(order, found.path)
         if not force:
-            not_copied(recorded)
+            refuse_forked(recorded)
         decided = bool(decisions) and _decide(recorded, decisions)
         if refused_in_doubt(recorded, as_json):
             return 1
         if order is None and named is None:
-            return _with_nobody(recorded, outline.agent, as_json=as_json, decided=decided)
-        run = partial(_with, named) if order is None else partial(_as_ordered, order)
+            return _print_next(recorded, outline.agent, as_json=as_json, decided=decided)
+        run = partial(_resume_agent, named) if order is None else partial(_resume_order, order)
         try:
             return run(as_json, recorded)
         except RunMismatch as error:
@@ -184,7 +184,7 @@ def _named(name: str, kind: str) -> Any:
     return agent
 
 
-def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
+def _print_next(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
     next = (
         f"to resume it, run the program of agent {escaped(agent)} again with "
@@ -195,20 +195,20 @@ def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool
     return 0 if decided else 1
 
 
-def _as_ordered(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
+def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
     """Resume a run by its order."""
     if isinstance(order, ResearchOrder):
-        from civitas.cli.run.research import researched
+        from civitas.cli.run.research import run_research
 
-        return researched(order, as_json, recorded)
+        return run_research(order, as_json, recorded)
     if isinstance(order, SimulateOrder):
-        from civitas.cli.run.town import simulated
+        from civitas.cli.run.town import run_simulation
 
-        return simulated(order, as_json, recorded)
-    return acted(order, as_json, recorded)
+        return run_simulation(order, as_json, recorded)
+    return run_act(order, as_json, recorded)
 
 
-def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
+def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
     root = [each for each in recorded.entries if not each.path]
@@ -293,9 +293,9 @@ def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
         click.echo(escaped(f"{what}: {path}"), err=True)
 
 
-def _over(recorded: Recorded, as_json: bool) -> int:
-    from civitas.cli.runs import retold
+def _show_ended(recorded: Recorded, as_json: bool) -> int:
+    from civitas.cli.runs import show_replay
 
     id = escaped(recorded.run_id)
     click.echo(f"civitas: run {id} has ended; this is its recorded reply", err=True)
-    return retold(recorded, as_json)
+    return show_replay(recorded, as_json)
