@@ -235,7 +235,7 @@ def test_several_at_once_have_as_many_turns() -> None:
     talk = Conversation([Talker("Ann"), Talker("Bob")], lambda state: ["Ann", "Bob"], max_turns=3)
     reply = talk.reply_sync("go")
     assert (reply.stop_reason, talk.state.turns) == ("max_iterations", 2)
-    assert "2 were to speak at once, and 1 of 3" in reply.detail
+    assert "2 speakers were chosen at once, and 1 of 3" in reply.detail
 
 
 # -- chosen by a model -----------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_a_choice_that_cannot_be_used_is_asked_for_once_more(answer: Any, fault:
     talk = Conversation(three(), ChosenBy(model))
     reply = talk.reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("unreadable", "")
-    assert "did not tell who speaks next" in reply.detail
+    assert "gave no next speaker" in reply.detail
     assert len(model.received) == 2
 
 
@@ -539,7 +539,8 @@ def test_a_function_does_not_outlive_the_deadline(place: str, form: str) -> None
     finally:
         let_go.set()
     assert reply.stop_reason == "deadline"
-    assert "were over before it was told" in reply.detail
+    before = "until= was checked" if place == "until" else "the next speaker was chosen"
+    assert f"were over before {before}" in reply.detail
     assert reply.text == ("Ann 1" if place == "until" else "")
     assert cancelled == ([place] if form == "async" else [])
 

@@ -179,7 +179,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
                 stops with the reason `error` instead
         """
-        return await self._carried(Asked(text, schema, thread, run_id, deps, budget))
+        return await self._reply_on_loop(Asked(text, schema, thread, run_id, deps, budget))
 
     def reply_sync(
         self,
@@ -242,7 +242,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         from civitas.reasoning.stream import ReplyStream
 
         asked = Asked(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(str(self.id), asked, self._carried)
+        return ReplyStream(str(self.id), asked, self._reply_on_loop)
 
     async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
         """Remember something without answering.
@@ -300,7 +300,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
 
     # -- how it replies ----------------------------------------------------------------------------
 
-    async def _carried(self, asked: Asked) -> Reply:
+    async def _reply_on_loop(self, asked: Asked) -> Reply:
         # Read these here: the space's loop has another context.
         outer = REPLYING.get()
         joined = JOINED.get()

@@ -177,7 +177,9 @@ class Researcher(RecordedAgent, Iterating):
         """
         if not self.objectives:
             raise DefinitionError(f"agent {self.id!r} has no objectives: give it objectives=[…]")
-        reply = await self._carried(Asked(self.task, run_id=run_id or self.run_id, budget=budget))
+        reply = await self._reply_on_loop(
+            Asked(self.task, run_id=run_id or self.run_id, budget=budget)
+        )
         report: Report = reply.value
         return report
 

@@ -142,7 +142,7 @@ class ChosenBy(Order):
             if chosen is None:
                 return Choice((), usage, f"{self._name} ended the conversation")
             return Choice((chosen,), usage)
-        raise NoChoice(f"{self._name} did not tell who speaks next: its answer {fault}", usage)
+        raise NoChoice(f"{self._name} gave no next speaker: its answer {fault}", usage)
 
     @property
     def _name(self) -> str:

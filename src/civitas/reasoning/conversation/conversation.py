@@ -163,7 +163,7 @@ class Conversation(Group):
         """
         asked = Asked("", schema, thread)
         asked.resumed = True
-        return await self._carried(asked)
+        return await self._reply_on_loop(asked)
 
     def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
         """Send a text to a reply under way; callable in any thread of the process.

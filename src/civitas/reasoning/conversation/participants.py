@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import DefinitionError, JournalError, RunMismatch
 from civitas.message import address
-from civitas.reasoning.conversation.order import Handed, Order, as_order
+from civitas.reasoning.conversation.order import Handover, Order, as_order
 from civitas.reasoning.conversation.state import ConversationState, Utterance
 from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.events import Done, TurnStarted
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models
-from civitas.reasoning.members import ask_member, own
+from civitas.reasoning.members import ask_member, await_own
 from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
@@ -127,7 +127,7 @@ class Turn:
     fault: str | None = None
     error: BaseException | None = None
 
-    def gave(self, reply: Reply) -> None:
+    def set_reply(self, reply: Reply) -> None:
         """Set the reply; if it is not an answer, also the fault and the error."""
         self.reply = reply
         if reply.stop_reason not in ANSWERED:
@@ -169,10 +169,10 @@ class Participants:
                 continue  # delivered by the process before, or by `restore`
             message = utterance.message(self._state.agents)
             try:
-                await own(_tell(self._setup.agents[id], message, self._thread, once))
+                await await_own(_tell(self._setup.agents[id], message, self._thread, once))
             except Exception as error:
                 about = "participant %r of %r failed to observe what was said: %s"
-                logger.warning(about, id, self._setup.id, told(error))
+                logger.warning(about, id, self._setup.id, error_line(error))
 
     def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
         """Note a delivery; return its run and number, or None."""
@@ -214,13 +214,13 @@ class Participants:
             emit(TurnStarted(self._setup.id, id, number, **asked.of_run))
         turn = Turn(id)
         agent = self._setup.agents[id]
-        handed = Handed(partial(record.mark, f"handed.{part}"))
+        handed = Handover(partial(record.mark, f"handed.{part}"))
         offered = self._setup.next.offered(state, id, handed)
         try:
             reply = await ask_member(
                 agent, question, part, asked, record, emit, offered=offered, question=place
             )
-            turn.gave(reply)
+            turn.set_reply(reply)
             turn.handed_to = handed.to
             if handed.to is None and (before := self._past(f"handed.{part}")) is not None:
                 turn.handed_to = before.result
@@ -239,7 +239,7 @@ class Participants:
             reply = await ask_member(
                 agent, _CONCLUDE, part, asked, self._record, None, asked.schema, question=0
             )
-            turn.gave(reply)
+            turn.set_reply(reply)
             if asked.emit is not None:
                 asked.emit(Done(str(agent.id), reply, **asked.of_run))
         except Exception as error:
@@ -251,7 +251,7 @@ class Participants:
         if self._is_recorded and isinstance(error, JournalError | RunMismatch):
             raise error
         turn.error = error
-        turn.fault = told(error)
+        turn.fault = error_line(error)
         logger.warning("participant %r of %r failed: %s", turn.id, self._setup.id, turn.fault)
 
     async def _question(self, id: str, part: str) -> Utterance | None:
@@ -317,7 +317,7 @@ async def _tell(
             await given
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return an error as a text of at most 1000 characters."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return cut(text, 1000)

@@ -216,7 +216,7 @@ class DualActAgent(Group):
         progress.want(schema)
         asked = Asked(progress.task, schema, progress.thread, progress.run_id)
         asked.resumed = True
-        return await self._carried(asked)  # type: ignore[return-value]
+        return await self._reply_on_loop(asked)  # type: ignore[return-value]
 
     # -- the work ----------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class DualActAgent(Group):
             if not over:
                 progress = progress or Progress(asked.content, asked.thread, asked.run_id)
                 stop = Stop.of(error)
-                progress.over(stop.reason, stop.detail)
+                progress.finish(stop.reason, stop.detail)
                 return progress.reply(stop.error)
         if progress is None:
             return None
@@ -303,13 +303,13 @@ class DualActAgent(Group):
         if asked.emit is None:
             return
 
-        def told(kind: Any, made: list[Any]) -> list[Any]:
+        def events(kind: Any, made: list[Any]) -> list[Any]:
             numbered = enumerate(made, 1)
             return [kind(str(self.id), n, each, past=True, **asked.of_run) for n, each in numbered]
 
         rounds = [
-            told(DecisionMade, progress.decisions),
-            told(ConclusionReached, progress.conclusions),
+            events(DecisionMade, progress.decisions),
+            events(ConclusionReached, progress.conclusions),
         ]
         if self.config.first == "reactive":
             rounds.reverse()

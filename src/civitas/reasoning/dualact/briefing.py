@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.jsonvalue import json_text
-from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, said_steps
+from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, steps_text
 from civitas.text import marked
 
 _DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")
@@ -96,7 +96,7 @@ class Briefing:
             sure = conclusion.confidence
             values |= {
                 "summary": marked(said),
-                "steps": marked(said_steps(conclusion.steps)),
+                "steps": marked(steps_text(conclusion.steps)),
                 "evidence": marked("\n".join(done)),
                 "confidence": "not stated" if sure is None else f"{sure:g}",
             }
@@ -191,7 +191,7 @@ def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) ->
         done = (f"{_called(e)}\n{indent(_outcome(e), '  → ')}" for e in conclusion.evidence)
         parts["What was done"] = "\n".join(done) or "No action was called."
         if conclusion.steps:
-            parts["The steps, as the agent says"] = said_steps(conclusion.steps)
+            parts["The steps, as the agent says"] = steps_text(conclusion.steps)
         parts["The agent's answer"] = conclusion.summary or "(none)"
         if conclusion.error is not None:
             parts["It came to no end of its own"] = conclusion.error

@@ -256,6 +256,6 @@ def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
     return made
 
 
-def said_steps(steps: Iterable[str]) -> str:
+def steps_text(steps: Iterable[str]) -> str:
     """Return steps as text, one per line."""
     return "\n".join(f"- {step}" for step in steps)
