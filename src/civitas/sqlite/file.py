@@ -229,7 +229,7 @@ class SQLiteFile(Generic[E]):
         """Return the error for use after closing."""
         return self.error(f"it was closed: make a new {self._maker} of it")
 
-    def gone(self) -> E:
+    def missing_error(self) -> E:
         """Return the error for a file that was deleted, moved or replaced while it was open."""
         return self.error(f"it is gone: restore it, or make a new {self._maker}")
 
@@ -252,7 +252,7 @@ class SQLiteFile(Generic[E]):
         if code == sqlite3.SQLITE_NOTADB:
             return self._of_another_kind()
         if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
-            return self.gone()
+            return self.missing_error()
         words = {sqlite3.SQLITE_BUSY: locked, sqlite3.SQLITE_LOCKED: locked, **_FAULTS}
         return self.error(words.get(code, "SQLite says: {error}").replace("{error}", str(error)))
 

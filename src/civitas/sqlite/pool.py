@@ -60,7 +60,7 @@ class SQLitePool(Generic[E]):
         """Raise in a forked child, or if the file was moved or replaced; this takes one `stat`."""
         self._file.check_process()
         if self._file.identity() != self._identity and not self._closed:
-            raise self._file.gone()
+            raise self._file.missing_error()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -134,7 +134,7 @@ class SQLitePool(Generic[E]):
         connection = self._connect("rw")
         if connection.identity != self._identity:
             connection.close()
-            raise self._file.gone()
+            raise self._file.missing_error()
         return connection
 
     def _give_back(self, connection: SQLiteConnection) -> None:

@@ -99,7 +99,7 @@ class Session:
         failed = False
         try:
             if console.interactive:
-                await self._you.look()
+                await self._you.discover()
                 console.show(wrapped("", self._welcome()))
                 for note in self.notes:
                     console.show(wrapped("", note))
@@ -139,7 +139,7 @@ class Session:
                 loop.call_soon_threadsafe(function, *args)
 
     def _observed(self, message: dict[str, Any]) -> None:
-        self._call_on_loop(self._you.heard, message)
+        self._call_on_loop(self._you.note_sender, message)
         if not self._is_quiet(message):
             self._call_on_loop(self._put, shown_message(message, self._me))
 
@@ -168,7 +168,7 @@ class Session:
 
     async def _help(self) -> str:
         """Return the help on what can be typed here."""
-        await self._you.look()
+        await self._you.discover()
         others = self._you.others()
         found = await asyncio.gather(*map(self._you.offers_of, others))
         offers = dict(zip(others, found, strict=True))
@@ -223,7 +223,7 @@ class Session:
             except RequestError as error:
                 console.over(receiver)
                 if isinstance(error, AgentNotFound) and self._you.is_shared:
-                    self._you.gone(receiver)
+                    self._you.forget(receiver)
                     if everyone:
                         return None
                 if everyone and isinstance(error, ActionNotFound):
@@ -247,7 +247,7 @@ class Session:
         if not console.interactive:
             console.show(f"> {escaped(line.strip())}")
         if everyone:
-            await self._you.look()
+            await self._you.discover()
         passed_over = ("FunctionAI",) if self._small and name == "say" else ()
         asked = {}
         self._line = id = f"line-{next(self._numbers)}"

@@ -177,7 +177,7 @@ class Receiver:
 
     def _stopped(self, mailbox: Mailbox) -> RequestError:
         if self._router.ending:
-            return self._router.gone()
+            return self._router.closed_error()
         return AgentStopped(f'agent "{mailbox.id}" was removed')
 
     def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:

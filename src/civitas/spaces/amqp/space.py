@@ -189,7 +189,7 @@ class AMQPSpace(Space):
 
         self._thread.spawn(add())
 
-    def _gone(self, mailbox: Mailbox, left: Delivery) -> None:
+    def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
         async def release() -> None:
             try:
                 await self._released(mailbox)
