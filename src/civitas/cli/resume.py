@@ -29,7 +29,7 @@ from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
-from civitas.orders.act import apart, is_small
+from civitas.orders.act import check_journal_apart, is_small
 from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.resume import ENDED
@@ -151,7 +151,7 @@ def command(
             return _show_ended(recorded, as_json)
         if isinstance(order, Order):
             with usage():
-                apart(order, found.path)
+                check_journal_apart(order, found.path)
         if not force:
             refuse_forked(recorded)
         decided = bool(decisions) and _decide(recorded, decisions)

@@ -163,14 +163,14 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         ).fetchone()
         return count, newest or 0
 
-    def told(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
+    def run_offset(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
         """Return how many messages of a run were added to the thread."""
         row = db.execute(
             "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
-    def tell(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
+    def set_run_offset(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
         """Record how many messages of a run were added to the thread."""
         db.execute(
             "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "

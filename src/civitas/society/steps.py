@@ -179,7 +179,7 @@ class Steps(Space):
                 having.append(mailbox)
         return having
 
-    def _turn_over(self, turn: Turn, error: BaseException | None) -> None:
+    def _on_turn_end(self, turn: Turn, error: BaseException | None) -> None:
         mailbox: Any = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
@@ -200,7 +200,7 @@ class Steps(Space):
     ) -> dict[str, Any]:
         """Run the commit stage: settle, write, deliver; return the row of metrics."""
         router, books = self.router, self.books
-        self._come_and_go()
+        self._update_membership()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
         for mailbox in self._citizens:
@@ -320,7 +320,7 @@ class Steps(Space):
 
     def _make_router(self) -> Router:
         return SocietyRouter(
-            self._thread, self._capacity, self._reached, self._turn_timeout_s, self._turn_over
+            self._thread, self._capacity, self._reached, self._turn_timeout_s, self._on_turn_end
         )
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
@@ -346,7 +346,7 @@ class Steps(Space):
         else:
             self.books.leave(mailbox.id)
 
-    def _come_and_go(self) -> None:
+    def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
         left, self._left = self._left, []
         come, self._come = self._come, []

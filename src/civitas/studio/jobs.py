@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from civitas.agents.person import Person
 from civitas.approval import CallbackApprover
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
-from civitas.orders.act import act_agent, apart, is_small, keys
+from civitas.orders.act import act_agent, check_journal_apart, is_small, keys
 from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of, record, without_keys
 from civitas.orders.research import check, researcher, write
 from civitas.orders.simulate import SimulateOrder
@@ -254,7 +254,7 @@ def _agent_for(order: _Order, hub: Hub) -> Any:
         agent: Any = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
         agent.approver = cards
         return agent
-    apart(order, journal.path)
+    check_journal_apart(order, journal.path)
     key, own_key = keys(order, {})  # a key of civitas.toml is for the command that read it
     given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
     approve = partial(cards.approve, task=order.task, folder=order.root)
@@ -263,7 +263,7 @@ def _agent_for(order: _Order, hub: Hub) -> Any:
         return act_agent(order, **given)
     desk = PageDesk(cards, order.task)
     agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
-    agent.watch(desk.saw)
+    agent.watch(desk.on_event)
     return agent
 
 

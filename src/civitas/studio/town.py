@@ -83,7 +83,7 @@ class Town:
             with society_of(self.order, self._journal, environ.get("CIVITAS_KEY")) as society:
                 if self._closed.is_set():
                     return
-                society.observe(self._heard)
+                society.observe(self._on_message)
                 self._bounds = _bounds(society.city)
                 self.society = society
                 asyncio.run(self._run(society))
@@ -99,10 +99,12 @@ class Town:
         await record(order, self._journal, id, society)
         self._loop, self._resumed_at = asyncio.get_running_loop(), time.monotonic()
         often = order.save_every
-        await society.run(order.days, order.step, run_id=id, save_every=often, progress=self._lived)
+        await society.run(
+            order.days, order.step, run_id=id, save_every=often, progress=self._after_step
+        )
         self._show(society)
 
-    async def _lived(self, row: dict[str, Any]) -> None:
+    async def _after_step(self, row: dict[str, Any]) -> None:
         """Wait after a step, on the society's loop, until the next one may begin."""
         assert self.society is not None
         took = time.monotonic() - self._resumed_at
@@ -122,7 +124,7 @@ class Town:
         self._held = self._steps = False
         self._resumed_at = time.monotonic()
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _on_message(self, message: dict[str, Any]) -> None:
         society, action = self.society, message["action"]
         text = action["args"].get("content")
         if not isinstance(text, str):

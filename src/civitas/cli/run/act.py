@@ -21,7 +21,7 @@ from civitas.cli.options import (
 )
 from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
-from civitas.orders.act import ITERATIONS, act_agent, actions_of, apart, keys
+from civitas.orders.act import ITERATIONS, act_agent, actions_of, check_journal_apart, keys
 from civitas.orders.models import chosen_model
 from civitas.orders.order import Order
 
@@ -120,7 +120,7 @@ def command(
     )
     if journal is not None:
         with usage():
-            apart(order, journal)
+            check_journal_apart(order, journal)
     return execute_order(run_act, order, journal, run_id, as_json)
 
 

@@ -162,10 +162,10 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     """Print the report, or write it to the files of the order."""
     from civitas.agents.terminal import shown_lines
-    from civitas.research.page import legible
+    from civitas.research.page import sanitized
 
     if not (order.out or as_json):
-        text = legible(report.markdown)
+        text = sanitized(report.markdown)
         if sys.stdout.isatty():  # a terminal would obey a page's control characters
             text = "\n" + shown_lines(text.expandtabs(4))
         print(text, end="", flush=True)

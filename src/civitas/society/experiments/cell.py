@@ -82,7 +82,7 @@ class Cell:
         picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
         # The folder is importable during the whole run, for imports inside of functions.
         with importable(self.folder), closing(Rows(part)) as rows:
-            life = _Life(self, lived, picture, rows)
+            life = _CellRun(self, lived, picture, rows)
             await life.live(self.workflow, self.condition)
             write_part(part, same, rows, life.totals)
 
@@ -92,7 +92,7 @@ def _adapter() -> TypeAdapter[Cell]:
     return TypeAdapter(Cell)
 
 
-class _Life:
+class _CellRun:
     """A running cell: the rows that it measures, and totals of failures."""
 
     def __init__(self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Rows) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.population.block import lacking
+from civitas.society.population.block import missing_method
 from civitas.society.population.column import SETTLED
 from civitas.society.population.messages import hear, told_to
 from civitas.society.population.moment import Moment
@@ -80,7 +80,7 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
     """
     if engine.rows:
         for block in population.blocks:
-            missing = lacking(block)
+            missing = missing_method(block)
             if missing:
                 raise ConfigError(
                     f"block {block.name!r} has no `{missing}` of its own, and cannot run as rows; "
