@@ -70,7 +70,7 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
     here = ("--exchange", exchange)
     assert run(*here).stdout == "There are no dead letters.\n"
     bury(to_bob("help"), 'in doubt: "Bob.help" had begun when its process ended')
-    bury(to_bob("help") | {"to": "Carl"}, "it is to 'Carl', and came to 'Bob'")
+    bury(to_bob("help") | {"to": "Carl"}, "it is to 'Carl', but was in the queue of 'Bob'")
     listed = run(*here)
     assert (listed.returncode, listed.stderr) == (0, "")
     first, second = (row for row in listed.stdout.splitlines() if not row.startswith(" "))
@@ -85,7 +85,9 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
     sent = run("resend", "--all", *here)
     assert sent.returncode == 1
     assert sent.stdout == f"{first} is sent to Bob\n"
-    assert sent.stderr == (f"civitas: {second} stays: it is to 'Carl', and came to 'Bob'\n")
+    assert sent.stderr == (
+        f"civitas: {second} stays: it is to 'Carl', but was in the queue of 'Bob'\n"
+    )
     bury(to_bob("help"))
     rows = run("list", *here).stdout.splitlines()
     stayed, third = (row for row in rows if not row.startswith(" "))

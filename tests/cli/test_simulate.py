@@ -395,15 +395,15 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
         (("none.yaml",), "does not exist"),
         (
             ("e.yaml", "--seeds", "9999", "--sweep", "citizens=20000"),
-            "9,999 cells live 199,980,000 agent-steps; no terminal to ask at: give --yes",
+            "9,999 cells, 199,980,000 agent-steps; no terminal to ask at: give --yes",
         ),
         (
             ("e.yaml", "--seeds", "99", "--sweep", "llm=local"),
-            "990 agent-steps, and ask the model about 1,188 times; no terminal",
+            "990 agent-steps, and the model asked about 1,188 times; no terminal",
         ),
         (
             ("e.yaml", "--sweep", "llm=openai:m"),
-            "10 agent-steps, and ask the model about 12 times; no terminal",
+            "10 agent-steps, and the model asked about 12 times; no terminal",
         ),
         (("e.yaml", "--out", "e.yaml"), "is a file"),
     ),

@@ -210,7 +210,7 @@ def test_what_cannot_be_sent_again_stays_and_says_why(
                 "a message of the type 'cancel'",
                 "it is not a message: it is not a JSON object",
                 "whom it was for cannot be told",
-                "it is to 'Nobody', and came to 'Till'",
+                "it is to 'Nobody', but was in the queue of 'Till'",
             ),
             strict=True,
         ):

@@ -243,7 +243,7 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
     if progress.remark:
         known.append(f"Remark of the last iteration: {_json(progress.remark)}")
     if progress.told:
-        known.append(f"Said by the user meanwhile: {_json(progress.told)}")
+        known.append(f"Messages from the user: {_json(progress.told)}")
     return [
         {"role": "system", "content": f"{who}\n\n{asks}\n\n{_OTHERS}"},
         {"role": "user", "content": "\n\n".join(["\n".join(known), *parts])},

@@ -209,7 +209,7 @@ class Steps(Space):
             if memory.status is not status:
                 memory.status, what = status, "status for another dict"
             if what:
-                why = f"it changed its own {what}, which is the commit stage's alone: undone"
+                why = f"it changed its own {what}, which only the commit stage may change: undone"
                 self._fail(mailbox, why)
         said = said_by_rows(self, tables.pop(Say, None))
         sent = router.collect(self._interceptors)

@@ -114,7 +114,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("- run: {days: 1}", "- run: {days: 1, steps: 2}", ":9: workflow[0].run: must have days or"),
     ("- run: {days: 1}", "- jump: 1", ":9: workflow[0].jump: there is no such field"),
     ("- run: {days: 1}", "- {step: 1, save: a}", ":9: workflow[0]: an item has one of"),
-    ("- run: {days: 1}", "- save: a", ":8: workflow: the workflow lives no step"),
+    ("- run: {days: 1}", "- save: a", ":8: workflow: the workflow runs no step"),
     (
         "- run: {days: 1}",
         "- step: 1\n- branch: {of: noon, name: b, workflow: [step: 1]}",

@@ -96,10 +96,10 @@ BODIES: dict[str, tuple[bytes, str]] = {
     "from the broker": (body(**{"from": "amq.x"}), "amq."),
     "from too long": (body(**{"from": "x" * 256}), "id has 1 to"),
     "from no text": (body(**{"from": "\ud800"}), ""),
-    "to another": (body(to="elsewhere"), "it is to 'elsewhere', and came to 'there'"),
+    "to another": (body(to="elsewhere"), "it is to 'elsewhere', but was in the queue of 'there'"),
     "to nobody": (body(to=None), "to"),
     "to no text": (body(to="\ud800"), ""),
-    "to too long": (body(to="ü" * 200), "and came to 'there'"),
+    "to too long": (body(to="ü" * 200), "but was in the queue of 'there'"),
     "no action": (json.dumps({"from": "a", "to": "there"}).encode(), "action: is missing"),
     "an action that is a text": (body(action="echo"), "action: must be an object"),
     "an action without a name": (body(action={"args": {}}), "action.name"),
@@ -122,8 +122,11 @@ PROPERTIES: dict[str, tuple[dict[str, Any], str]] = {
     "an empty message_id": ({"message_id": ""}, "it has no message_id"),
     "no type": ({"type": None}, "its type is None"),
     "an unknown type": ({"type": "order"}, "its type is 'order'"),
-    "an answer to a request": ({"type": "reply"}, "its type is 'reply', and it came to an agent"),
-    "word of a lost queue": ({"type": "lost"}, "its type is 'lost', and it came to an agent"),
+    "an answer to a request": (
+        {"type": "reply"},
+        "an agent's queue takes no message of type 'reply'",
+    ),
+    "word of a lost queue": ({"type": "lost"}, "an agent's queue takes no message of type 'lost'"),
 }
 
 HEADERS: dict[str, Any] = {

@@ -229,9 +229,9 @@ def _experiment(
         if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
     )
     if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:
-        text = f"{size['cells']:,} cells live {size['agent_steps']:,} agent-steps"
+        text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
         if size["model_calls"]:
-            text += f", and ask the model about {size['model_calls']:,} times"
+            text += f", and the model asked about {size['model_calls']:,} times"
         if not _confirmed(text, yes, "--yes, or sweep less"):
             return 1
     progress = Progress()

@@ -175,7 +175,7 @@ class ChosenBy(Order):
             {"role": "system", "content": head},
             {
                 "role": "user",
-                "content": f"What was said, the last at the end:\n{said_so_far}\n{told}",
+                "content": f"The conversation, latest message last:\n{said_so_far}\n{told}",
             },
         ]
 

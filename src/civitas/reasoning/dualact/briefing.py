@@ -33,7 +33,7 @@ This is what R says:
 The steps that R says it took:
 {steps}
 
-What R really called, and what came of it:
+What R really called, with the results:
 {evidence}
 
 R's confidence: {confidence}"""
@@ -89,7 +89,7 @@ class Briefing:
         else:
             said = conclusion.summary
             if conclusion.error is not None:
-                said = f"{said}\n[R came to no end of its own: {conclusion.error}]".strip()
+                said = f"{said}\n[R did not conclude: {conclusion.error}]".strip()
             if conclusion.suggested_next_action:
                 said += f"\n[R suggests: {conclusion.suggested_next_action}]"
             done = (f"{_called(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
@@ -101,7 +101,7 @@ class Briefing:
                 "confidence": "not stated" if sure is None else f"{sure:g}",
             }
             asked = _filled(_REVIEW if self._decision is None else self._decision, values)
-        more = [f"The user says meanwhile:\n{marked(text)}" for text in told]
+        more = [f"Message from the user:\n{marked(text)}" for text in told]
         return "\n\n".join([asked, *more, *([] if in_words else [self._answer(several)])])
 
     def again(self, fault: str, several: int) -> str:
@@ -128,7 +128,7 @@ class Briefing:
                 asked = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {asked}"
             if instruction.strip() and instruction.strip() != original.strip():
                 asked += f"\n\nIt is a part of this task:\n{original}"
-        return "\n\n".join([asked, *(f"The user says meanwhile: {text}" for text in told)])
+        return "\n\n".join([asked, *(f"Message from the user: {text}" for text in told)])
 
     def with_format(self, instruction: str, task: Any, agent: Any) -> str:
         """Return an instruction, with how to conclude."""
@@ -194,11 +194,11 @@ def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) ->
             parts["The steps, as the agent says"] = steps_text(conclusion.steps)
         parts["The agent's answer"] = conclusion.summary or "(none)"
         if conclusion.error is not None:
-            parts["It came to no end of its own"] = conclusion.error
+            parts["It did not conclude"] = conclusion.error
         if conclusion.suggested_next_action:
             parts["It suggests next"] = conclusion.suggested_next_action
         if conclusion.confidence is not None:
             parts["Its confidence, from 0 to 1"] = f"{conclusion.confidence:g}"
     if told:
-        parts["Said meanwhile"] = "\n".join(told)
+        parts["Messages from the user"] = "\n".join(told)
     return "\n".join(f"{head}:\n{indent(text, '  ')}" for head, text in parts.items())

@@ -71,7 +71,7 @@ class Cell:
             return _adapter().dump_json(self, exclude_unset=True)
         except PydanticSerializationError:
             raise ConfigError(
-                "another process needs functions as file.py:function; with jobs=0 all is lived in "
+                "another process needs functions as file.py:function; with jobs=0 all cells run in "
                 "this process, with any function"
             ) from None
 

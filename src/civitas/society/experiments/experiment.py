@@ -49,7 +49,7 @@ class Experiments(Steps):
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""
         self._start()
         if on_a_space():
-            raise DefinitionError("a society is run from outside: an agent awaits no step")
+            raise DefinitionError("a society is run from outside: an agent cannot await a step")
         begun: list[Any] = []
 
         async def there() -> Any:

@@ -264,7 +264,7 @@ class DeadLetters:
         if dead.kind not in _RUNNABLE:
             return f"a message of the type {dead.kind!r} is not for an agent to handle"
         if to not in (agent, EVERYONE):
-            return f"it is to {to!r}, and came to {agent!r}"
+            return f"it is to {to!r}, but was in the queue of {agent!r}"
         try:
             channel.basic_publish(
                 self._names.exchange, message.routing_key, dead.body, properties, mandatory=True

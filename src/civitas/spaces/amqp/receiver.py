@@ -69,9 +69,9 @@ class Receiver:
             inbound = wire.read(properties, body)
             to = inbound.envelope.to
             if inbound.kind in (wire.REPLY, wire.QUEUE_LOST):
-                raise Unreadable(f"its type is {inbound.kind!r}, and it came to an agent")
+                raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
             if to not in (mailbox.id, EVERYONE):
-                raise Unreadable(f"it is to {to!r}, and came to {mailbox.id!r}")
+                raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
         except Unreadable as error:
             self._dead_letters.refuse(tag, properties, body, str(error), mailbox.id)
             return

@@ -311,7 +311,7 @@ cardKind("decision", (card, decide) => {
     quote("Task", card.task),
     h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
-    ...card.told.map((each) => quote("Said meanwhile", each)),
+    ...card.told.map((each) => quote("Messages from the user", each)),
     h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
       h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
         h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue works on from it; redirect takes another way."))),
