@@ -241,7 +241,7 @@ class Agent(Workflow):
         """
         message = self._current_message or {}
         logger.warning(
-            "agent %r was told by %r of an error%s: %s",
+            "agent %r got an error from %r%s: %s",
             self.id,
             message.get("from"),
             f" (message {original_message_id!r})" if original_message_id is not None else "",

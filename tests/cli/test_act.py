@@ -492,7 +492,7 @@ def test_interrupted_while_the_model_answers(folder: Path, options: tuple[str, .
 @pytest.mark.parametrize(
     ("answers", "options", "said"),
     (
-        ((does(SEARCH),), ("--max-iterations", "2"), "--max-iterations is reached"),
+        ((does(SEARCH),), ("--max-iterations", "2"), "--max-iterations reached"),
         ((does(SEARCH),), (), "stopped: the model repeated the same calls"),
         ((does(SEARCH),), ("--max-tokens", "10"), "stopped: budget limit reached"),
         ((HANG,), ("--max-seconds", "0.5"), "stopped: time limit reached"),

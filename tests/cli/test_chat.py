@@ -636,7 +636,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_what_was_meant(
 def test_help_is_a_table_of_what_to_type(folder: Path, line: str, columns: int) -> None:
     with chat(folder, "--agent", "my_agents:made", columns=columns) as terminal:
         shown = terminal.line(line)
-        assert "{" not in shown.partition("These are here:")[2]
+        assert "{" not in shown.partition("Agents here:")[2]
         # Beside what to type, or below it, stands what it does.
         between = r" +" if columns == 100 else r"\r\n {6}"
         for call, does in (
@@ -851,7 +851,7 @@ def test_to_all_is_to_whoever_has_the_action(folder: Path) -> None:
     ]
     nobody = piped(folder, "/*.nothing\n")
     assert nobody.returncode == 1
-    assert nobody.stderr == 'civitas: nobody here has the action "nothing"\n'
+    assert nobody.stderr == 'civitas: no agent here has the action "nothing"\n'
 
 
 def test_no_line_of_a_pipe_is_an_approval(folder: Path) -> None:

@@ -135,7 +135,7 @@ def test_help_names_only_who_is_there(chat: Callable[..., Chat], elsewhere: AMQP
 def test_alone_one_is_told_so(chat: Callable[..., Chat]) -> None:
     with chat(columns=40) as terminal:
         assert "Nobody else is here yet." in terminal.until(READY)
-        assert "nobody else is here" in terminal.line("Hello")
+        assert "no other agent is here" in terminal.line("Hello")
         assert terminal.leave() == 0
 
 

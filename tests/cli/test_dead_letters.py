@@ -69,7 +69,7 @@ def to_bob(name: str) -> dict[str, Any]:
 def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) -> None:
     here = ("--exchange", exchange)
     assert run(*here).stdout == "There are no dead letters.\n"
-    bury(to_bob("help"), 'in doubt: "Bob.help" had begun when its process ended')
+    bury(to_bob("help"), 'in doubt: "Bob.help" was running when its process ended')
     bury(to_bob("help") | {"to": "Carl"}, "it is to 'Carl', but was in the queue of 'Bob'")
     listed = run(*here)
     assert (listed.returncode, listed.stderr) == (0, "")
@@ -79,7 +79,7 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
         f"{first}\n"
         "  send to Bob from Ann\n"
         f'  "help", {size} bytes\n'
-        f'  {TIME}: in doubt: "Bob.help" had begun when its'
+        f'  {TIME}: in doubt: "Bob.help" was running'
     )
     assert run("list", *here).stdout == listed.stdout
     sent = run("resend", "--all", *here)

@@ -419,7 +419,7 @@ def test_what_a_sent_message_made_raise_is_logged_and_at_debug_with_its_place(
     plain.send(message("server", "fail"))
     line = log.wait_for("ERROR")
     assert line.endswith("of 'plain': ZeroDivisionError: division by zero")
-    log.wait_for("WARNING agent 'plain' was told by 'server'")  # which comes after both
+    log.wait_for("WARNING agent 'plain' got an error from 'server'")  # which comes after both
     for part in ("Traceback", "'server'", "'fail'", "'plain'", "test_answers.py"):
         assert part in caplog.text
 

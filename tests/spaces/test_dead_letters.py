@@ -209,7 +209,7 @@ def test_what_cannot_be_sent_again_stays_and_says_why(
                 'no agent "Nobody" has a queue',
                 "a message of the type 'cancel'",
                 "it is not a message: it is not a JSON object",
-                "whom it was for cannot be told",
+                "its receiver is unknown",
                 "it is to 'Nobody', but was in the queue of 'Till'",
             ),
             strict=True,

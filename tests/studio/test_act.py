@@ -138,7 +138,7 @@ def test_a_run_at_its_limit_goes_on_with_more(
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)
         assert not server.requests
         page.get_by_label("Tokens in all").fill("100000")
-        page.get_by_role("button", name="Resume").click()
+        page.get_by_role("button", name="Continue").click()
         expect(steps(page)).to_contain_text("One file.")
         expect(steps(page)).to_contain_text("finished")
     (run,) = studio.journal.runs()

@@ -157,7 +157,7 @@ def test_a_run_of_another_process_is_shown(
     first = out.read_text()
     expect(page.get_by_label("Folder to search")).to_be_hidden()
     page.get_by_label("Iterations in all").fill("3")
-    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("button", name="Continue").click()
     expect(state(page)).to_have_text("finished: nothing new was left to find")
     with page.expect_download() as started:
         page.get_by_role("link", name="Download Markdown").click()

@@ -102,7 +102,7 @@ def test_a_town_steps_plays_and_is_held(
     expect(state(page)).not_to_have_text(before)
     town = studio.journal.runs()[-1].id
     press(page, "Branch")
-    expect(page.get_by_text("The town before is kept under Recorded towns.")).to_be_visible()
+    expect(page.get_by_text("The original is kept under Recorded towns.")).to_be_visible()
     expect(state(other)).to_contain_text("· paused")
     assert studio.journal.runs()[-1].forked_from == town
 

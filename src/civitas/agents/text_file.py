@@ -19,7 +19,7 @@ MAX_LINE: Final = 300
 """The most characters of a line that are shown."""
 
 _PIECE = 2**16
-_MORE = "take in more of what is around the one that is meant"
+_MORE = "include more of the surrounding text"
 _CREATE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
 
 

@@ -128,7 +128,7 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
         serving = True
         id = escaped(str(agent.id))
         address = AMQPOptions.from_environment().address
-        _say(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
+        _print_line(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
@@ -139,14 +139,14 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
         busy = space.statistics()["agents"].get(str(agent.id), {}).get("handling")
         if busy:
             doing = escaped(", ".join(sorted(busy)))
-            _say(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
+            _print_line(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
     finally:
         await asyncio.to_thread(space.close)
-    _say(f"{id} has stopped.")
+    _print_line(f"{id} has stopped.")
     return 0
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     with suppress(OSError):  # a closed output is no reason to end
         print(text, flush=True)
 
@@ -254,7 +254,7 @@ def _list(exchange: str | None) -> int:
     with _opened(exchange) as dead:
         found, more = dead.look()
     for letter in found:
-        _tell_of(letter)
+        _print_letter(letter)
     if more:
         click.echo(f"and {more:,} later ones")
     elif not found:
@@ -262,7 +262,7 @@ def _list(exchange: str | None) -> int:
     return 0
 
 
-def _tell_of(letter: DeadLetter) -> None:
+def _print_letter(letter: DeadLetter) -> None:
     message = letter.message if isinstance(letter.message, dict) else {}
     action = message.get("action")
     name = action.get("name") if isinstance(action, dict) else None

@@ -214,7 +214,7 @@ def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     root = [each for each in recorded.entries if not each.path]
     begun = next((entry.data for entry in root if entry.kind == "begun"), None)
     if begun is None:
-        raise StateError(f"run {outline.id!r} was not begun by an agent: begin another")
+        raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
     task = begun["task"] if begun.get("given") is None else begun["given"]

@@ -350,7 +350,7 @@ class Books:
             raise StateError(f"step {self.step}: {negative} has {self.balances[negative]} cents")
         somewhere = len(self.where) - list(self.where.values()).count(None)
         if sum(map(len, self.at.values())) != somewhere:
-            raise StateError(f"step {self.step}: somebody is in two places, or in none")
+            raise StateError(f"step {self.step}: a citizen is in two places, or in none")
         if self._has_capacity:
             for place, here in self.at.items():
                 capacity = self.city.capacity(place)

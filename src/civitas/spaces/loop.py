@@ -325,15 +325,13 @@ class LoopThread:
                 self.loop.run_forever()
             except BaseException as error:
                 logger.exception(
-                    "%s raised %s in a space, where it ends nothing: the loop goes on",
+                    "%s raised %s in a space; its loop continues",
                     _source_of(error.__traceback__),
                     type(error).__name__,
                 )
             else:
                 if not over():
-                    logger.error(
-                        "something in a space has stopped the space's loop: the loop goes on"
-                    )
+                    logger.error("something in a space has stopped the space's loop; it continues")
 
     async def _end(self) -> None:
         await self._closing()

@@ -124,7 +124,7 @@ class Jobs:
             self._society.set_up(order, run_id)
             return run_id
         if outline.state in ENDED and "iterations" not in more:
-            raise StateError(f"run {run_id!r} has ended ({outline.state}): begin another")
+            raise StateError(f"run {run_id!r} has ended ({outline.state}): begin another run")
         copies = [each.id for each in journal.runs() if each.forked_from == run_id]
         if copies:
             raise StateError(f"run {run_id!r} was forked: resume the fork {copies[-1]!r}")

@@ -173,9 +173,9 @@ class Session:
         found = await asyncio.gather(*map(self._you.offers_of, others))
         offers = dict(zip(others, found, strict=True))
         about = (
-            "A text is said to all who are here. A line that begins with / is for one, with values "
-            'as JSON: /NAME.ACTION number:2 text:"two words". What stands in brackets may be left '
-            "out. /*.ACTION asks all. These are here:"
+            "A text goes to all agents here. A line that begins with / goes to one, with values as "
+            'JSON: /NAME.ACTION number:2 text:"two words". What is in brackets may be left out. '
+            "/*.ACTION asks all agents. Agents here:"
         )
         leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
         return "\n".join((wrapped("", about), help_table(offers), wrapped("", leave)))
@@ -265,10 +265,10 @@ class Session:
             self._line = None
             self._awaited = []
         if not outcomes:
-            console.print_error("nobody else is here")
+            console.print_error("no other agent is here")
             return False
         if all(outcome is None for outcome in outcomes):
-            console.print_error(f'nobody here has the action "{escaped(name)}"')
+            console.print_error(f'no agent here has the action "{escaped(name)}"')
             return False
         return False not in outcomes
 

@@ -277,7 +277,7 @@ def _kind(page: Fetched) -> str:
             "text are read"
         )
     if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise PageError(f"{page.url} is said to be {page.type} and is binary")
+        raise PageError(f"{page.url} is declared as {page.type} but is binary")
     return kind
 
 

@@ -152,7 +152,7 @@ def _delivered(
         if to is None or (to >= 0 and population.full[to]):
             continue
         if envelope.name != "say":
-            logger.debug("%s: rows hear what is said alone", envelope)
+            logger.debug("%s: rows receive only what is sent by `say`", envelope)
             continue
         number = number_of(population, envelope.sender)
         heard = (number, *_heard(population, envelope.args))

@@ -380,7 +380,7 @@ class Population:
             DefinitionError: it lives in another
         """
         if self.society is not None:
-            raise DefinitionError("the population lives in a society already: make another")
+            raise DefinitionError("the population is in a society already: make another")
         self.society = society
         self.services = sorted(services, key=id_order)
 

@@ -248,7 +248,7 @@ class DeadLetters:
         """Send a dead letter again; return why that failed, or None."""
         agent = dead.agent
         if not agent:
-            return "whom it was for cannot be told"
+            return "its receiver is unknown"
         message = Outbound(
             f"resent.{dead.key}",  # sent twice, it is one message to its receiver
             wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,

@@ -218,8 +218,8 @@ class Receiver:
         """End a message as in doubt: it was started, and no end is recorded."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
         text = (
-            f'in doubt: "{where}" had begun when its process ended; '
-            "whether it took effect is not known"
+            f'in doubt: "{where}" was running when its process ended; '
+            "it is unknown whether it took effect"
         )
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
         delivery.mailbox = mailbox

@@ -171,7 +171,7 @@ function showRound(view, number) {
   if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, WORDS[decision.action] || decision.action),
     quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
-  const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
+  const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Instruction", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
   return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
 }
@@ -186,7 +186,7 @@ export function mount(root) {
   let view = null, asked = false, atEnd = true;
   const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => attempt(() => show(pick.value))() });
   const about = h("div", { class: "s-about" });
-  const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Tell it something while it works", required: true });
+  const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Send it a message while it works", required: true });
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
   const buttons = {
     stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),

@@ -178,7 +178,7 @@ function remarks({ remarks: all, generated, heard }) {
     generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => `${each.topic} (${each.expertise.toFixed(2)})`).join("; ")) : null,
     last ? h("p", {}, h("b", {}, "Remark: "), last.text) : null,
     all.length > 1 ? h("details", {}, h("summary", {}, "Earlier remarks"), all.slice(0, -1).map((each) => h("p", {}, `${each.iteration}: ${each.text}`))) : null,
-    heard.map((text) => h("p", {}, h("b", {}, "It was told: "), text)),
+    heard.map((text) => h("p", {}, h("b", {}, "Message from the user: "), text)),
   ];
 }
 

@@ -192,7 +192,7 @@ function shownRun(view, id, choose) {
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
     replace(doubts, !is && about.in_doubt.length > 0 && [
-      h("h2", {}, "In doubt: these calls had begun when the process ended. Nobody knows whether they took effect."),
+      h("h2", {}, "In doubt: these calls were running when the process ended. It is unknown whether they took effect."),
       about.in_doubt.map(doubt)]);
   }
 
@@ -219,7 +219,7 @@ function shownRun(view, id, choose) {
     replace(given, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
       h("div", { class: "s-row" }, h("h2", {}, "Replay"), reason && stateBadge(reason),
         h("span", { class: "s-spacer" }), button("Close", () => replace(given), "quiet")),
-      h("p", { class: equal ? null : "s-fault" }, "Told again from the record: no model was asked, nothing was executed. ",
+      h("p", { class: equal ? null : "s-fault" }, "Replayed from the record: no model was asked, nothing was executed. ",
         equal ? "It equals what was recorded." : "It is not what was recorded."),
       typeof told.text === "string" && h("p", { class: "s-text" }, told.text || "(no text)"),
       told.detail && h("p", { class: "s-soft" }, told.detail), steps.length > 0 && h("ol", {}, steps),

@@ -53,7 +53,7 @@ export function mount(root) {
   }) }, number, h("button", { class: "s-button" }, "Show"));
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
-  const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it something", "aria-label": "Question to the citizen" });
+  const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it a question", "aria-label": "Question to the citizen" });
   const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async () => {
     if (question.value.trim()) await sent(question, (asked) => post("interview", { citizen, question: asked.trim() }));
   }) }, question, h("button", { class: "s-button" }, "Interview"));
