@@ -19,8 +19,8 @@ from civitas.society.engine import Engine
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
-from civitas.society.population.life import leave_mailbox, live_rows, measured, take_mailbox
-from civitas.society.population.messages import hear, said_by_rows
+from civitas.society.population.life import leave_mailbox, measured, run_population, take_mailbox
+from civitas.society.population.messages import deliver_to_rows, row_messages
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
 from civitas.society.wants import Move, Pay, want_of
@@ -100,14 +100,14 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = router.collect(self._interceptors)  # messages sent since the last step
-            heard = router.deliver(early) + hear(self, early, True)
+            heard = router.deliver(early) + deliver_to_rows(self, early, True)
             tables: dict[Any, Any] = {}
             lives = len(self.mailboxes) + len(self.population or ())
             if lives > _FROZEN:  # else the collector visits all: a fifth of the step's time
                 gc.freeze()
             view = self._view_now()
             if self.population is not None:
-                tables = await live_rows(self.population, view, self.books, self._engine)
+                tables = await run_population(self.population, view, self.books, self._engine)
             await self._engine.run(self._perceive(view), router)
             if many := self.population is not None or len(self.mailboxes) > _MANY:
                 WATCHDOG.forget(router)
@@ -211,7 +211,7 @@ class Steps(Space):
             if what:
                 why = f"it changed its own {what}, which only the commit stage may change: undone"
                 self._fail(mailbox, why)
-        said = said_by_rows(self, tables.pop(Say, None))
+        said = row_messages(self, tables.pop(Say, None))
         sent = router.collect(self._interceptors)
         services = self._reached
         to_services += [each for each in sent if each.envelope.to in services]
@@ -221,7 +221,7 @@ class Steps(Space):
         if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in services]
             sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
-        heard += router.deliver(sent) + hear(self, sent, False, said)
+        heard += router.deliver(sent) + deliver_to_rows(self, sent, False, said)
         # In id order, independent of the order of turns.
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)

@@ -51,7 +51,7 @@ async def completions(
     return _beginning(word[0], names, "")
 
 
-async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
+async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
     """Return a line with the names that its arguments lack; empty if they are not known."""
     found = _CALL.match(line)
     if found is None or ":" in found[2] or '"' in found[2] or not found[2].isprintable():

@@ -24,7 +24,7 @@ from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashErr
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
-from civitas.spaces.complete import Help, completions, meant
+from civitas.spaces.complete import Help, completed_call, completions
 from civitas.spaces.space import Space
 from civitas.text import escaped
 
@@ -187,7 +187,7 @@ class Session:
         async def help_of(id: str) -> Help:
             return await self._you.offers_of(id) if id in others else {}
 
-        return escaped(await meant(line, help_of)) if len(line) <= _MOST_MEANT else ""
+        return escaped(await completed_call(line, help_of)) if len(line) <= _MOST_MEANT else ""
 
     def interrupt(self) -> None:
         """Stop waiting for answers, and cancel the work on them."""

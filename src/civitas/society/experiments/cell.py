@@ -75,16 +75,16 @@ class Cell:
                 "this process, with any function"
             ) from None
 
-    async def live(self, part: Path, lived: Callable[[int], None]) -> None:
+    async def run(self, part: Path, lived: Callable[[int], None]) -> None:
         """Run the cell, and write its part of the results."""
         values = json.dumps(self.values, sort_keys=True)
         same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
         picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
         # The folder is importable during the whole run, for imports inside of functions.
         with importable(self.folder), closing(Rows(part)) as rows:
-            life = _CellRun(self, lived, picture, rows)
-            await life.live(self.workflow, self.condition)
-            write_part(part, same, rows, life.totals)
+            run = _CellRun(self, lived, picture, rows)
+            await run.run(self.workflow, self.condition)
+            write_part(part, same, rows, run.totals)
 
 
 @functools.cache
@@ -111,7 +111,7 @@ class _CellRun:
         ]
         self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
 
-    async def live(
+    async def run(
         self,
         workflow: list[Item],
         condition: str,
@@ -146,7 +146,7 @@ class _CellRun:
                     saved[item.save] = society.state_dict()
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
-                    await self.live(item.branch.workflow, name, saved, item.branch.of)
+                    await self.run(item.branch.workflow, name, saved, item.branch.of)
             if self._cell.has_map and not start:
                 write_whole(self._picture, functools.partial(draw_map, society))
             told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
@@ -237,7 +237,7 @@ def main() -> None:
         said.write(json.dumps(what) + "\n")
 
     try:
-        asyncio.run(cell.live(Path(sys.argv[1]), lambda steps: say(lived=steps)))
+        asyncio.run(cell.run(Path(sys.argv[1]), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
         say(error=text, kind=kind_of(error))

@@ -88,7 +88,7 @@ async def sweep(
                 if jobs:
                     await _in_process(cell, part, lived)
                 else:
-                    await cell.live(part, lived)
+                    await cell.run(part, lived)
             except (ConfigError, FileError, StateError) as error:
                 raise KINDS[kind_of(error)](f"{cell}: {error}") from error
             lived(0, ended=1)

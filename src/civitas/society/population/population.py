@@ -110,7 +110,7 @@ class Population:
         self.full = np.zeros(count, bool)
         self.base, self.until = 0, count
         """The rows that `arrays` has: all, but in a worker of an engine."""
-        self.arrays = {name: column.made(count) for name, column in self.declared.items()}
+        self.arrays = {name: column.new_array(count) for name, column in self.declared.items()}
         if table is not None:
             from civitas.society.population.table import fill
 

@@ -68,7 +68,7 @@ class DeadLetterExchange:
     ) -> None:
         """Publish a message; call `confirmed` when the broker has confirmed it."""
         headers = {
-            **wire.beside(properties),
+            **wire.known_headers(properties),
             "reason": reason[:1000].encode(errors="backslashreplace").decode(),
             "agent": agent,
             "message": str(properties.message_id or ""),

@@ -209,7 +209,7 @@ def read_json(body: bytes) -> Any:
 
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
     """Return a received message as an inbox stores it, with its permission if approved."""
-    headers = beside(properties) | ({} if permission is None else {_PERMISSION: permission})
+    headers = known_headers(properties) | ({} if permission is None else {_PERMISSION: permission})
     return to_json(
         {
             "message_id": properties.message_id,
@@ -234,7 +234,7 @@ def fingerprint(envelope: Envelope, agent: str) -> str:
     return sha256(what.encode()).hexdigest()
 
 
-def beside(properties: Any) -> dict[str, Any]:
+def known_headers(properties: Any) -> dict[str, Any]:
     """Return the headers of a message that civitas uses."""
     found = properties.headers or {}
     names = ("hops", "trail", "timeout", "original", "thread")
