@@ -129,8 +129,8 @@ class OpenAIFunctionAgent(ReActAgent):
         # As for results of its own calls: about half of the context, at two characters per token.
         limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
         message = self._current_message or {}
-        told = _observation(message.get("from", "?"), what, cut(text, limit))
-        await self.observe({"role": "user", "content": told}, self._thread_of_message())
+        content = _observation(message.get("from", "?"), what, cut(text, limit))
+        await self.observe({"role": "user", "content": content}, self._thread_of_message())
 
     async def _discover(self, thread: Thread) -> None:
         await super()._discover(thread)

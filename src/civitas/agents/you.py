@@ -91,10 +91,10 @@ class You(Agent):
         if id not in self._offers:
             help = {"id": self.asking[1], "to": id, "action": {"name": "help"}}
             try:
-                told = await self.request(help, timeout=_HELP_S)
+                answer = await self.request(help, timeout=_HELP_S)
             except RequestError:  # it is busy, or has left
                 return {}
-            self._offers[id] = told if isinstance(told, dict) else {}
+            self._offers[id] = answer if isinstance(answer, dict) else {}
         return self._offers[id]
 
     def forget_offers(self) -> None:

@@ -110,5 +110,5 @@ def _check(run_id: str, before: AnyOrder, now: AnyOrder) -> None:
     was, is_ = asdict(before), asdict(now)
     changed = tuple(k for k in was if k not in now.may_change and was[k] != is_[k])
     if changed:
-        told = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
-        raise RunMismatch(run_id, changed, told)
+        detail = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
+        raise RunMismatch(run_id, changed, detail)

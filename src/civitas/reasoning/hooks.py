@@ -73,8 +73,8 @@ class Hooks:
                         f"agent {str(agent.id)!r}: the time limit was reached before the {type} "
                         f"hook {name!r} had ended"
                     ) from error
-                told = f"{error.__class__.__name__}: {error}"
-                raise HookError(str(agent.id), type, name, told) from error
+                detail = f"{error.__class__.__name__}: {error}"
+                raise HookError(str(agent.id), type, name, detail) from error
             if result is None:
                 continue
             if not isinstance(result, dict):

@@ -279,8 +279,8 @@ class Town:
 
 def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
     """Return a frame, as `Town.frame` describes it."""
-    told = json.dumps(head).encode()
-    return struct.pack("<I", len(told)) + told + packed
+    head_bytes = json.dumps(head).encode()
+    return struct.pack("<I", len(head_bytes)) + head_bytes + packed
 
 
 def _bounds(city: Any) -> tuple[float, float, float, float]:

@@ -76,13 +76,13 @@ class Briefing:
         self,
         task: Any,
         conclusion: Conclusion | None,
-        told: Sequence[str],
+        messages: Sequence[str],
         several: int,
         in_words: bool = False,
     ) -> str:
         """Return H's prompt, about R's conclusion or before R has run."""
         if in_words and self._decision is None:
-            return for_person(_text(task), conclusion, told)
+            return for_person(_text(task), conclusion, messages)
         values = {"original_task": marked(_text(task))}
         if conclusion is None:
             asked = _filled(_BEGIN, values)
@@ -101,7 +101,7 @@ class Briefing:
                 "confidence": "not stated" if sure is None else f"{sure:g}",
             }
             asked = _filled(_REVIEW if self._decision is None else self._decision, values)
-        more = [f"Message from the user:\n{marked(text)}" for text in told]
+        more = [f"Message from the user:\n{marked(text)}" for text in messages]
         return "\n\n".join([asked, *more, *([] if in_words else [self._answer(several)])])
 
     def again(self, fault: str, several: int) -> str:
@@ -109,7 +109,7 @@ class Briefing:
         return f"{fault}.\n\n{self._answer(several)}"
 
     def for_reactive(
-        self, task: Any, instruction: str, why: str, redirected: bool, told: Sequence[str]
+        self, task: Any, instruction: str, why: str, redirected: bool, messages: Sequence[str]
     ) -> str:
         """Return R's prompt."""
         original = _text(task)
@@ -128,7 +128,7 @@ class Briefing:
                 asked = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {asked}"
             if instruction.strip() and instruction.strip() != original.strip():
                 asked += f"\n\nIt is a part of this task:\n{original}"
-        return "\n\n".join([asked, *(f"Message from the user: {text}" for text in told)])
+        return "\n\n".join([asked, *(f"Message from the user: {text}" for text in messages)])
 
     def with_format(self, instruction: str, task: Any, agent: Any) -> str:
         """Return an instruction, with how to conclude."""
@@ -182,7 +182,7 @@ def _outcome(item: dict[str, Any], gave: str = "") -> str:
     return f"failed: {item['error']}" if "error" in item else f"{gave}{item.get('result')}"
 
 
-def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) -> str:
+def for_person(task: str, conclusion: Conclusion | None, messages: Sequence[str]) -> str:
     """Return the text for a person as H, about a conclusion or before there is one."""
     parts = {"The task": task}
     if conclusion is None:
@@ -199,6 +199,6 @@ def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) ->
             parts["It suggests next"] = conclusion.suggested_next_action
         if conclusion.confidence is not None:
             parts["Its confidence, from 0 to 1"] = f"{conclusion.confidence:g}"
-    if told:
-        parts["Messages from the user"] = "\n".join(told)
+    if messages:
+        parts["Messages from the user"] = "\n".join(messages)
     return "\n".join(f"{head}:\n{indent(text, '  ')}" for head, text in parts.items())

@@ -88,10 +88,10 @@ def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
     # We set the thread of a `say`; the model must not.
-    told = name == "say" and "thread" in described["args"]
+    is_say = name == "say" and "thread" in described["args"]
 
     async def call(**args: Any) -> Any:
-        asked = own_reply(agent) if told else None
+        asked = own_reply(agent) if is_say else None
         if asked is not None and asked.thread is not None:
             args["thread"] = asked.thread
         return await agent.ask(id, name, **args)

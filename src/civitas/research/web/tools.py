@@ -114,8 +114,8 @@ def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: f
     headers = {"Accept": "application/json"}
 
     async def ask(query: str) -> list[Any]:
-        told = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
-        url = f"{address}/search?{urlencode(told)}"
+        params = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
+        url = f"{address}/search?{urlencode(params)}"
         try:
             response = await client.request("GET", url, headers=headers, redirects=5)
         except HTTPError as error:

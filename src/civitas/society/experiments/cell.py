@@ -149,8 +149,8 @@ class _CellRun:
                     await self.run(item.branch.workflow, name, saved, item.branch.of)
             if self._cell.has_map and not start:
                 write_whole(self._picture, functools.partial(draw_map, society))
-            told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
-            self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
+            lines = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
+            self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
 
     async def _run(self, society: Society, condition: str, steps: int) -> None:
         every = self._cell.every

@@ -99,9 +99,9 @@ def take_messages(society: Any, row: int) -> list[Sent]:
     if society.population is None or books.messages is None:
         return []
     mine = books.messages.receiver == row
-    told = _as_sent(society.population, books.messages.taken(mine))
+    removed = _as_sent(society.population, books.messages.taken(mine))
     books.messages = books.messages.taken(~mine)
-    return told
+    return removed
 
 
 def _sent(population: Population, said: Table, at: int) -> Sent:
