@@ -273,7 +273,7 @@ def test_what_others_do_is_shown_above_the_line_that_is_written(folder: Path) ->
 def test_a_failure_behind_the_scenes_is_one_line(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:Calculator", NO_COLOR="1") as terminal:
         terminal.type("/Calculator.fail left:1\r")
-        shown = terminal.until("error: ValueError: no luck")
+        shown = terminal.until("got an error from 'Calculator': ValueError: no luck")
         assert "(error: action 'fail' of agent 'Calculator' failed" in shown
         assert "Traceback" not in shown
 

@@ -230,4 +230,4 @@ def test_what_is_wrong_is_said_in_a_line(piped: Any) -> None:
         assert "exchange" in done.stderr
     done = piped("", "--amqp", "--name", "*")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is no id" in done.stderr
+    assert "is not an id" in done.stderr

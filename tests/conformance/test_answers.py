@@ -405,7 +405,7 @@ def test_response_and_error_may_be_overridden(space, server, marked, form):
 def test_without_an_override_an_error_is_logged(space, server, log):
     plain = space.add(Agent("plain"))
     plain.send({"id": "the id", **message("server", "fail")})
-    line = log.wait_for("was told")
+    line = log.wait_for("got an error")
     assert line.startswith("WARNING")
     for part in ("plain", "server", "the id", "division by zero"):
         assert part in line

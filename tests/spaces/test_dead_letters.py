@@ -171,7 +171,7 @@ def test_what_is_in_doubt_is_run_when_it_is_sent_again(
             (letter,) = letters(d, 1)
             assert letter.agent == "Till"
             assert letter.kind == "request"
-            assert letter.reason.startswith('in doubt: "Till.pay" had begun')
+            assert letter.reason.startswith('in doubt: "Till.pay" was running')
             assert list(d.resend(letter.key)) == [(letter, None)]
             assert till.paid.get(timeout=WAIT_S) == ("Customer", 7)
             # Whoever asked had its outcome; this one comes as a message.

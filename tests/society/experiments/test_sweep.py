@@ -238,7 +238,10 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
             "owned must be a finite number, got nan",
         ),
         (TEXT.replace("citizen: 1", "citizen: 99"), "there is no citizen '99' to ask"),
-        (TEXT.replace("status.needs.hunger", "status.wants"), "nobody answers: hunger: .*KeyErr"),
+        (
+            TEXT.replace("status.needs.hunger", "status.wants"),
+            "no citizen answers: hunger: .*KeyErr",
+        ),
         (TEXT.replace("size: 2", "size: -1"), "citizens must be agents, a number"),
         (
             TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}"),

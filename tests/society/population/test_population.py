@@ -99,10 +99,10 @@ async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
     for wrong in (1, 99, "007"):
         with pytest.raises(ConfigError):
             population.promote(wrong)
-    with pytest.raises(ConfigError, match="no full agent"):
+    with pytest.raises(ConfigError, match="not a full agent"):
         population.demote(2)
     async with Society(population):
-        with pytest.raises(DefinitionError, match="lives in a society already"):
+        with pytest.raises(DefinitionError, match="is in a society already"):
             Society(population)
 
 

@@ -88,9 +88,9 @@ BODIES: dict[str, tuple[bytes, str]] = {
         body().replace(b"1}", b"[" * 900 + b"]" * 900 + b"}"),
         "",
     ),
-    "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07os.exit\x94.", "no JSON"),
+    "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07os.exit\x94.", "not JSON"),
     "nobody's": (json.dumps({k: v for k, v in GOOD.items() if k != "from"}).encode(), "id"),
-    "from all": (body(**{"from": "*"}), "no id"),
+    "from all": (body(**{"from": "*"}), "not an id"),
     "from a list": (body(**{"from": ["a"]}), "id must be a string"),
     "from nothing": (body(**{"from": ""}), "id has 1 to"),
     "from the broker": (body(**{"from": "amq.x"}), "amq."),
@@ -260,7 +260,7 @@ def test_a_request_that_wants_its_answer_nowhere(
     assert goes_on(space)
     forged = pika.BasicProperties(message_id="b", type="request", reply_to="agent.there")
     post(body(), forged)
-    buried(dead, "its type is 'reply'")
+    buried(dead, "no message of type 'reply'")
     post(body(), pika.BasicProperties(message_id="c", type="request", reply_to="all"))
     until(lambda: dead.count() == 2)
     assert goes_on(space)
