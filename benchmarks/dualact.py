@@ -203,7 +203,7 @@ class Reviewer:
         """Accept what is right, and redirect what is wrong; or the reverse."""
         self.decisions += 1
         errs = chance("reviewer", self.seed, self.task.text, self.decisions) >= self.accuracy
-        decision = HumanDecision(DecisionAction.TERMINATE, "", "The evidence bears it out.")
+        decision = HumanDecision(DecisionAction.TERMINATE, "", "The evidence supports it.")
         if self.is_right is errs:
             again = "Look elsewhere, and check what you find."
             decision = HumanDecision(DecisionAction.REDIRECT, again, "The evidence is too thin.")

@@ -160,12 +160,12 @@ def test_more_than_reserved_is_recorded_and_nothing_further_starts(
         assert caught.value.limit == "tokens"
         assert str(caught.value) == (
             "budget 'run 1': 30 tokens more were spent than had been reserved, "
-            "so nothing more is begun"
+            "so no further calls start"
         )
     under_way.settle(tokens=90)  # what had begun ends as ever
     assert budget.spent.tokens == 220
     assert [record.getMessage() for record in caplog.records] == [
-        "budget 'run 1': 130 tokens were spent where 100 had been reserved; nothing more is begun"
+        "budget 'run 1': 130 tokens were spent where 100 had been reserved; no further calls start"
     ]
 
 

@@ -93,7 +93,7 @@ def test_what_a_chat_agent_was_sent_and_fails_at_is_told_to_the_sender_alone(
         with pytest.raises(ActionError, match=r"ModelError: .*no answer from"):
             asker.ask("Chatty", "say", content="Hello").result(20)
     (line,) = told(caplog)
-    assert line.startswith("agent 'sender' was told by 'Chatty' of an error: ModelError: ")
+    assert line.startswith("agent 'sender' got an error from 'Chatty': ModelError: ")
 
 
 # -- a refusal with its reason ---------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_integers_stay_integers() -> None:
         ("/A.b c:1" + "0" * 4300, 8, "4300 digits"),
         ("/A.b c:1 d:2 c:3", 14, 'other than "c"'),
         ('/A.b c:1 "c":3', 10, 'other than "c"'),
-        ('/A.b c:{"a": 1, "a": 2}', 8, "a key is there twice"),
+        ('/A.b c:{"a": 1, "a": 2}', 8, "a key appears twice"),
         ('/A.b c:{"a": 1,}', 16, "property name"),
         ("/A.b c:{a: 1}", 9, 'property name enclosed in double quotes), not "a"'),
         ('/A.b c:{"a" 1}', 13, "':'"),

@@ -63,7 +63,7 @@ class Handling(Protocol):
         ...
 
     @property
-    def came_as(self) -> str | None:
+    def idempotency_key(self) -> str | None:
         """The message's idempotency key, if it came over a broker."""
         ...
 
@@ -113,10 +113,6 @@ class Mailbox(Protocol):
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop, from whichever loop this is awaited."""
-        ...
-
-    def offer_changed(self) -> None:
-        """Look up the agent's actions again, since they have changed."""
         ...
 
 
@@ -245,7 +241,7 @@ class Agent(Workflow):
         """
         message = self._current_message or {}
         logger.warning(
-            "agent %r was told by %r of an error%s: %s",
+            "agent %r got an error from %r%s: %s",
             self.id,
             message.get("from"),
             f" (message {original_message_id!r})" if original_message_id is not None else "",
@@ -267,14 +263,14 @@ class Agent(Workflow):
             return None
         return handling.message()
 
-    def _came_as(self, action: str) -> str | None:
+    def _idempotency_key(self, action: str) -> str | None:
         """Return the idempotency key of the `action` call being handled, if a broker brought it."""
         handling = CURRENT.get()
-        if handling is None or handling.agent is not self or handling.came_as is None:
+        if handling is None or handling.agent is not self or handling.idempotency_key is None:
             return None
         message = handling.message()
         called = None if message is None else message["action"]["name"]
-        return handling.came_as if called == action else None
+        return handling.idempotency_key if called == action else None
 
     def _lane(self, message: dict[str, Any], thread: str | None) -> str | None:
         """Return the lane of a message to this agent, or None; called on the loop when it arrives.
@@ -285,7 +281,7 @@ class Agent(Workflow):
         """
         return None
 
-    def _goes_on(self, action: str) -> bool:
+    def _resumes(self, action: str) -> bool:
         """Return whether an action that a killed process had begun resumes when called again."""
         return False
 
@@ -298,7 +294,7 @@ class Agent(Workflow):
         """
         mailbox = self._mailbox
         if mailbox is None:
-            raise self._homeless("send")
+            raise self._not_in_space("send")
         mailbox.send(check_message(message, mailbox.id))
 
     def request(
@@ -321,7 +317,7 @@ class Agent(Workflow):
         """
         mailbox = self._mailbox
         if mailbox is None:
-            raise self._homeless("request")
+            raise self._not_in_space("request")
         return mailbox.request(check_message(message, mailbox.id), timeout, wait)
 
     def ask(self, to: str | int, action: str, /, *unnamed: Never, **args: Any) -> Pending[Any]:
@@ -330,7 +326,7 @@ class Agent(Workflow):
             raise TypeError(f"ask({to!r}, {action!r}, …) takes the action's arguments by name: a=1")
         mailbox = self._mailbox
         if mailbox is None:
-            raise self._homeless("ask")
+            raise self._not_in_space("ask")
         if (
             (type(to) is str and 0 < len(to) < 256 and to.isascii())
             and (type(action) is str and 0 < len(action) < 256)
@@ -341,7 +337,7 @@ class Agent(Workflow):
         message = {"to": to, "action": {"name": action, "args": args}}
         return mailbox.request(check_message(message, mailbox.id), 300)
 
-    def _homeless(self, what: str) -> NotInSpace:
+    def _not_in_space(self, what: str) -> NotInSpace:
         return NotInSpace(f"agent {self.id!r} cannot {what}: it is in no space (or has left it)")
 
     # -- callbacks ---------------------------------------------------------------------------------
@@ -369,8 +365,7 @@ class Agent(Workflow):
         approver = self._approver()
         if approver is None:
             logger.warning(
-                "agent %r has nobody to ask for permission, so it refuses; give it or its space an "
-                "approver=",
+                "agent %r has no approver, so it refuses; give it or its space an approver=",
                 self.id,
             )
         run_id, thread = self._asked_by(proposed_message)

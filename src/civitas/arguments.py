@@ -46,10 +46,10 @@ def names_checked(called: T) -> T:
             if isinstance(error, DefinitionError):
                 raise
             of_class = function.__name__ == "__init__"
-            told = unknown_argument(type(self) if of_class else function, given)
-            if told is None:
+            misuse = unknown_argument(type(self) if of_class else function, given)
+            if misuse is None:
                 raise
-            raise told from None
+            raise misuse from None
 
     return checked  # type: ignore[return-value]
 

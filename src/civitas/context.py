@@ -50,11 +50,6 @@ class Context(Generic[T]):
         with contextlib.suppress(RuntimeError):
             self._loop = asyncio.get_running_loop()
 
-    @property
-    def run(self) -> str | None:
-        """The id of the run that the call belongs to, or None; the same as `run_id`."""
-        return self.run_id
-
     def ask_person(self, question: str) -> Asked:
         """Ask the person behind the agent's approver, or its space's.
 

@@ -176,14 +176,14 @@ class BlockDispatcher:
             fault = one_line(f"the model's answer names no block: {error}", 200)
             logger.warning("%s", fault)
             return Dispatch(None, fault, one_line(str(text), 100))
-        told = one_line(str(reason), 500)
+        shortened = one_line(str(reason), 500)
         if block is None:
-            return Dispatch(None, told)
+            return Dispatch(None, shortened)
         if not isinstance(block, str) or block not in self.blocks:
             unknown = one_line(str(block), 100)
             logger.warning("there is no block %r; there are %s", unknown, ", ".join(names))
-            return Dispatch(None, told, unknown)
-        return Dispatch(block, told)
+            return Dispatch(None, shortened, unknown)
+        return Dispatch(block, shortened)
 
 
 def named(block: Any) -> str:

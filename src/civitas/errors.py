@@ -350,7 +350,7 @@ class RunMismatch(CivitasError):
     def __init__(self, run_id: str, changed: tuple[str, ...], detail: str) -> None:
         super().__init__(
             f"run {run_id!r} was begun by another program, which differs in: {', '.join(changed)} "
-            f"({detail}); make it as it was, take another run_id, or go on in a copy: "
+            f"({detail}); restore it, use another run_id, or resume a fork: "
             f"journal.fork({run_id!r}), or `civitas resume {_quote(run_id)} --force "
             "--journal PATH`, with `--agent MODULE:AGENT` too for an agent of a program's own"
         )

@@ -96,7 +96,7 @@ def address(id: object) -> str:
     if not 0 < len(id) <= MAX_ID:
         raise InvalidId(f"an id has 1 to {MAX_ID} characters, not {len(id)}")
     if id == BROADCAST:
-        raise InvalidId('"*" is no id: it addresses every agent')
+        raise InvalidId('"*" is not an id: it addresses every agent')
     if id.startswith("amq."):
         raise InvalidId(
             f'the id {id!r} starts with "amq.", which message brokers keep to themselves'

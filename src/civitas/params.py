@@ -13,11 +13,11 @@ class AgentParams(BaseModel):
     """The parameters of an agent; a subclass states more.
 
     Attributes:
-        block_dispatch_prompt: what the model of the block dispatcher is told
+        block_dispatch_prompt: the prompt of the block dispatcher's model
     """
 
     block_dispatch_prompt: str = Field(
-        default=DISPATCHER_PROMPT, description="what the model of the block dispatcher is told"
+        default=DISPATCHER_PROMPT, description="the prompt of the block dispatcher's model"
     )
 
 

@@ -218,7 +218,7 @@ class _Line:
             reason = error.reason
         except RecursionError:
             reason = "nested too deep"
-        except ValueError as error:  # NaN, a key that is there twice, an integer without an end
+        except ValueError as error:  # NaN, a key that appears twice, an integer without an end
             reason = str(error)
         self.at = begin
         raise self.wrong(f"a JSON value that a message may have ({reason})", "")

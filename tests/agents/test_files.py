@@ -95,7 +95,7 @@ def test_a_name_may_go_any_way_inside_the_folder(root: Path, name: str) -> None:
     (("README", '"README.md"'), ("readme.md", '"README.md"'), ("src/wigdet.py", '"widget.py"')),
 )
 def test_an_error_names_what_is_close(root: Path, wanted: str, suggested: str) -> None:
-    with pytest.raises(NoSuchFile, match="is not there; close to it: ") as caught:
+    with pytest.raises(NoSuchFile, match="does not exist; close to it: ") as caught:
         actions(root)["read_file"].execute(file_name=wanted)
     assert str(caught.value).endswith(suggested)
 
@@ -109,9 +109,9 @@ def test_the_folder_is_looked_at_anew_each_time(root: Path) -> None:
 
 
 def test_the_root_must_be_a_folder(root: Path) -> None:
-    with pytest.raises(NotAFile, match=r"the root folder .*README\.md. is no folder"):
+    with pytest.raises(NotAFile, match=r"the root folder .*README\.md. is not a folder"):
         file_actions(root / "README.md")
-    with pytest.raises(NoSuchFile, match=r"the root folder .*nowhere. is not there"):
+    with pytest.raises(NoSuchFile, match=r"the root folder .*nowhere. does not exist"):
         file_actions(root / "nowhere")
 
 

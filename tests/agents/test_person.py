@@ -123,7 +123,7 @@ def test_a_person_decides_in_words() -> None:
     ]
     assert reply.decisions[-1].reasoning == "fine"
     said = shown.getvalue()
-    assert said.count("is no choice, or lacks its remark.\n") == 2
+    assert said.count("is not a choice, or lacks its remark.\n") == 2
     assert "JSON" not in said
     assert "The agent's answer:\n  many\n" in said
 

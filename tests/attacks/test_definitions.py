@@ -321,7 +321,7 @@ def test_a_returned_type_without_a_json_form_is_no_fault(space):
     space.add(Maker("maker"))
     me = space.add(Agent("asker"))
     assert "returns" not in me.ask("maker", "help").result(timeout=10)["make"]
-    with pytest.raises(CivitasError, match="no JSON value"):
+    with pytest.raises(CivitasError, match="not a JSON value"):
         me.ask("maker", "make").result(timeout=10)
     works(space)
 

@@ -107,10 +107,10 @@ NOWHERE = (
     ("é" * 128, FileError, "is longer than a file's name can be"),
     ("a/" * 2049, FileError, "is longer than a file's name can be"),
     ("\ud800", FileError, '"\\ud800" has characters that no file\'s name has'),
-    ("good/x", NotAFile, '"good" on the way is no folder'),
-    ("good/../good", NotAFile, '"good" on the way is no folder'),
-    ("pipe/x", NotAFile, '"pipe" on the way is no folder'),
-    ("nowhere/x", NoSuchFile, '"nowhere" is not there'),
+    ("good/x", NotAFile, '"good" on the way is not a folder'),
+    ("good/../good", NotAFile, '"good" on the way is not a folder'),
+    ("pipe/x", NotAFile, '"pipe" on the way is not a folder'),
+    ("nowhere/x", NoSuchFile, '"nowhere" does not exist'),
     ("loop/x", FileError, "goes through too many symbolic links"),
 )
 NO_PLAIN_FILE = (
@@ -149,7 +149,7 @@ def test_a_folder_is_no_file(root: Path, do: Operation, name: str) -> None:
 @pytest.mark.parametrize("do", (read, search, delete))
 @pytest.mark.parametrize(("name", "close"), (("Good", "good"), ("sub/goods", "good")))
 def test_a_missing_file(root: Path, do: Operation, name: str, close: str) -> None:
-    refused(root, do, name, NoSuchFile, f'is not there; close to it: "{close}"')
+    refused(root, do, name, NoSuchFile, f'does not exist; close to it: "{close}"')
 
 
 def test_deleting_a_link_that_leads_out_deletes_the_link(root: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_name_that_is_not_utf_8_is_shown_and_can_be_used(root: Path) -> None:
 
 
 def test_control_characters_in_a_name_are_not_obeyed(root: Path) -> None:
-    refused(root, read, "\x1b[2Jgo\nod", NoSuchFile, '"\\x1b[2Jgo\\nod" is not there')
+    refused(root, read, "\x1b[2Jgo\nod", NoSuchFile, '"\\x1b[2Jgo\\nod" does not exist')
 
 
 def test_a_file_that_may_not_be_read(root: Path) -> None:

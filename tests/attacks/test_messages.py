@@ -416,7 +416,7 @@ def test_a_value_that_is_no_json_cannot_be_returned(me, receiver, name, case):
         me.ask("receiver", name).result(timeout=10)
     assert caught.value.type == "TypeError"
     assert caught.value.text.startswith(f'"receiver.{name}" returned')
-    assert "no JSON value" in caught.value.text
+    assert "not a JSON value" in caught.value.text
     assert len(str(caught.value)) < 1000
     receiver.given = None
     works(me, receiver)
@@ -432,7 +432,7 @@ def test_a_value_that_is_no_json_is_an_error_to_a_send(me, receiver, name, case)
     assert told == "error"
     assert args["original_message_id"] == "one"
     assert args["error"].startswith(f'TypeError: "receiver.{name}" returned')
-    assert "no JSON value" in args["error"]
+    assert "not a JSON value" in args["error"]
     receiver.given = "fine"
     assert me.ask("receiver", "give").result(timeout=10) == "fine"
 

@@ -54,7 +54,7 @@ ANSWERS: dict[str, tuple[Any, str]] = {
     ),
     "arguments with a key twice": (
         use("add", '{"a": 1, "a": 2, "b": 2}'),
-        'the arguments of "add" are not JSON: a key is there twice',
+        'the arguments of "add" are not JSON: a key appears twice',
     ),
     "arguments with a surrogate": (
         use("greet", '{"name": "\\ud800"}'),

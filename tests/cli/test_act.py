@@ -151,7 +151,7 @@ def test_the_small_model_does_one_instruction(folder: Path, weights: Path) -> No
         '→ search_in_file(file_name="notes.txt", search_term="milk")\n'
         "  line 2: milk, oat\n"
         "\n"
-        "done: what the last action gave is the answer\n"
+        "done: the last action's result is the answer\n"
     )
 
 
@@ -492,10 +492,10 @@ def test_interrupted_while_the_model_answers(folder: Path, options: tuple[str, .
 @pytest.mark.parametrize(
     ("answers", "options", "said"),
     (
-        ((does(SEARCH),), ("--max-iterations", "2"), "--max-iterations is reached"),
-        ((does(SEARCH),), (), "stopped: the model did the same over and over"),
-        ((does(SEARCH),), ("--max-tokens", "10"), "stopped: the limit of what it may spend"),
-        ((HANG,), ("--max-seconds", "0.5"), "stopped: its time is over"),
+        ((does(SEARCH),), ("--max-iterations", "2"), "--max-iterations reached"),
+        ((does(SEARCH),), (), "stopped: the model repeated the same calls"),
+        ((does(SEARCH),), ("--max-tokens", "10"), "stopped: budget limit reached"),
+        ((HANG,), ("--max-seconds", "0.5"), "stopped: time limit reached"),
         ((status(400, "no such model"),), (), "failed: "),
     ),
     ids=("iterations", "progress", "tokens", "seconds", "error"),
@@ -524,8 +524,8 @@ def test_tokens_are_limited_over_all_calls(folder: Path) -> None:
         ((" ",), "TASK is empty"),
         (("x", "--max-iterations", "0"), "--max-iterations"),
         (("x", "--max-seconds", "0"), "--max-seconds"),
-        (("x", "--root", "nowhere"), 'the root folder "nowhere" is not there'),
-        (("x", "--root", "notes.txt"), 'the root folder "notes.txt" is no folder'),
+        (("x", "--root", "nowhere"), 'the root folder "nowhere" does not exist'),
+        (("x", "--root", "notes.txt"), 'the root folder "notes.txt" is not a folder'),
         (("x", "--review", "me", "--model", "http://127.0.0.1:1/v1#m"), "--review me: standard"),
         (("x", "--run-id", "r"), "--run-id is for a run in a journal: give --journal too"),
         (("x", "--journal", "../runs.db", "--run-id", "-r"), "begins with no dash"),
@@ -577,7 +577,7 @@ def test_a_recorded_run_that_was_stopped_says_how_to_go_on(
         args = ("Do it", "--model", f"{server.url}#m", *limits, *options)
         done = act(*args, cwd=folder, environment=environment)
     assert done.returncode == 1
-    assert done.stdout.endswith(f"\nto go on with it: {command}\n")
+    assert done.stdout.endswith(f"\nto resume it: {command}\n")
 
 
 def test_a_run_that_is_over_for_good_says_nothing_of_going_on(folder: Path) -> None:
@@ -749,7 +749,7 @@ def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
             terminal.type("s\n")
             assert terminal.end() == 1
         assert "stopped: it was cancelled (H ('you'): stopped by you)" in terminal.seen
-        assert "to go on with it: civitas resume r --journal ../runs.db" in terminal.seen
+        assert "to resume it: civitas resume r --journal ../runs.db" in terminal.seen
         given = ("-m", "civitas", "resume", "r", "--journal", "../runs.db")
         with Terminal(*given, cwd=folder) as terminal:
             terminal.until("you> ")
@@ -782,4 +782,4 @@ def test_a_review_has_the_same_limits(folder: Path) -> None:
         done = act("Do it", *both, "--max-tokens", "10", cwd=folder)
         assert server.requests == []
     assert done.returncode == 1
-    assert "the limit of what it may spend" in done.stdout
+    assert "budget limit reached" in done.stdout

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from civitas import Journal
+from civitas import Journal, ScriptedModel
+from civitas.cli.company import Forgetful
 from civitas.cli.main import main
 from commands import Command, run
 from models.openai_server import (
@@ -271,7 +273,7 @@ def test_what_others_do_is_shown_above_the_line_that_is_written(folder: Path) ->
 def test_a_failure_behind_the_scenes_is_one_line(folder: Path) -> None:
     with chat(folder, "--agent", "my_agents:Calculator", NO_COLOR="1") as terminal:
         terminal.type("/Calculator.fail left:1\r")
-        shown = terminal.until("error: ValueError: no luck")
+        shown = terminal.until("got an error from 'Calculator': ValueError: no luck")
         assert "(error: action 'fail' of agent 'Calculator' failed" in shown
         assert "Traceback" not in shown
 
@@ -591,6 +593,14 @@ def test_what_people_type_first_the_program_answers_where_the_model_is_small(
     assert "Chatty: " not in done.stdout
 
 
+def test_a_small_model_is_not_given_what_was_said_before() -> None:
+    model = ScriptedModel(["one", "two"])
+    chatty = Forgetful("Chatty", model)
+    for line in ("Say one.", "Say two."):
+        asyncio.run(chatty.say(line))
+    assert [each["content"] for each in model.received[1][1:]] == ["Say two."]
+
+
 def test_with_another_model_that_is_for_the_model(folder: Path) -> None:
     with OpenAIServer(either("I am a larger model.")) as server:
         done = piped(folder, "who are you?\n", "--model", f"{server.url}#m")
@@ -626,7 +636,7 @@ def test_a_line_that_is_nearly_right_is_answered_with_what_was_meant(
 def test_help_is_a_table_of_what_to_type(folder: Path, line: str, columns: int) -> None:
     with chat(folder, "--agent", "my_agents:made", columns=columns) as terminal:
         shown = terminal.line(line)
-        assert "{" not in shown.partition("These are here:")[2]
+        assert "{" not in shown.partition("Agents here:")[2]
         # Beside what to type, or below it, stands what it does.
         between = r" +" if columns == 100 else r"\r\n {6}"
         for call, does in (
@@ -841,7 +851,7 @@ def test_to_all_is_to_whoever_has_the_action(folder: Path) -> None:
     ]
     nobody = piped(folder, "/*.nothing\n")
     assert nobody.returncode == 1
-    assert nobody.stderr == 'civitas: nobody here has the action "nothing"\n'
+    assert nobody.stderr == 'civitas: no agent here has the action "nothing"\n'
 
 
 def test_no_line_of_a_pipe_is_an_approval(folder: Path) -> None:

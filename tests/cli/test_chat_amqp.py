@@ -135,7 +135,7 @@ def test_help_names_only_who_is_there(chat: Callable[..., Chat], elsewhere: AMQP
 def test_alone_one_is_told_so(chat: Callable[..., Chat]) -> None:
     with chat(columns=40) as terminal:
         assert "Nobody else is here yet." in terminal.until(READY)
-        assert "nobody else is here" in terminal.line("Hello")
+        assert "no other agent is here" in terminal.line("Hello")
         assert terminal.leave() == 0
 
 
@@ -230,4 +230,4 @@ def test_what_is_wrong_is_said_in_a_line(piped: Any) -> None:
         assert "exchange" in done.stderr
     done = piped("", "--amqp", "--name", "*")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is no id" in done.stderr
+    assert "is not an id" in done.stderr

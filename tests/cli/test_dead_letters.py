@@ -69,8 +69,8 @@ def to_bob(name: str) -> dict[str, Any]:
 def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) -> None:
     here = ("--exchange", exchange)
     assert run(*here).stdout == "There are no dead letters.\n"
-    bury(to_bob("help"), 'in doubt: "Bob.help" had begun when its process ended')
-    bury(to_bob("help") | {"to": "Carl"}, "it is to 'Carl', and came to 'Bob'")
+    bury(to_bob("help"), 'in doubt: "Bob.help" was running when its process ended')
+    bury(to_bob("help") | {"to": "Carl"}, "it is to 'Carl', but was in the queue of 'Bob'")
     listed = run(*here)
     assert (listed.returncode, listed.stderr) == (0, "")
     first, second = (row for row in listed.stdout.splitlines() if not row.startswith(" "))
@@ -79,13 +79,15 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
         f"{first}\n"
         "  send to Bob from Ann\n"
         f'  "help", {size} bytes\n'
-        f'  {TIME}: in doubt: "Bob.help" had begun when its'
+        f'  {TIME}: in doubt: "Bob.help" was running'
     )
     assert run("list", *here).stdout == listed.stdout
     sent = run("resend", "--all", *here)
     assert sent.returncode == 1
     assert sent.stdout == f"{first} is sent to Bob\n"
-    assert sent.stderr == (f"civitas: {second} stays: it is to 'Carl', and came to 'Bob'\n")
+    assert sent.stderr == (
+        f"civitas: {second} stays: it is to 'Carl', but was in the queue of 'Bob'\n"
+    )
     bury(to_bob("help"))
     rows = run("list", *here).stdout.splitlines()
     stayed, third = (row for row in rows if not row.startswith(" "))

@@ -107,7 +107,7 @@ def test_a_run_that_was_stopped_is_told_with_its_exit_code(folder: Path) -> None
         civitas(*command, "--max-seconds", "0.5", cwd=folder)
     done = civitas("replay", "r", cwd=folder)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "\nstopped: its time is over (" in done.stdout
+    assert "\nstopped: time limit reached (" in done.stdout
 
 
 def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_run_that_has_not_ended_is_not_told(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"civitas: run 'bread-1' has not ended: `civitas runs bread-1 --journal {JOURNAL}` shows "
-        f"what there is, and `civitas resume bread-1 --journal {JOURNAL}` goes on with it\n"
+        f"its record, and `civitas resume bread-1 --journal {JOURNAL}` resumes it\n"
     )
 
 

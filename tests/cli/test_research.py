@@ -207,10 +207,10 @@ def test_ctrl_c_leaves_the_report_so_far_and_the_command_that_goes_on(
         assert report.endswith("It ended after 1 iteration: it was interrupted.\n")
         assert "until then 1 task, " in shown
         if not journal:
-            assert "with --journal FILE it would be recorded, and could go on from here" in shown
+            assert "with --journal FILE it would be recorded and could be resumed" in shown
             return
         model.go()
-        (line,) = [each for each in shown.splitlines() if "to go on with it" in each]
+        (line,) = [each for each in shown.splitlines() if "to resume it" in each]
         done = typed(line, folder)
         assert done.returncode == 0, done.stderr
         assert "iteration 1 of 3" not in done.stderr
@@ -237,12 +237,12 @@ def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) 
             "--journal", "runs.db", "--run-id", "r1", cwd=folder,
         )  # fmt: skip
         assert done.returncode == 1
-        assert "stopped: the time was over" in done.stderr
-        assert "to go on with it: civitas research " in done.stderr
-        assert "It ended after 0 iterations: the time was over" in done.stdout
+        assert "stopped: the time limit was reached" in done.stderr
+        assert "to resume it: civitas research " in done.stderr
+        assert "It ended after 0 iterations: the time limit was reached" in done.stdout
         in_time = True
         listed = research("r1", "--journal", "runs.db", command="runs", cwd=folder)
-        assert "to go on with it: civitas research " in listed.stdout
+        assert "to resume it: civitas research " in listed.stdout
         done = research(
             "r1", "--journal", "runs.db", "--max-seconds", "40", command="resume", cwd=folder
         )

@@ -1,4 +1,4 @@
-"""`civitas resume`: runs that were killed, interrupted or stopped, gone on with."""
+"""`civitas resume`: runs that were killed, interrupted or stopped, resumed."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_in_doubt_it_says_what_is_and_what_to_do(folder: Path) -> None:
         assert len(server.requests) == 2
     assert (done.returncode, done.stdout) == (1, "")
     first, _, called, _, *ways = done.stderr.splitlines()
-    assert first == "civitas: run r cannot go on before you decide"
+    assert first == "civitas: run r cannot be resumed before you decide"
     assert called == f"  1  run_command(command={json.dumps(COMMAND[1]['command'])})"
     assert ways == [
-        "  to run it again and go on:    civitas resume r --repeat",
-        "  to skip it and go on:         civitas resume r --skip",
-        "  to give its result and go on: civitas resume r --done 1=RESULT",
+        "  to run it again and resume:    civitas resume r --repeat",
+        "  to skip it and resume:         civitas resume r --skip",
+        "  to give its result and resume: civitas resume r --done 1=RESULT",
     ]
     assert (again.returncode, again.stderr) == (1, done.stderr)
     assert (folder / "log.txt").read_text() == "ran\n"
@@ -212,8 +212,8 @@ def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
                     server.wait_for_request()
                 terminal.type(CONTROL_C)
                 assert terminal.end() == 130
-            line = next(line for line in terminal.seen.splitlines() if "to go on" in line)
-            assert line == "to go on with it: civitas resume r --journal '../my runs.db'"
+            line = next(line for line in terminal.seen.splitlines() if "to resume" in line)
+            assert line == "to resume it: civitas resume r --journal '../my runs.db'"
             command = tuple(suggested(line))
         done = civitas(*command, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -272,7 +272,7 @@ def test_a_run_that_is_over_is_told_again(folder: Path) -> None:
         civitas(*act(server), cwd=folder)
     done = civitas("resume", "r", cwd=folder)  # its model is gone
     assert done.returncode == 0
-    assert done.stderr == "civitas: run r is over; this is what was recorded of it\n"
+    assert done.stderr == "civitas: run r has ended; this is its recorded reply\n"
     assert done.stdout == civitas("replay", "r", cwd=folder).stdout
 
 
@@ -300,7 +300,7 @@ def test_the_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weig
         terminal.until("Permit this? [y/N/always] ")
         terminal.type("y\n")
         assert terminal.end() == 0
-    assert "the folder has other files now; going on with a copy, run r.1" in terminal.raw
+    assert "the folder has other files now; resuming a fork, run r.1" in terminal.raw
     assert "  hello\r\n" in terminal.seen
 
 
@@ -369,8 +369,8 @@ def test_without_the_program_the_decision_is_recorded(folder: Path) -> None:
     decided = civitas("resume", "bread-1", "--skip", cwd=folder)
     assert decided.returncode == 0, decided.stderr
     assert decided.stdout == (
-        "recorded; to go on, run the program of agent buyer again with run_id='bread-1', or here: "
-        "civitas resume bread-1 --agent MODULE:AGENT\n"
+        "recorded; to resume it, run the program of agent buyer again with run_id='bread-1', "
+        "or here: civitas resume bread-1 --agent MODULE:AGENT\n"
     )
     again = civitas("resume", "bread-1", cwd=folder)
     assert (again.returncode, again.stdout) == (1, "")
@@ -396,7 +396,7 @@ def test_a_program_that_has_changed_goes_on_with_a_copy_by_force(folder: Path) -
     assert "--force" in other.stderr
     done = civitas(*command, "--force", cwd=folder, SAYS="Hurry.")
     assert done.returncode == 0, done.stderr
-    assert "going on with a copy, run bread-1.1\n" in done.stderr
+    assert "resuming a fork, run bread-1.1\n" in done.stderr
     runs = json.loads(civitas("runs", "--json", cwd=folder).stdout)["runs"]
     assert [(run["id"], run["forked_from"], run["state"]) for run in runs] == [
         ("bread-1", None, "stopped"),
@@ -411,9 +411,9 @@ def test_what_a_copy_has_executed_again_is_not_executed_once_more(folder: Path) 
     for again in (command, (*command, "--repeat")):  # that was decided, and it is the program
         done = civitas(*again, cwd=folder)
         assert (done.returncode, done.stdout) == (1, "")
-        assert "run 'bread-1' has gone on as a copy, 'bread-1.1': `civitas resume" in done.stderr
+        assert "run 'bread-1' was forked as 'bread-1.1': resume the fork" in done.stderr
     shown = civitas("runs", "bread-1", cwd=folder).stdout
-    assert shown.endswith("\nit has gone on as a copy: bread-1.1\n")
+    assert shown.endswith("\nit was forked as: bread-1.1\n")
     assert (folder / "paid").read_text() == "3"
     assert civitas(*command, "--force", cwd=folder).returncode == 0
     assert (folder / "paid").read_text() == "33"
@@ -501,7 +501,7 @@ def test_a_number_that_no_call_has_decides_nothing(folder: Path) -> None:
         assert len(journal.in_doubt("letters")) == 3
 
 
-# -- what cannot be gone on with -------------------------------------------------------------------
+# -- what cannot be resumed ------------------------------------------------------------------------
 
 
 def test_a_run_that_is_being_worked_on_is_held(folder: Path) -> None:

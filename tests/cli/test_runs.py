@@ -67,7 +67,7 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     assert about.startswith("  done; ReActAgent files, began ")
     assert about.endswith(", 7 entries")
     assert (task, escaped) == (r"  First\nof all", r"  Then \x1b[2Jthis")
-    assert stopped.startswith("  stopped: its time was over; ")
+    assert stopped.startswith("  stopped: time limit reached; ")
     assert len(cut) <= 80
     assert cut.endswith("xxx …")
     listed = json.loads(as_json.stdout)["runs"]
@@ -146,7 +146,7 @@ def test_the_run_of_a_program_is_gone_on_with_by_naming_its_agent(folder: Path) 
     assert "in place of RESULT, such as 1=sent" in " ".join(refused.stderr.split())
     decided = civitas(*copied, cwd=folder)
     assert decided.returncode == 0, decided.stderr
-    assert "recorded; to go on, run the program of agent" in decided.stdout
+    assert "recorded; to resume it, run the program of agent" in decided.stdout
 
 
 def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_run_under_way_is_running_and_not_in_doubt(folder: Path) -> None:
     assert "resume" not in done.stdout
     after = civitas("runs", "r", cwd=folder)
     assert "  stopped: it was interrupted; ReActAgent files" in after.stdout
-    assert after.stdout.endswith("\nto go on with it: civitas resume r\n")
+    assert after.stdout.endswith("\nto resume it: civitas resume r\n")
 
 
 @pytest.mark.parametrize("command", (("runs",), ("runs", "r"), ("resume", "r"), ("replay", "r")))
@@ -215,7 +215,7 @@ def test_a_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple
     before = file.read_bytes()
     done = civitas(*command, cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"civitas: journal {JOURNAL!r}: it is no journal")
+    assert done.stderr.startswith(f"civitas: journal {JOURNAL!r}: it is another kind of file")
     assert file.read_bytes() == before
 
 

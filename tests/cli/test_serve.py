@@ -236,7 +236,7 @@ def test_an_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Pr
         (("my_agents:wrong",), {}, 1, "it made a int, not an agent"),
         (("my_agents:failing",), {}, 1, "ValueError: no luck"),
         (("my_agents:made", "--id", "x"), {}, 2, "whose id is 'My calculator': leave --id out"),
-        (("my_agents:Calculator", "--id", "*"), {}, 1, "is no id"),
+        (("my_agents:Calculator", "--id", "*"), {}, 1, "is not an id"),
         (("my_agents:Calculator", "--grace", "-1"), {}, 2, "-1"),
         (("my_agents:Calculator", "--exchange", "a b"), {}, 2, "exchange="),
         (("my_agents:Calculator", "--inbox", "."), {}, 2, "directory"),

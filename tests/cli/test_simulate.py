@@ -131,7 +131,7 @@ def test_stopped_it_goes_on_by_resume_and_comes_to_the_same_files(
     told = civitas("runs", "town", "--journal", "runs.db", cwd=tmp_path).stdout
     assert "10 citizens, 576 steps of 15min, seed 0" in told
     assert "set up: by rules; tables in /" in told
-    assert told.endswith(f"to go on with it: {way}\n")
+    assert told.endswith(f"to resume it: {way}\n")
     gone_on = civitas(*shlex.split(way)[1:], cwd=tmp_path)
     assert gone_on.returncode == 0, gone_on.stderr
     again = civitas(*shlex.split(way)[1:], cwd=tmp_path)  # it has ended: nothing is lived
@@ -343,7 +343,7 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
         with Terminal("-m", "civitas", *args, cwd=tmp_path) as terminal:
-            terminal.until("Go on? [y/N] ")
+            terminal.until("Continue? [y/N] ")
             assert "will be asked about 144 times" in terminal.seen
             assert server.requests == []
             terminal.type(f"{answer}\r")
@@ -386,7 +386,7 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
         (
             ("e.yaml", "--sweep", "feed=true", "--sweep", "feed=false"),
-            "--sweep: feed is there twice: give all its values in one",
+            "--sweep: feed appears twice: give all its values in one",
         ),
         (("e.yaml", "--sweep", "tax"), "must be NAME=VALUE,VALUE, got 'tax'"),
         (("e.yaml", "--sweep", "tax="), "must be NAME=VALUE,VALUE, got 'tax='"),
@@ -395,15 +395,15 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
         (("none.yaml",), "does not exist"),
         (
             ("e.yaml", "--seeds", "9999", "--sweep", "citizens=20000"),
-            "9,999 cells live 199,980,000 agent-steps; no terminal to ask at: give --yes",
+            "9,999 cells, 199,980,000 agent-steps; no terminal to ask at: give --yes",
         ),
         (
             ("e.yaml", "--seeds", "99", "--sweep", "llm=local"),
-            "990 agent-steps, and ask the model about 1,188 times; no terminal",
+            "990 agent-steps, and the model asked about 1,188 times; no terminal",
         ),
         (
             ("e.yaml", "--sweep", "llm=openai:m"),
-            "10 agent-steps, and ask the model about 12 times; no terminal",
+            "10 agent-steps, and the model asked about 12 times; no terminal",
         ),
         (("e.yaml", "--out", "e.yaml"), "is a file"),
     ),

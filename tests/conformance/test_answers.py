@@ -405,7 +405,7 @@ def test_response_and_error_may_be_overridden(space, server, marked, form):
 def test_without_an_override_an_error_is_logged(space, server, log):
     plain = space.add(Agent("plain"))
     plain.send({"id": "the id", **message("server", "fail")})
-    line = log.wait_for("was told")
+    line = log.wait_for("got an error")
     assert line.startswith("WARNING")
     for part in ("plain", "server", "the id", "division by zero"):
         assert part in line
@@ -419,7 +419,7 @@ def test_what_a_sent_message_made_raise_is_logged_and_at_debug_with_its_place(
     plain.send(message("server", "fail"))
     line = log.wait_for("ERROR")
     assert line.endswith("of 'plain': ZeroDivisionError: division by zero")
-    log.wait_for("WARNING agent 'plain' was told by 'server'")  # which comes after both
+    log.wait_for("WARNING agent 'plain' got an error from 'server'")  # which comes after both
     for part in ("Traceback", "'server'", "'fail'", "'plain'", "test_answers.py"):
         assert part in caplog.text
 

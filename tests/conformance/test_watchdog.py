@@ -49,7 +49,7 @@ def test_the_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name:
     assert "agent 'hog'" in line
     assert f'"hog.{name}"' in line
     assert "test_watchdog.py" in line
-    assert "agent 'hog'" in log.wait_for("let go of the loop")
+    assert "agent 'hog'" in log.wait_for("released the loop")
 
 
 def test_the_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(

@@ -124,8 +124,8 @@ def of_text(path: Path) -> None:
         (cut, "damaged"),
         (of_another, "another program's"),
         (of_a_memory, "another program's"),
-        (of_text, "no journal but another kind of file"),
-        (Path.mkdir, "it is no file"),
+        (of_text, "it is another kind of file"),
+        (Path.mkdir, "it is not a file"),
     ),
 )
 def test_a_file_that_is_no_journal_is_named_and_left(

@@ -1,4 +1,4 @@
-"""Runs of every kind of agent and reply, recorded, broken off and gone on with."""
+"""Runs of every kind of agent and reply, recorded, broken off and resumed."""
 
 from __future__ import annotations
 

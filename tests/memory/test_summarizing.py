@@ -341,6 +341,6 @@ def test_what_is_loaded_is_counted_anew() -> None:
 def test_what_is_no_state_is_refused(state: Any) -> None:
     memory = SummarizingMemory(ScriptedModel([]), 400, 100)
     memory.add_memory(user("kept"))
-    with pytest.raises(StateError, match="no state of a SummarizingMemory"):
+    with pytest.raises(StateError, match="not a state of a SummarizingMemory"):
         memory.load_state_dict(state)
     assert texts(memory) == ["kept"]

@@ -316,7 +316,7 @@ def test_an_error_comes_before_any_piece(local: LocalModel) -> None:
         run(parts_of(local, user("word " * 6000)))
     with pytest.raises(ModelError, match="reads text only"):
         run(parts_of(local, [{"role": "user", "content": [{"type": "image_url"}]}]))
-    with pytest.raises(ModelError, match="no JSON schema"):
+    with pytest.raises(ModelError, match="not a JSON schema"):
         run(parts_of(local, user("Hi"), schema={"type": "nonsense"}))
     assert joined(run(parts_of(local, user("Say hello"))))
 
@@ -355,8 +355,8 @@ def test_too_many_actions_overflow_and_fewer_fit(local: LocalModel) -> None:
 @pytest.mark.parametrize(
     ("schema", "says"),
     (
-        ({"type": "nonsense"}, "no JSON schema"),
-        ({"type": "string", "pattern": "("}, "cannot hold|no JSON schema"),
+        ({"type": "nonsense"}, "not a JSON schema"),
+        ({"type": "string", "pattern": "("}, "cannot hold|not a JSON schema"),
         ({"$ref": "#/nowhere"}, "cannot hold answers to this schema"),
         ({"type": "integer", "minimum": 5, "maximum": 3}, "cannot hold answers to this schema"),
         ({"const": float("nan")}, "not JSON"),

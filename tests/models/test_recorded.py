@@ -245,7 +245,7 @@ def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path
     record(path.with_name("damaged"), "one", "two")
     lines = path.with_name("damaged").read_text().splitlines()
     path.write_text("\n".join([lines[0], lines[1][1:], lines[2], ""]))
-    with pytest.raises(ModelError, match="line 2 is damaged; delete it to record it anew"):
+    with pytest.raises(ModelError, match="line 2 is damaged; delete it to record it again"):
         RecordedModel(None, path)
     with pytest.raises(ModelError, match="cannot be opened"):
         RecordedModel(None, path.parent)

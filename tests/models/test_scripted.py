@@ -181,7 +181,7 @@ def test_a_generator_yields_text_only() -> None:
         yield 5
 
     for ask in (parts_of, ScriptedModel.complete):
-        with pytest.raises(DefinitionError, match="reply 1 yields 5, which is no text"):
+        with pytest.raises(DefinitionError, match="reply 1 yields 5, which is not text"):
             run(ask(ScriptedModel([wrong]), user("?")))
 
 

@@ -13,7 +13,7 @@ from civitas import Journal, RefuseAll
 from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
 from civitas.errors import ConfigError, ModelError, RunMismatch
 from civitas.models.names import model
-from civitas.orders.act import act_agent, actions_of, apart, keys
+from civitas.orders.act import act_agent, actions_of, check_journal_apart, keys
 from civitas.orders.models import budget_of, chosen_model, made_model
 from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
 from civitas.orders.research import check, researcher, write
@@ -86,9 +86,9 @@ def test_a_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
     order = Order("x", str(root))
     for inside in (root / "runs.db", tmp_path / "link" / "runs.db", root / "a" / ".." / "b"):
         with pytest.raises(ConfigError, match="is in the folder that the agent works on"):
-            apart(order, str(inside))
-    apart(order, str(tmp_path / "runs.db"))
-    apart(order, str(tmp_path / "work.db"))
+            check_journal_apart(order, str(inside))
+    check_journal_apart(order, str(tmp_path / "runs.db"))
+    check_journal_apart(order, str(tmp_path / "work.db"))
 
 
 @pytest.mark.parametrize("field", ("model", "review"))
@@ -117,7 +117,7 @@ def test_a_run_of_another_program_is_none_of_a_command(tmp_path: Path) -> None:
         await part.commit()
         part.close()
         agent = act_agent(Order("x", str(tmp_path), SERVED), approver=RefuseAll())
-        with pytest.raises(RunMismatch, match="it is no run of civitas act"):
+        with pytest.raises(RunMismatch, match="it is not a run of civitas act"):
             await record(Order("x", "."), journal, "R", agent)
         await record(Order("x", ".", SERVED), journal, "S", agent)
         found = order_of(journal.entries("S"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from civitas.models.protocol import Usage
 from civitas.models.wrappers.scripted import ScriptedModel
-from civitas.reasoning.conversation.participants import GO_ON
+from civitas.reasoning.conversation.participants import NOTHING_NEW
 from civitas.reasoning.loop.react import ReActAgent
 from civitas.reasoning.reply import Reply
 
@@ -42,7 +42,7 @@ class Talker:
     async def reply(self, text: Any, **wanted: Any) -> Any:
         self.asked += 1
         number = self.asked
-        if text != GO_ON:
+        if text != NOTHING_NEW:
             self.heard.append(text)
         await asyncio.sleep(0)
         return answer(f"{self.id} {number}")

@@ -197,7 +197,7 @@ def test_a_price_that_nobody_stated_is_an_error_before_the_first_call() -> None:
 
     model = Unknown()
     thinker = agent(Budget(usd=1.0), model)
-    with pytest.raises(UnknownPrice, match="nobody has stated the price of"):
+    with pytest.raises(UnknownPrice, match="no price is known for"):
         thinker.reply_sync("go")
     assert (model.asked, thinker.memory.get_memories()) == (0, [])
 

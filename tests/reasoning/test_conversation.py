@@ -33,7 +33,7 @@ from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.chosen_by import ChosenBy
 from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.order import HandOver, RoundRobin
-from civitas.reasoning.conversation.participants import GO_ON
+from civitas.reasoning.conversation.participants import NOTHING_NEW
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import MaxTurns, Said
 from civitas.reasoning.events import Done, TurnEnded, TurnStarted
@@ -133,7 +133,7 @@ def test_steps_are_of_all_participants() -> None:
 def test_who_speaks_twice_running_is_told_so() -> None:
     ann = agent("Ann", "a1", "a2")
     Conversation([ann, Talker("Bob")], lambda state: "Ann", MaxTurns(2)).reply_sync("go")
-    assert heard(ann) == ["go", GO_ON]
+    assert heard(ann) == ["go", NOTHING_NEW]
 
 
 def test_blocks_of_content_are_passed_on() -> None:
@@ -235,7 +235,7 @@ def test_several_at_once_have_as_many_turns() -> None:
     talk = Conversation([Talker("Ann"), Talker("Bob")], lambda state: ["Ann", "Bob"], max_turns=3)
     reply = talk.reply_sync("go")
     assert (reply.stop_reason, talk.state.turns) == ("max_iterations", 2)
-    assert "2 were to speak at once, and 1 of 3" in reply.detail
+    assert "2 speakers were chosen at once, and 1 of 3" in reply.detail
 
 
 # -- chosen by a model -----------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_a_choice_that_cannot_be_used_is_asked_for_once_more(answer: Any, fault:
     talk = Conversation(three(), ChosenBy(model))
     reply = talk.reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("unreadable", "")
-    assert "did not tell who speaks next" in reply.detail
+    assert "gave no next speaker" in reply.detail
     assert len(model.received) == 2
 
 
@@ -539,7 +539,8 @@ def test_a_function_does_not_outlive_the_deadline(place: str, form: str) -> None
     finally:
         let_go.set()
     assert reply.stop_reason == "deadline"
-    assert "were over before it was told" in reply.detail
+    before = "until= was checked" if place == "until" else "the next speaker was chosen"
+    assert f"were over before {before}" in reply.detail
     assert reply.text == ("Ann 1" if place == "until" else "")
     assert cancelled == ([place] if form == "async" else [])
 
@@ -732,7 +733,7 @@ def test_cancelling_reaches_everyone_who_speaks_and_it_can_be_gone_on_with() -> 
         bob.gate.set()
         reply = await talk.resume()
         assert reply.value == {"Ann": "Ann 1", "Bob": "Bob 1"}
-        with pytest.raises(StateError, match="no reply to go on with"):
+        with pytest.raises(StateError, match="no reply to resume"):
             await talk.resume()
         assert (await talk.reply("again")).stop_reason == "done"
 

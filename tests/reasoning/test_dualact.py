@@ -117,7 +117,7 @@ def test_r_is_told_the_instruction_and_a_change_of_approach() -> None:
     first, second = asked(r)
     assert first.startswith("Count the files.\n")
     assert "How many files are there?" in first
-    assert second.startswith("Change your approach; do not go on with what you did before.")
+    assert second.startswith("Change your approach; do not continue what you did before.")
     assert "Why: guessing is no counting" in second
     assert "From now on: Use list_files." in second
 
@@ -312,7 +312,7 @@ def test_a_confidence_outside_is_refused_and_asked_for_again(confidence: Any) ->
     assert conclusion.confidence is None
     assert conclusion.error is not None
     assert "unreadable" in conclusion.error
-    assert "came to no end of its own" in asked(h)[1]
+    assert "did not conclude" in asked(h)[1]
 
 
 @pytest.mark.parametrize("form", ("sync", "async"))
@@ -353,7 +353,7 @@ def test_errors_of_r_go_to_h() -> None:
 
     dual, h, _ = two([GO, DONE], [{"name": "nothing"}] * 3)
     dual.reply_sync("Count.")
-    assert "came to no end of its own: unreadable" in asked(h)[1]
+    assert "did not conclude: unreadable" in asked(h)[1]
 
 
 def test_an_h_that_fails_ends_it_with_the_last_conclusion() -> None:
@@ -874,7 +874,7 @@ def test_what_is_said_before_reaches_h() -> None:
     dual, h, _ = two([DONE], [])
     assert not dual.interrupt("Be quick.")
     dual.reply_sync("Count.")
-    assert "The user says meanwhile:\n| Be quick." in asked(h)[0]
+    assert "Message from the user:\n| Be quick." in asked(h)[0]
 
 
 # -- wherever a ReActAgent goes --------------------------------------------------------------------

@@ -198,7 +198,7 @@ def whole_number(decided: int = 0) -> DualActAgent:
 
 def test_there_must_be_something_to_go_on_with() -> None:
     dual = make()
-    with pytest.raises(StateError, match="has nothing to go on with"):
+    with pytest.raises(StateError, match="has nothing to resume"):
         asyncio.run(dual.resume())
     before = dual.state_dict()
     dual.load_state_dict(before)
@@ -208,7 +208,7 @@ def test_there_must_be_something_to_go_on_with() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     (
-        (lambda s: s.update(kind="ReActAgent"), "no state of a DualActAgent"),
+        (lambda s: s.update(kind="ReActAgent"), "not a state of a DualActAgent"),
         (lambda s: s.update(version=9), "of version 9"),
         (lambda s: s["members"].update({"R other": {}}), "not of"),
         (lambda s: s["own"].update(turn="nobody"), "turn"),

@@ -274,7 +274,7 @@ def test_a_hook_that_takes_longer_than_there_is_time_ends_the_reply(type: str) -
     assert (reply.stop_reason, reply.error, len(cancelled)) == ("deadline", None, 1)
     if "acting" not in type:
         assert reply.detail == (
-            f"agent 'thinker': the time was over before the {type} hook 'slow' had ended"
+            f"agent 'thinker': the time limit was reached before the {type} hook 'slow' had ended"
         )
     if type == "post_reply":
         assert reply.text == "3"
@@ -299,7 +299,10 @@ def test_a_slow_hook_of_a_dual_act_or_conversation_has_its_seconds_too() -> None
         both.register_hook(type, "slow", slow)
         reply = both.reply_sync("go")
         assert (reply.stop_reason, reply.error) == ("deadline", None)
-        assert f"agent 'pair': the time was over before the {type} hook 'slow'" in reply.detail
+        assert (
+            f"agent 'pair': the time limit was reached before the {type} hook 'slow'"
+            in reply.detail
+        )
     talk = Conversation([agent("3")], max_turns=1, budget=budget())
     talk.register_hook("post_reply", "slow", slow)
     reply = talk.reply_sync("go")

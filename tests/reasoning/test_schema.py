@@ -102,7 +102,7 @@ def test_the_value_is_what_the_text_is_by_the_schema(schema: Any, text: str, val
         (CITY, "Bern has 134000 people.", "is not JSON: Expecting value at character 0"),
         (CITY, 'Here:\n```json\n{"name": "Bern", "people": 1}\n```', "is not JSON"),
         (CITY, '{"name": "Bern", "people": 1} Done!', "is not JSON: Extra data"),
-        (CITY, '{"name": "Bern", "people": 1, "people": 2}', "a key is there twice"),
+        (CITY, '{"name": "Bern", "people": 1, "people": 2}', "a key appears twice"),
         (CITY, '{"name": "Bern", "people": NaN}', "NaN is not JSON"),
         (CITY, '{"name": "Bern", "people": -5}', "answer.people is wrong: -5 is less than"),
         (CITY, '{"name": "Bern"}', "'people' is a required property"),

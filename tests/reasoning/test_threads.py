@@ -239,15 +239,15 @@ def test_a_memory_of_ones_own_is_saved_and_loaded_into_an_empty_one() -> None:
 @pytest.mark.parametrize(
     ("saved", "told"),
     (
-        (None, "no state of a ReActAgent, but of 'NoneType'"),
-        ({}, "no state of a ReActAgent, but of None"),
+        (None, "not a state of a ReActAgent, but of 'NoneType'"),
+        ({}, "not a state of a ReActAgent, but of None"),
         ({"kind": "Conversation", "version": 1}, "but of 'Conversation'"),
         ({"kind": "ReActAgent", "version": 2}, "of version 2; this civitas reads version 1"),
-        ({"kind": "ReActAgent", "version": 1}, "threads is no object"),
-        ({"kind": "ReActAgent", "version": 1, "threads": {}}, "no list of chat messages"),
+        ({"kind": "ReActAgent", "version": 1}, "threads is not an object"),
+        ({"kind": "ReActAgent", "version": 1, "threads": {}}, "not a list of chat messages"),
         (
             {"kind": "ReActAgent", "version": 1, "threads": {}, "memory": {"items": ["text"]}},
-            "no list of chat messages",
+            "not a list of chat messages",
         ),
         ({"kind": "ReActAgent", "version": 1, "x": object()}, "is damaged"),
     ),

@@ -506,7 +506,7 @@ def test_a_dual_act_goes_on_in_the_thread_that_was_stopped() -> None:
             await task
         assert (await dual.reply("Bo's task", thread="Bo")).text == "for Bo"
         for thread in (None, "Cy"):
-            with pytest.raises(StateError, match="has nothing to go on with"):
+            with pytest.raises(StateError, match="has nothing to resume"):
                 await dual.resume(thread=thread)
         assert (await dual.resume(thread="Ann")).text == "done"
 

@@ -226,7 +226,7 @@ def test_a_model_searches(docs: Path, index: Path) -> None:
 def test_what_is_given_wrongly_is_said(docs: Path, index: Path, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="results must be a positive number, got 0"):
         search_folder(docs, index=index, results=0)
-    with pytest.raises(FileError, match="is not there"):
+    with pytest.raises(FileError, match="does not exist"):
         search_folder(tmp_path / "none", index=index)
     search_folder(docs, index=index)
     with pytest.raises(FolderIndexError, match=r"it is of the folder .*docs"):

@@ -77,9 +77,9 @@ def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     assert "It was written in 1999. [unsupported]" in report.markdown
     assert "Gamma is the best. [unsupported]" in report.markdown
     assert "[^9^]" not in report.markdown
-    assert report.unsupported[0][1] == "says 1999, which is not there"
+    assert report.unsupported[0][1] == "says 1999, which is not in the passage"
     assert f"[^1^]: The alpha protocol – <{ALPHA}>, read 20" in report.markdown
-    assert "2 sentences with a source that bears it out, 2 marked [unsupported]" in report.markdown
+    assert "2 sentences supported by a source, 2 marked [unsupported]" in report.markdown
 
 
 def test_the_title_of_a_source_writes_no_markdown() -> None:
@@ -111,7 +111,7 @@ def test_each_step_is_told_what_the_one_before_found() -> None:
     assert '{"query": "alpha"}' in planned  # done already
     assert "Read both pages." in narrated
     assert "| The alpha protocol was written in 1998" in narrated
-    assert "says 1999, which is not there" in evaluated
+    assert "says 1999, which is not in the passage" in evaluated
     assert "It uses port" not in second
 
 
@@ -306,7 +306,7 @@ def test_a_sentence_with_two_sources_is_one_sentence() -> None:
     script = [SCRIPT[0], evaluation({"alpha": 0.1}), read, f"{both}[^1^][^2^]"]
     report = research([*script, evaluation({"alpha": 0.95})])[0].report_sync()
     assert f"{both}[^1^][^2^]" in report.markdown
-    assert "1 sentence with a source that bears it out, 0 marked" in report.markdown
+    assert "1 sentence supported by a source, 0 marked" in report.markdown
     assert [each.number for each in report.citations] == [1, 2]
 
 
@@ -726,7 +726,7 @@ def test_a_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
     researcher = Researcher("r", None, "alpha", tools(), budget=Budget(seconds=0.2), **steps)
     report = researcher.report_sync()
     assert (report.stop_reason, report.iterations) == ("deadline", 0)
-    assert report.detail.startswith("the time of the run was over")
+    assert report.detail.startswith("the run's time limit was reached")
 
 
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:

@@ -363,7 +363,9 @@ def test_a_pdf_has_a_section_for_each_page_with_text() -> None:
 def test_what_is_no_pdf_is_not_read_as_one() -> None:
     with Web({"/a": html(PAGE)}) as web:
         action = read_pdf(allow_hosts=["127.0.0.1"])
-        with pytest.raises(PageError, match=r"/a is no PDF but text/html: read it with visit_page"):
+        with pytest.raises(
+            PageError, match=r"/a is not a PDF but text/html: read it with visit_page"
+        ):
             run(action.execute(url=f"{web.base}/a", pool=ResourcePool()))
 
 

@@ -176,14 +176,17 @@ def test_wrong_places_are_refused_by_field(field: str, wrong: object, text: str)
 @pytest.mark.parametrize(
     ("changes", "text"),
     (
-        ({"places": [HOME, HOME]}, 'places[1]: id "home" is there twice'),
+        ({"places": [HOME, HOME]}, 'places[1]: id "home" appears twice'),
         ({"places": ["home"]}, 'places[0] must be a Place, got "home"'),
         ({"nodes": {}}, 'place "bar": node "n1" does not exist'),
         ({"nodes": {**NODES, "home": (0, 0)}}, '"home" is the id of a place too'),
         ({"nodes": {**NODES, "n3": (0,)}}, 'nodes: "n3": must be (x, y)'),
         ({"nodes": {**NODES, "n3": (0, math.nan)}}, 'nodes: "n3": y must be a whole number'),
         ({"nodes": [1]}, "nodes must map ids to (x, y)"),
-        ({"roads": [("home", "n9", 1)]}, 'roads[0]: "home"–"n9" leads to "n9", which is no node'),
+        (
+            {"roads": [("home", "n9", 1)]},
+            'roads[0]: "home"–"n9" leads to "n9", which is neither a node nor a place',
+        ),
         ({"roads": [("home", "bar", 1)]}, '"bar", a place that hangs on node "n1": lead it there'),
         ({"roads": [("home", "n1", 0)]}, 'road "home"–"n1": metres must be a whole number from 1'),
         ({"roads": [("home", "n1", -5)]}, "metres must be a whole number from 1"),
@@ -192,7 +195,7 @@ def test_wrong_places_are_refused_by_field(field: str, wrong: object, text: str)
         ({"roads": [("home", 5, 1)]}, "road: b must be 1–255 printable characters, got 5"),
         ({"roads": [("home", "n1", 10**6)] * 2200}, "the roads together must have at most"),
         ({"modes": []}, "modes must have at least one"),
-        ({"modes": [Mode("walk", 1), Mode("walk", 2)]}, 'modes[1]: name "walk" is there twice'),
+        ({"modes": [Mode("walk", 1), Mode("walk", 2)]}, 'modes[1]: name "walk" appears twice'),
     ),
 )
 def test_wrong_cities_are_refused(changes: dict[str, Any], text: str) -> None:

@@ -251,7 +251,7 @@ async def test_one_is_given_before_its_step_begins() -> None:
         for past in (Intervention(1, news=["x"]), Intervention(when="2026-01-05", news=["x"])):
             with pytest.raises(ConfigError, match="past"):
                 society.intervene(past)
-        with pytest.raises(ConfigError, match="'z', which is no place"):
+        with pytest.raises(ConfigError, match="'z', which is not a place"):
             society.intervene(Intervention(9, close=["z"]))
 
 

@@ -137,7 +137,7 @@ async def test_the_city_is_asked_by_message_as_services_are() -> None:
         other.send(said("city", "move", to="b"))
         await society.run(steps=2)
         assert me.status["place"] == "b"
-        assert other.heard[0][2]["data"]["reason"] == "2 is no citizen"
+        assert other.heard[0][2]["data"]["reason"] == "2 is not a citizen"
 
 
 async def test_a_full_agent_of_a_population_asks_the_city_and_pays_by_message() -> None:

@@ -145,7 +145,7 @@ def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:
         ("name\nAda\n", "no column 'id'"),
         ("id\n", "has no rows"),
         ("id,salary\n1,5\n", 'unknown column "salary"'),
-        ("id,id\n1,1\n", "column 'id' is there twice"),
+        ("id,id\n1,1\n", "column 'id' appears twice"),
         ("id,money\n1,5\n2,-1\n", "row 2, column 'money' must be a whole number from 0"),
         ("id,money\n1,5.5\n", "row 1, column 'money'"),
         (

@@ -58,7 +58,7 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     (
-        (lambda state: state.update(kind="Space"), "no state of a Society"),
+        (lambda state: state.update(kind="Space"), "not a state of a Society"),
         (lambda state: state.update(version=9), "version 9"),
         (lambda state: state.update(seed=4), "seed 4"),
         (lambda state: state["agents"][0].update(id="9"), "the society has not: 9"),

@@ -90,7 +90,7 @@ async def test_a_model_is_asked_once_a_citizen_through_the_schema() -> None:
     (
         (ModelError("no weights"), ["rule", "rule"], "no weights"),
         ("I feel fine", ["rule", "rule"], "not JSON"),
-        ([4, True], ["rule", "rule"], "no JSON object"),
+        ([4, True], ["rule", "rule"], "not a JSON object"),
         ({"mood": 6, "away": True}, ["rule", "model"], "mood: must be a scale from 1 to 5, got 6"),
         (
             {"mood": True, "away": True},

@@ -133,7 +133,7 @@ def test_what_was_not_fetched_in_time_is_shown_and_sent_again(
         first, second = letters(dead, 2)
         assert (first.agent, first.kind) == ("Till", "send")
         assert first.message == {"id": "first", "from": "Customer", **pay(1)}
-        assert "time was over" in first.reason
+        assert "it expired" in first.reason
         assert first.time.startswith("20")
         assert first.key != second.key
         # Looking changes nothing, neither what is there nor its order.
@@ -171,7 +171,7 @@ def test_what_is_in_doubt_is_run_when_it_is_sent_again(
             (letter,) = letters(d, 1)
             assert letter.agent == "Till"
             assert letter.kind == "request"
-            assert letter.reason.startswith('in doubt: "Till.pay" had begun')
+            assert letter.reason.startswith('in doubt: "Till.pay" was running')
             assert list(d.resend(letter.key)) == [(letter, None)]
             assert till.paid.get(timeout=WAIT_S) == ("Customer", 7)
             # Whoever asked had its outcome; this one comes as a message.
@@ -204,13 +204,13 @@ def test_what_cannot_be_sent_again_stays_and_says_why(
         for why, part in zip(
             whys,
             (
-                "it is no message: it is no JSON",
-                "it is no message: it is no JSON",
+                "it is not a message: it is not JSON",
+                "it is not a message: it is not JSON",
                 'no agent "Nobody" has a queue',
                 "a message of the type 'cancel'",
-                "it is no message: it is no JSON object",
-                "whom it was for cannot be told",
-                "it is to 'Nobody', and came to 'Till'",
+                "it is not a message: it is not a JSON object",
+                "its receiver is unknown",
+                "it is to 'Nobody', but was in the queue of 'Till'",
             ),
             strict=True,
         ):

@@ -84,7 +84,7 @@ def test_a_file_is_written_once_it_is_permitted(
     """
     page, other = open_page("Act and review"), open_page("Act and review")
     start(page, folder / "nowhere", server)
-    expect(page.get_by_text('nowhere" is not there')).to_be_visible()
+    expect(page.get_by_text('nowhere" does not exist')).to_be_visible()
     page.get_by_label("Folder that it works on").fill(str(folder))
     page.locator("#tab-act").get_by_label("US dollars").fill("0.5")
     choose(page, "Model", "https://models.example/v1#m")
@@ -138,7 +138,7 @@ def test_a_run_at_its_limit_goes_on_with_more(
         expect(page.get_by_role("button", name="Resume")).to_have_count(0)
         assert not server.requests
         page.get_by_label("Tokens in all").fill("100000")
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         expect(steps(page)).to_contain_text("One file.")
         expect(steps(page)).to_contain_text("finished")
     (run,) = studio.journal.runs()
@@ -194,14 +194,14 @@ def test_it_is_held_steered_and_stopped(
         page.get_by_label("Tell the agent").press("Enter")
         page.get_by_label("Tell the agent").fill("and be brief")
         page.get_by_role("button", name="Steer").click()
-        expect(page.get_by_text("Told when it goes on: and be brief")).to_be_visible()
+        expect(page.get_by_text("Sent when it continues: and be brief")).to_be_visible()
         page.reload()
         page.get_by_role("tab", name="Act and review").click()
-        expect(page.get_by_text("Told when it goes on: Stay with plain text")).to_be_visible()
+        expect(page.get_by_text("Sent when it continues: Stay with plain text")).to_be_visible()
         assert len(server.requests) == before
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue", exact=True).click()
         expect(steps(page)).to_contain_text("Stay with plain text")
-        expect(page.get_by_text("Told when it goes on")).to_have_count(0)
+        expect(page.get_by_text("Sent when it continues")).to_have_count(0)
         for _ in range(before + 1):
             server.wait_for_request()
         told = server.requests[before].body["messages"][-1]

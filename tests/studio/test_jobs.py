@@ -83,7 +83,7 @@ def test_a_review_goes_from_the_page_to_the_terminal_and_back(
         studio.cards.decide(card["number"], {"choice": "accept"})
         assert told.until("job", run=run, state="ended")["reason"] == "terminated"
         assert len(server.requests) == 2
-    with pytest.raises(StateError, match="is over"):
+    with pytest.raises(StateError, match="has ended"):
         studio.jobs.resume(run)
 
 

@@ -119,7 +119,7 @@ def test_forms_are_filled_by_the_keyboard_alone(
     choose("Reviewer", "me")
     to("Start")
     keys.press("Enter")
-    expect(page.get_by_text('nowhere" is not there')).to_be_visible()
+    expect(page.get_by_text('nowhere" does not exist')).to_be_visible()
     expect(page.get_by_label("Reviewer")).to_have_value("me")
     to("Research")
     keys.press("Enter")

@@ -103,7 +103,7 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
 def test_a_run_by_a_model_is_watched_stopped_and_resumed(
     folder: Path, open_page: Callable[..., Page]
 ) -> None:
-    """Reloading in the middle loses nothing; what its sources do not bear out is marked."""
+    """Reloading in the middle loses nothing; what its sources do not support is marked."""
     judged = threading.Event()
     answers = (
         text(plan(("search_folder", {"query": "4711"}))),
@@ -129,7 +129,7 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         expect(state(page)).to_have_text("stopped: it was interrupted")
         page.get_by_role("button", name="Resume").click()
         expect(page.get_by_text("1 citation checked, 1 sentence marked")).to_be_visible()
-        expect(page.get_by_text("says 1999, which is not there")).to_be_visible()
+        expect(page.get_by_text("says 1999, which is not in the passage")).to_be_visible()
         expect(report(page).get_by_text("It is under way: 0 iterations done.")).to_be_visible()
         judged.set()
         expect(state(page)).to_have_text("finished: the targets were reached")
@@ -157,7 +157,7 @@ def test_a_run_of_another_process_is_shown(
     first = out.read_text()
     expect(page.get_by_label("Folder to search")).to_be_hidden()
     page.get_by_label("Iterations in all").fill("3")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(state(page)).to_have_text("finished: nothing new was left to find")
     with page.expect_download() as started:
         page.get_by_role("link", name="Download Markdown").click()
@@ -177,7 +177,7 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
             _, told = command.communicate(timeout=WAIT_S)
         server.wait_for_close()
     assert command.returncode == 130
-    assert "to go on with it: civitas research alpha" in told
+    assert "to resume it: civitas research alpha" in told
     assert "Traceback" not in told
     assert "alpha" in (folder.parent / "report.md").read_text()
 

@@ -77,7 +77,7 @@ def test_what_a_run_came_to(see: See) -> None:
     assert (narrative["iteration"], narrative["citations"], narrative["uncited"]) == (2, 2, 0)
     assert narrative["unsupported"][0] == [
         "It was written in 1999.",
-        "says 1999, which is not there",
+        "says 1999, which is not in the passage",
     ]
     assert (view["totals"]["model_calls"], view["totals"]["tool_calls"]) == (5, 3)
 

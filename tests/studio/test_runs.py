@@ -139,10 +139,10 @@ def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
     replay = view.get_by_role("region", name="Replay")
     expect(replay).to_contain_text("no model was asked, nothing was executed. It equals what was")
     expect(replay).to_contain_text("There is nothing.")
-    view.get_by_role("button", name="Copy", exact=True).click()
+    view.get_by_role("button", name="Fork", exact=True).click()
     shows(view, "pair-1.1")
-    expect(page.get_by_role("list", name="Runs")).to_contain_text("copy of pair-1: Find the notes.")
-    expect(view).to_contain_text("It is of a finished run, so nothing is left to go on with.")
+    expect(page.get_by_role("list", name="Runs")).to_contain_text("fork of pair-1: Find the notes.")
+    expect(view).to_contain_text("Its original has finished, so nothing is left to resume.")
     view.get_by_role("button", name="pair-1", exact=True).click()
     shows(view, "pair-1")
     page.reload()
@@ -231,7 +231,7 @@ def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path)
     expect(page.get_by_text("has not ended")).to_be_visible()
     doubt = view.get_by_role("article", name="Call in doubt 1")
     expect(doubt).to_contain_text("transfer(coins=3)")
-    view.get_by_role("button", name="Copy", exact=True).click()
+    view.get_by_role("button", name="Fork", exact=True).click()
     shows(view, f"{RUN}.1")
     doubt.get_by_role("button", name="Skip").click()
     expect(view.get_by_text("skip it")).to_be_visible()
@@ -253,7 +253,7 @@ def test_the_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path)
 
 
 def test_a_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> None:
-    """A process of `civitas act` is killed while its model answers; the studio goes on with it."""
+    """A process of `civitas act` is killed while its model answers; the studio resumes it."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "notes.md").write_text("Hello")

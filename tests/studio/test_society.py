@@ -12,7 +12,7 @@ from studio.conftest import a_studio, pages
 
 # One studio and one page serve all of them.
 
-FORM = "Set up a town, or go on with one"
+FORM = "Set up a town, or resume one"
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_a_town_steps_plays_and_is_held(
     expect(state(page)).not_to_have_text(before)
     town = studio.journal.runs()[-1].id
     press(page, "Branch")
-    expect(page.get_by_text("The town before is kept under Recorded towns.")).to_be_visible()
+    expect(page.get_by_text("The original is kept under Recorded towns.")).to_be_visible()
     expect(state(other)).to_contain_text("· paused")
     assert studio.journal.runs()[-1].forked_from == town
 
@@ -194,7 +194,7 @@ def test_a_recorded_town_goes_on(page: Page, studio: Studio) -> None:
     page.get_by_role("button", name=FORM).click()
     page.get_by_label("Recorded towns").click()
     page.get_by_role("option", name="60 citizens").first.click()
-    press(page, "Go on")
+    press(page, "Resume")
     expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
     *_, first, second = studio.journal.runs()
     assert (first.state, second.state) == ("running", "done")

@@ -60,9 +60,9 @@ class Folder:
             raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
         path = os.path.realpath(root)
         if not os.path.exists(path):
-            raise NoSuchFile(f"the root folder {quoted(str(root))} is not there")
+            raise NoSuchFile(f"the root folder {quoted(str(root))} does not exist")
         if not os.path.isdir(path):
-            raise NotAFile(f"the root folder {quoted(str(root))} is no folder")
+            raise NotAFile(f"the root folder {quoted(str(root))} is not a folder")
         self.root = path
         self.max_bytes = max_bytes
         self._identity = _identity(os.stat(path))
@@ -250,7 +250,7 @@ class Folder:
             if not todo:
                 return trail[-1], part, status
             if not stat.S_ISDIR(status.st_mode):
-                raise NotAFile(f"{quoted(name)}: {quoted(_shown(part))} on the way is no folder")
+                raise NotAFile(f"{quoted(name)}: {quoted(_shown(part))} on the way is not a folder")
             if len(trail) > _MAX_DEPTH:
                 raise FileError(f"{quoted(name)} lies more than {_MAX_DEPTH} folders deep")
             trail.append(_open(part, _DIRECTORY, trail[-1]))
@@ -349,9 +349,9 @@ def _missing(name: str, folder: int, part: str) -> NoSuchFile:
     wanted = _shown(part).casefold()
     like = [shown for key, shown in names.items() if wanted in (key, os.path.splitext(key)[0])]
     like += [names[key] for key in difflib.get_close_matches(wanted, names, n=3)]
-    text = f"{quoted(name)} is not there"
+    text = f"{quoted(name)} does not exist"
     if "/" in name.strip("/"):
-        text = f"{quoted(name)}: {quoted(_shown(part))} is not there"
+        text = f"{quoted(name)}: {quoted(_shown(part))} does not exist"
     if like:
         text += f"; close to it: {', '.join(quoted(n) for n in dict.fromkeys(like[:3]))}"
     return NoSuchFile(text)

@@ -74,7 +74,7 @@ class OpenAIFunctionAgent(ReActAgent):
         if user_id is not None:
             self.user_id = _user(user_id, own)
         if system_prompt is None:
-            system_prompt = _who(own, self.user_id)
+            system_prompt = _system_prompt(own, self.user_id)
         super().__init__(
             id,
             _named(model, openai_api_key, own) if isinstance(model, str) else model,
@@ -100,7 +100,7 @@ class OpenAIFunctionAgent(ReActAgent):
         """
         message = self._current_message
         if message is not None and message["from"] != self.user_id:
-            content = _told(message["from"], "says", content)
+            content = _observation(message["from"], "says", content)
         return await super().say(content, thread)
 
     @action
@@ -111,7 +111,7 @@ class OpenAIFunctionAgent(ReActAgent):
             data: the value
             original_message_id: the id of the message that asked for it
         """
-        await self._hear("returned", json_text(data))
+        await self._observe_message("returned", json_text(data))
 
     @action
     async def error(self, error: str, original_message_id: str | None = None) -> None:
@@ -122,15 +122,15 @@ class OpenAIFunctionAgent(ReActAgent):
             original_message_id: the id of the message
         """
         await super().error(error, original_message_id)
-        await self._hear("reports an error", error)
+        await self._observe_message("reports an error", error)
 
-    async def _hear(self, what: str, text: str) -> None:
+    async def _observe_message(self, what: str, text: str) -> None:
         room = getattr(self.model, "context_tokens", None)
         # As for results of its own calls: about half of the context, at two characters per token.
         limit = min(self.max_result_chars, room if isinstance(room, int) else self.max_result_chars)
         message = self._current_message or {}
-        told = _told(message.get("from", "?"), what, cut(text, limit))
-        await self.observe({"role": "user", "content": told}, self._thread_of_message())
+        content = _observation(message.get("from", "?"), what, cut(text, limit))
+        await self.observe({"role": "user", "content": content}, self._thread_of_message())
 
     async def _discover(self, thread: Thread) -> None:
         await super()._discover(thread)
@@ -138,7 +138,7 @@ class OpenAIFunctionAgent(ReActAgent):
             thread.discovered.pop(f"{self.user_id}.say", None)
 
 
-def _who(own: str, user: str | None) -> str:
+def _system_prompt(own: str, user: str | None) -> str:
     name = "" if user is None else f", {escaped(user)!r},"
     return (
         f"You are {escaped(own)!r}, one of several agents. Help the user{name} and the agents "
@@ -147,7 +147,7 @@ def _who(own: str, user: str | None) -> str:
     )
 
 
-def _told(sender: str, what: str, text: str) -> str:
+def _observation(sender: str, what: str, text: str) -> str:
     return f"The agent {escaped(sender)!r} {what}:\n{marked(text)}"
 
 

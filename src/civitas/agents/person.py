@@ -101,7 +101,7 @@ class Person(ConversationalAgent):
                 if decision is not None:
                     value: Any = decision.to_json()
                     return self._reply(asked, json.dumps(value), value)
-                fault = f"{line!r} is no choice, or lacks its remark.\n{_CHOICES}"
+                fault = f"{line!r} is not a choice, or lacks its remark.\n{_CHOICES}"
                 continue
             text = str(line)
             try:

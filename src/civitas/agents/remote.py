@@ -46,8 +46,8 @@ class RemoteAgent(ConversationalAgent):
     async def _respond(self, asked: Asked) -> Reply:
         content = asked.content if isinstance(asked.content, str) else json_text(asked.content)
         observed, asked.state.own = asked.state.own or (), None
-        told = "\n\n".join([*observed, *asked.state.hear(), content])
-        args: dict[str, Any] = {"content": told}
+        text = "\n\n".join([*observed, *asked.state.hear(), content])
+        args: dict[str, Any] = {"content": text}
         if asked.thread is not None and await self._has_threads():
             args["thread"] = asked.thread
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}

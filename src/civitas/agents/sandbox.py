@@ -77,7 +77,7 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
         return found
     if choice == "bwrap":
         raise CommandError(f'{found}: {_INSTALL} choose sandbox="none"')
-    _say_once(found)
+    _warn_once(found)
     return None
 
 
@@ -106,5 +106,5 @@ def _probe(path: str, network: bool) -> Sandbox | str:
 
 
 @functools.cache
-def _say_once(why: str) -> None:
+def _warn_once(why: str) -> None:
     logger.warning("%s: commands run without a sandbox, as the user of this program", why)

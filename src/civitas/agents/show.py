@@ -32,7 +32,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Repl
     Returns:
         the reply
     """
-    shown = _Shown(file)
+    shown = _Printer(file)
     reply: Reply | None = None
     async with aclosing(stream) as events:  # type: ignore[type-var]
         async for event in events:
@@ -43,7 +43,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Repl
     return reply
 
 
-class _Shown:
+class _Printer:
     """Prints the events of one reply."""
 
     def __init__(self, file: TextIO | None) -> None:

@@ -19,7 +19,7 @@ MAX_LINE: Final = 300
 """The most characters of a line that are shown."""
 
 _PIECE = 2**16
-_MORE = "take in more of what is around the one that is meant"
+_MORE = "include more of the surrounding text"
 _CREATE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
 
 
@@ -69,12 +69,12 @@ def search(file: int, name: str, term: str) -> list[tuple[int, str]]:
         while piece := lines.readline(_PIECE):
             searched += len(piece)
             ended = piece.endswith(b"\n")
-            goes_on = not ended and len(piece) == _PIECE
-            text = tail + _decoded(name, size, piece, partial(decoder.decode, final=not goes_on))
+            follows = not ended and len(piece) == _PIECE
+            text = tail + _decoded(name, size, piece, partial(decoder.decode, final=not follows))
             if not had and (at := text.find(term)) >= 0:
                 if len(found) == MAX_MATCHES:
                     return [*found, (number, f"… only {MAX_MATCHES} lines are given; more follow")]
-                found.append((number, _excerpt(text, at, len(term), not whole, goes_on)))
+                found.append((number, _excerpt(text, at, len(term), not whole, follows)))
                 had = True
             if ended:
                 number, tail, had, whole = number + 1, "", False, True

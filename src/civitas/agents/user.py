@@ -108,7 +108,7 @@ class User(Agent):
             NotInSpace: the person is in no space, or no longer in one
         """
         if self._mailbox is None:
-            raise self._homeless("run")
+            raise self._not_in_space("run")
         while (line := await self._terminal.ask("")) is not None:
             try:
                 message = parse_slash(line)

@@ -61,7 +61,7 @@ class You(Agent):
         here = [] if self.space is None else self.space.ids()
         return [id for id in dict.fromkeys((*here, *self.elsewhere)) if id != str(self.id)]
 
-    def heard(self, message: dict[str, Any]) -> None:
+    def note_sender(self, message: dict[str, Any]) -> None:
         """Record a message's sender as present."""
         sender, me = str(message["from"]), str(self.id)
         if not self.is_shared or sender == me or message["to"] not in (me, BROADCAST):
@@ -70,11 +70,11 @@ class You(Agent):
             self.elsewhere[sender] = None
             self._news.set()
 
-    def gone(self, id: str) -> None:
+    def forget(self, id: str) -> None:
         """Forget an agent that has left."""
         self.elsewhere.pop(id, None)
 
-    async def look(self) -> None:
+    async def discover(self) -> None:
         """Ask all until no new agent has answered for a moment; busy ones are recorded later."""
         if not self.is_shared:
             return
@@ -91,10 +91,10 @@ class You(Agent):
         if id not in self._offers:
             help = {"id": self.asking[1], "to": id, "action": {"name": "help"}}
             try:
-                told = await self.request(help, timeout=_HELP_S)
+                answer = await self.request(help, timeout=_HELP_S)
             except RequestError:  # it is busy, or has left
                 return {}
-            self._offers[id] = told if isinstance(told, dict) else {}
+            self._offers[id] = answer if isinstance(answer, dict) else {}
         return self._offers[id]
 
     def forget_offers(self) -> None:

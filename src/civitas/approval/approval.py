@@ -168,8 +168,8 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
     if not isinstance(answer, bool | Refused):
-        told = "approver %r: an answer must be True, False or Refused, got %.80r: %s is refused"
-        logger.warning(told, approver, answer, request)
+        template = "approver %r: an answer must be True, False or Refused, got %.80r: %s is refused"
+        logger.warning(template, approver, answer, request)
     return answer if isinstance(answer, Refused) else answer is True
 
 

@@ -23,8 +23,8 @@ from civitas.budget.amounts import (
     USD,
     Amounts,
     check_count,
+    digits,
     picodollars,
-    said,
 )
 from civitas.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
 from civitas.threads import settle
@@ -89,7 +89,7 @@ class Ledger:
         with self._lock:
             return work()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Bring the accounts up to date."""
 
     def reserve(
@@ -121,11 +121,11 @@ class Ledger:
         self.wake_first()
         for account, kind in closed:
             logger.warning(
-                "%s: %s %s were spent where %s had been reserved; nothing more is begun",
+                "%s: %s %s were spent where %s had been reserved; no further calls start",
                 account.title,
-                said(kind, spent[kind]),
+                digits(kind, spent[kind]),
                 UNITS[kind],
-                said(kind, reservation._amounts[kind]),
+                digits(kind, reservation._amounts[kind]),
             )
 
     def wake_first(self) -> None:
@@ -151,9 +151,9 @@ class Ledger:
                 for kind, limit in enumerate(account.limits):
                     if limit is not None and amounts[kind] and account.taken[kind] > limit:
                         raise BudgetExceeded(
-                            f"{account.title}: {said(kind, account.taken[kind])} {UNITS[kind]} of "
-                            f"{said(kind, limit)} are spent or reserved, with those of another "
-                            "process",
+                            f"{account.title}: {digits(kind, account.taken[kind])} {UNITS[kind]} "
+                            f"of {digits(kind, limit)} are spent or reserved, with those of "
+                            "another process",
                             LIMITS[kind],
                         )
 
@@ -163,19 +163,19 @@ class Ledger:
 
     def check(self, accounts: Accounts, now: float) -> None:
         """Raise if nothing further may begin."""
-        self.look()
+        self.refresh()
         for account in accounts:
             _refuse_if_closed(account, now)
 
     def read(self, account: Account) -> tuple[list[int], list[int], list[int]]:
         """Return what is spent, what is spent or reserved, and the overrun, at one moment."""
-        self.look()
+        self.refresh()
         with self._lock:
             return account.spent.copy(), account.taken.copy(), account.over.copy()
 
     def left(self, accounts: Accounts) -> list[int | None]:
         """Return what may be reserved."""
-        self.look()
+        self.refresh()
         with self._lock:
             return _left(accounts)
 
@@ -211,13 +211,13 @@ class Reservation:
         open: whether it was not yet settled or released
     """
 
-    __slots__ = ("__weakref__", "_accounts", "_amounts", "_came_to", "_ledger", "_waits", "open")
+    __slots__ = ("__weakref__", "_accounts", "_amounts", "_ledger", "_spent", "_waits", "open")
 
     def __init__(self, ledger: Ledger, accounts: Accounts, amounts: Amounts) -> None:
         self._ledger = ledger
         self._accounts = accounts
         self._amounts = amounts
-        self._came_to = amounts  # until it is settled
+        self._spent = amounts  # until it is settled
         self.open = True
         self._waits = 0  # how many of its inner reservations wait in turn
         ledger._open[0] += 1
@@ -280,7 +280,7 @@ class Reservation:
 
     def __repr__(self) -> str:
         parts = ", ".join(
-            f"{said(kind, amount)} {UNITS[kind]}"
+            f"{digits(kind, amount)} {UNITS[kind]}"
             for kind, amount in enumerate(self._amounts)
             if amount
         )
@@ -325,9 +325,9 @@ def _take(accounts: Accounts, amounts: Amounts, now: float) -> None:
                 _add(accounts, amounts, -1)
                 had, spent = taken - amounts[kind], account.spent[kind]
                 raise BudgetExceeded(
-                    f"{account.title}: {said(kind, amounts[kind])} {UNITS[kind]} are needed and "
-                    f"{said(kind, max(limit - had, 0))} of {said(kind, limit)} are left "
-                    f"({said(kind, spent)} spent, {said(kind, had - spent)} reserved)",
+                    f"{account.title}: {digits(kind, amounts[kind])} {UNITS[kind]} are needed and "
+                    f"{digits(kind, max(limit - had, 0))} of {digits(kind, limit)} are left "
+                    f"({digits(kind, spent)} spent, {digits(kind, had - spent)} reserved)",
                     LIMITS[kind],
                     (accounts, amounts),
                 )
@@ -338,7 +338,7 @@ def end(reservation: Reservation, spent: Amounts) -> list[tuple[Account, int]]:
     if not reservation.open:
         raise DefinitionError("this reservation was settled or released before")
     reservation.open = False
-    reservation._came_to = spent
+    reservation._spent = spent
     reservation._ledger._open[0] -= 1
     reservation._ledger._held.pop(id(reservation), None)
     closed = []
@@ -374,7 +374,7 @@ def _refuse_if_closed(account: Account, now: float) -> None:
         raise DeadlineExceeded(f"{account.title}: its {seconds:g} seconds are over")
     if kind is not None:
         raise BudgetExceeded(
-            f"{account.title}: {said(kind, account.over[kind])} {UNITS[kind]} more were spent "
-            "than had been reserved, so nothing more is begun",
+            f"{account.title}: {digits(kind, account.over[kind])} {UNITS[kind]} more were spent "
+            "than had been reserved, so no further calls start",
             LIMITS[kind],
         )

@@ -54,7 +54,7 @@ def spent_of(values: list[int], seconds: float = 0.0) -> Spent:
     return Spent(values[0], values[1] / PICO, values[2], values[3], seconds)
 
 
-def said(kind: int, amount: int) -> str:
+def digits(kind: int, amount: int) -> str:
     """Return an amount in exact digits."""
     if kind != USD:
         return str(amount)

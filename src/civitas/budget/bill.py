@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from civitas.budget.amounts import KINDS, USD, said
+from civitas.budget.amounts import KINDS, USD, digits
 
 if TYPE_CHECKING:
     from civitas.budget.account import Reservation
@@ -39,7 +39,7 @@ class Bill:
 
     def json(self) -> dict[str, Any]:
         """Return what was settled or is still reserved, as JSON data."""
-        amounts = [sum(held._came_to[kind] for held in self._held) for kind in KINDS]
+        amounts = [sum(held._spent[kind] for held in self._held) for kind in KINDS]
         return charged_json(amounts[0], amounts[USD], amounts[2])
 
 
@@ -52,4 +52,4 @@ def add_to_bill(held: Reservation, budget: Budget) -> None:
 
 def charged_json(tokens: int, picodollars: int, model_calls: int) -> dict[str, Any]:
     """Return what was charged, as JSON data."""
-    return {"tokens": tokens, "usd": said(USD, picodollars), "model_calls": model_calls}
+    return {"tokens": tokens, "usd": digits(USD, picodollars), "model_calls": model_calls}

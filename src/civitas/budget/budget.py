@@ -17,8 +17,8 @@ from civitas.budget.amounts import (
     Spent,
     checked_amounts,
     checked_limits,
+    digits,
     read_state,
-    said,
     spent_of,
 )
 from civitas.budget.shared import Books, SharedLedger
@@ -253,13 +253,6 @@ class Budget:
         """Return whether this is `other` or its descendant, so that spending here counts there."""
         return other._accounts[0] in self._accounts
 
-    def common(self, other: Budget) -> Budget | None:
-        """Return the nearest budget in which both count; None if there is none."""
-        for place, account in enumerate(self._accounts):
-            if account in other._accounts:
-                return self._relative(self._accounts[place:], None) if place else self
-        return None
-
     def start(self) -> None:
         """Start the seconds, if they have not started."""
         self._ledger.start(self._accounts, self._now())
@@ -345,11 +338,11 @@ class Budget:
         _, taken, over = self._ledger.read(account)
         return {
             "tokens": taken[0],
-            "usd": said(USD, taken[1]),
+            "usd": digits(USD, taken[1]),
             "model_calls": taken[2],
             "actions": taken[3],
             "seconds": account.elapsed(self._now()),
-            "over": {"tokens": over[0], "usd": said(USD, over[1])},
+            "over": {"tokens": over[0], "usd": digits(USD, over[1])},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -370,7 +363,7 @@ class Budget:
         account = self._accounts[0]
         spent, _, _ = self._ledger.read(account)
         parts = [
-            f"{said(kind, spent[kind])} of {said(kind, limit)} {UNITS[kind]}"
+            f"{digits(kind, spent[kind])} of {digits(kind, limit)} {UNITS[kind]}"
             for kind, limit in enumerate(account.limits)
             if limit is not None
         ]

@@ -51,7 +51,7 @@ class SharedLedger(Ledger):
         self._name = name
         self._now = now
         self._begun: dict[str, Any] | None = None
-        self.look()
+        self.refresh()
 
     def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
         """Read the root's account from the books, change accounts, and write it back."""
@@ -77,7 +77,7 @@ class SharedLedger(Ledger):
         """Count another process's spending, except in the root, whose books have it already."""
         super().charge(tuple(a for a in accounts if a is not self._account), amounts, now)
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read the root's account."""
         state = self._books.account(self._name)
         with self._lock:

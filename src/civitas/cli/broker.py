@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from civitas.agent import Agent
-from civitas.cli.company import bring, named_agent
-from civitas.cli.options import journal_option, recorded, tell, usage
+from civitas.cli.company import add_agent, named_agent
+from civitas.cli.options import journal_option, print_text, recorded, usage
 from civitas.cli.run.show import one_or_more
 from civitas.errors import MissingExtra
 from civitas.spaces.amqp.options import AMQPOptions
@@ -124,11 +124,11 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     try:
-        await asyncio.to_thread(bring, space, agent)
+        await asyncio.to_thread(add_agent, space, agent)
         serving = True
         id = escaped(str(agent.id))
         address = AMQPOptions.from_environment().address
-        _say(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
+        _print_line(f"{id} is served at {address}, exchange {exchange}. Ctrl-C ends it.")
         # No event tells that the agent has left, or that another process has taken its id.
         while not stopped.is_set() and space.ids():
             with suppress(TimeoutError):
@@ -139,14 +139,14 @@ async def _serve(agent: Agent, space: AMQPSpace, exchange: str, grace: float) ->
         busy = space.statistics()["agents"].get(str(agent.id), {}).get("handling")
         if busy:
             doing = escaped(", ".join(sorted(busy)))
-            _say(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
+            _print_line(f"{id} finishes {doing}, within {grace:g} s. Ctrl-C ends it at once.")
     finally:
         await asyncio.to_thread(space.close)
-    _say(f"{id} has stopped.")
+    _print_line(f"{id} has stopped.")
     return 0
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
     with suppress(OSError):  # a closed output is no reason to end
         print(text, flush=True)
 
@@ -254,21 +254,23 @@ def _list(exchange: str | None) -> int:
     with _opened(exchange) as dead:
         found, more = dead.look()
     for letter in found:
-        _tell_of(letter)
+        _print_letter(letter)
     if more:
-        click.echo(f"and {more:,} more, that came later")
+        click.echo(f"and {more:,} later ones")
     elif not found:
         click.echo("There are no dead letters.")
     return 0
 
 
-def _tell_of(letter: DeadLetter) -> None:
+def _print_letter(letter: DeadLetter) -> None:
     message = letter.message if isinstance(letter.message, dict) else {}
     action = message.get("action")
     name = action.get("name") if isinstance(action, dict) else None
     size = one_or_more(len(letter.body), "byte")
     what = f'"{name}", {size}' if isinstance(name, str) else size
     click.echo(letter.key)
-    tell(f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}")
-    tell(what)
-    tell(f"{letter.time or 'some time'}: {letter.reason or 'nobody says why'}")
+    print_text(
+        f"{letter.kind or 'message'} to {letter.agent or '?'} from {message.get('from', '?')}"
+    )
+    print_text(what)
+    print_text(f"{letter.time or 'some time'}: {letter.reason or 'reason unknown'}")

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,9 @@ from civitas.orders.act import is_small
 from civitas.orders.models import chosen_model, made_model
 from civitas.spaces.space import Space
 from civitas.text import escaped
+
+if TYPE_CHECKING:
+    from civitas.reasoning.thread import Thread
 
 _OPTIONS = (
     model_option(
@@ -50,11 +53,12 @@ def company_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-class _Forgetful(ChattyAI):
+class Forgetful(ChattyAI):
     """Answers each text without the ones before: a small model repeats what it has said."""
 
-    def _conversation(self) -> TokenBoundedMemory:
-        return TokenBoundedMemory(1)
+    async def _say(self, content: str, thread: Thread) -> str:
+        thread.memory = TokenBoundedMemory(1)
+        return await super()._say(content, thread)
 
 
 @dataclass
@@ -98,7 +102,7 @@ class Company:
             # Not Chatty, which has nothing to call, and is busy whenever something is said to all.
             called = [str(each.id) for each in made.members]
             function = OpenAIFunctionAgent("FunctionAI", model, user_id=me, discover=called)
-            chatty = (_Forgetful if made.small else ChattyAI)("Chatty", model)
+            chatty = (Forgetful if made.small else ChattyAI)("Chatty", model)
             made.members[:0] = [chatty, function]
             if made.small:
                 made.notes.append(
@@ -184,7 +188,7 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
     return agent
 
 
-def bring(space: Space, agent: Agent) -> None:
+def add_agent(space: Space, agent: Agent) -> None:
     """Add the user's own agent to a space; DefinitionError if its `after_add` fails."""
     try:
         space.add(agent)

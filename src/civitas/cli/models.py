@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from civitas.cli.options import tell, weights_of
+from civitas.cli.options import print_text, weights_of
 from civitas.cli.progress import Progress
 from civitas.http.network import is_loopback, is_offline
 from civitas.models import fetching, weights
@@ -54,8 +54,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
         click.echo(row.name)
         size = f", {_size(row.bytes)}" if row.bytes is not None else ""
         license = f", {row.license}" if row.license else ""
-        tell(f"{row.title}{size}{license}")
-        tell("usable" if row.usable else f"not usable: {row.why_not}")
+        print_text(f"{row.title}{size}{license}")
+        print_text("usable" if row.usable else f"not usable: {row.why_not}")
 
 
 @command.command()
@@ -75,7 +75,7 @@ def fetch(name: str, as_json: bool) -> None:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     progress, stage = Progress(), ""
 
-    def far(what: str, done: int, total: int | None) -> None:
+    def show_progress(what: str, done: int, total: int | None) -> None:
         nonlocal stage
         is_new, stage = what != stage, what
         if is_new:
@@ -84,7 +84,7 @@ def fetch(name: str, as_json: bool) -> None:
             progress.show(what if is_new or not total else f"{what}  {100 * done // total} %")
 
     try:
-        path = fetching.fetch(name, far)
+        path = fetching.fetch(name, show_progress)
     finally:
         progress.end()
     if as_json:

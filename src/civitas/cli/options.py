@@ -181,7 +181,7 @@ class _NotNamed(click.ClickException):
     exit_code = 2
 
 
-def tell(text: str) -> None:
+def print_text(text: str) -> None:
     """Print a text below a name, folded to the terminal's width."""
     # Commands in it stay whole words: they are there to be copied.
     width = max(20, shutil.get_terminal_size().columns)

@@ -74,16 +74,16 @@ class Recorded:
             if stop_reason == "budget" and getattr(self.order, name, None) is not None
         ]
         if isinstance(self.order, ResearchOrder):
-            words = "to go on with a higher limit N" if limits else "to go on with it"
+            words = "to resume with a higher limit N" if limits else "to resume it"
             return [(words, self._again(self.order, dict.fromkeys(limits, "N")))]
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
         was = " and ".join(f"{getattr(self.order, name)}" for name in limits)
-        words = f"to go on with a limit of more than {was}" if limits else "to go on with it"
+        words = f"to resume with a limit of more than {was}" if limits else "to resume it"
         return [(words, self.command("resume", *more))]
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
         """Return the ways to decide about the calls in doubt with these numbers."""
-        it, on = "it" if len(doubts) == 1 else "all", " and go on"
+        it, on = "it" if len(doubts) == 1 else "all", " and resume"
         decide = self.command
         if self.agent == NOBODY:  # to decide needs no agent, so the commands work as copied
             on, decide = "", replace(self, agent=None).command
@@ -112,7 +112,7 @@ class Recorded:
         return shlex.join(("civitas", order.command, *objectives, *options))
 
 
-def carried_out(
+def execute_order(
     by: Callable[..., int], order: AnyOrder, journal: str | None, run_id: str | None, as_json: bool
 ) -> int:
     """Carry out an order, recorded if a journal is named; return the exit code."""
@@ -129,19 +129,19 @@ def carried_out(
     with Journal(journal) as found:
         recorded = Recorded(found, run_id or secrets.token_hex(8), order)
         if run_id is not None:
-            not_copied(recorded)
+            refuse_forked(recorded)
             if refused_in_doubt(recorded, as_json):
                 return 1
         return by(order, as_json, recorded)
 
 
-def not_copied(recorded: Recorded) -> None:
+def refuse_forked(recorded: Recorded) -> None:
     """Refuse a run that has a copy: the copy may have executed the same actions."""
     if found := recorded.copies:
         copy = replace(recorded, run_id=found[-1])
         raise StateError(
-            f"run {recorded.run_id!r} has gone on as a copy, {found[-1]!r}: "
-            f"`{copy.command('resume')}`, or with the run itself all the same: "
+            f"run {recorded.run_id!r} was forked as {found[-1]!r}: resume the fork by "
+            f"`{copy.command('resume')}`, or this run all the same by "
             f"`{recorded.command('resume', '--force')}`"
         )
 
@@ -162,12 +162,12 @@ def refused_in_doubt(recorded: Recorded, as_json: bool) -> bool:
         found = {"kind": "in_doubt", "run_id": recorded.run_id}
         print(json.dumps({**found, "actions": [asdict(each) for each in doubts], "resume": ways}))
     id = escaped(recorded.run_id)
-    click.echo(f"civitas: run {id} cannot go on before you decide", err=True)
-    tell_of(doubts, recorded, to_stderr=True)
+    click.echo(f"civitas: run {id} cannot be resumed before you decide", err=True)
+    print_doubts(doubts, recorded, to_stderr=True)
     return True
 
 
-def tell_of(doubts: list[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
+def print_doubts(doubts: list[Doubt], recorded: Recorded, *, to_stderr: bool = False) -> None:
     """Print the calls in doubt with their numbers, and what to type to decide."""
     these, each = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
     click.echo(f"outcome unknown, the process ended while {these} running:", err=to_stderr)

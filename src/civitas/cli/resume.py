@@ -22,14 +22,14 @@ from civitas.cli.options import (
     opened,
     usage,
 )
-from civitas.cli.recorded import NOBODY, Recorded, not_copied, refused_in_doubt
-from civitas.cli.run.act import acted, screen_of
+from civitas.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
+from civitas.cli.run.act import run_act, screen_of
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.watch import Permission, watched
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
-from civitas.orders.act import apart, is_small
+from civitas.orders.act import check_journal_apart, is_small
 from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of
 from civitas.orders.simulate import SimulateOrder
 from civitas.reasoning.resume import ENDED
@@ -70,7 +70,7 @@ _WORDS: Final = {"repeat": "is run again", "skip": "is skipped"}
 @click.option(
     "--force",
     is_flag=True,
-    help="Resume a copy, even if the agent has changed or a copy exists.",
+    help="Resume although the agent has changed (as a fork) or a fork exists.",
 )
 @click.option("--max-seconds", type=Above0(), help="New time limit.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="New limit of tokens, in all.")
@@ -148,28 +148,28 @@ def command(
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
             if isinstance(order, ResearchOrder):
                 _write_missing(order, recorded)
-            return _over(recorded, as_json)
+            return _show_ended(recorded, as_json)
         if isinstance(order, Order):
             with usage():
-                apart(order, found.path)
+                check_journal_apart(order, found.path)
         if not force:
-            not_copied(recorded)
+            refuse_forked(recorded)
         decided = bool(decisions) and _decide(recorded, decisions)
         if refused_in_doubt(recorded, as_json):
             return 1
         if order is None and named is None:
-            return _with_nobody(recorded, outline.agent, as_json=as_json, decided=decided)
-        go_on = partial(_with, named) if order is None else partial(_as_ordered, order)
+            return _print_next(recorded, outline.agent, as_json=as_json, decided=decided)
+        run = partial(_resume_agent, named) if order is None else partial(_resume_order, order)
         try:
-            return go_on(as_json, recorded)
+            return run(as_json, recorded)
         except RunMismatch as error:
             why = _may_be_copied(error, order, force)
             if not why:
                 raise
             copy = found.fork(run_id)
         id = escaped(copy)
-        print(f"civitas: {why}; going on with a copy, run {id}", file=sys.stderr, flush=True)
-        return go_on(as_json, replace(recorded, run_id=copy))
+        print(f"civitas: {why}; resuming a fork, run {id}", file=sys.stderr, flush=True)
+        return run(as_json, replace(recorded, run_id=copy))
 
 
 def _named(name: str, kind: str) -> Any:
@@ -184,10 +184,10 @@ def _named(name: str, kind: str) -> Any:
     return agent
 
 
-def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
+def _print_next(recorded: Recorded, agent: str, *, as_json: bool, decided: bool) -> int:
     """Print how to continue if no agent was named; return the exit code."""
     next = (
-        f"to go on, run the program of agent {escaped(agent)} again with "
+        f"to resume it, run the program of agent {escaped(agent)} again with "
         f"run_id={recorded.run_id!r}, or here: {escaped(recorded.command('resume'))}"
     )
     text = f"recorded; {next}" if decided else f"civitas: {next}"
@@ -195,26 +195,26 @@ def _with_nobody(recorded: Recorded, agent: str, *, as_json: bool, decided: bool
     return 0 if decided else 1
 
 
-def _as_ordered(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
+def _resume_order(order: AnyOrder, as_json: bool, recorded: Recorded) -> int:
     """Resume a run by its order."""
     if isinstance(order, ResearchOrder):
-        from civitas.cli.run.research import researched
+        from civitas.cli.run.research import run_research
 
-        return researched(order, as_json, recorded)
+        return run_research(order, as_json, recorded)
     if isinstance(order, SimulateOrder):
-        from civitas.cli.run.town import simulated
+        from civitas.cli.run.town import run_simulation
 
-        return simulated(order, as_json, recorded)
-    return acted(order, as_json, recorded)
+        return run_simulation(order, as_json, recorded)
+    return run_act(order, as_json, recorded)
 
 
-def _with(agent: Any, as_json: bool, recorded: Recorded) -> int:
+def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
     root = [each for each in recorded.entries if not each.path]
     begun = next((entry.data for entry in root if entry.kind == "begun"), None)
     if begun is None:
-        raise StateError(f"run {outline.id!r} was not begun by an agent: begin another")
+        raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
     permission = Permission(screen_of(outline.kind, as_json, recorded))
     task = begun["task"] if begun.get("given") is None else begun["given"]
@@ -293,9 +293,9 @@ def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
         click.echo(escaped(f"{what}: {path}"), err=True)
 
 
-def _over(recorded: Recorded, as_json: bool) -> int:
-    from civitas.cli.runs import retold
+def _show_ended(recorded: Recorded, as_json: bool) -> int:
+    from civitas.cli.runs import show_replay
 
     id = escaped(recorded.run_id)
-    click.echo(f"civitas: run {id} is over; this is what was recorded of it", err=True)
-    return retold(recorded, as_json)
+    click.echo(f"civitas: run {id} has ended; this is its recorded reply", err=True)
+    return show_replay(recorded, as_json)

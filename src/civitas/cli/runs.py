@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from civitas.cli.options import journal_option, json_option, reading
-from civitas.cli.recorded import NOBODY, Recorded, tell_of
+from civitas.cli.recorded import NOBODY, Recorded, print_doubts
 from civitas.cli.run.act import screen_of
 from civitas.cli.run.ended import exit_code
 from civitas.errors import StateError
@@ -45,12 +45,12 @@ _STATES = {
     "stopped": "stopped: its process ended",
     "in_doubt": "stopped: an action is in doubt",
     "cancelled": "stopped: it was interrupted",
-    "deadline": "stopped: its time was over",
-    "budget": "stopped: at the limit of what it may spend",
-    "max_iterations": "stopped: no answer after as many as it may give",
+    "deadline": "stopped: time limit reached",
+    "budget": "stopped: budget limit reached",
+    "max_iterations": "stopped: iteration limit reached without an answer",
     "max_loops": "stopped: the review did not accept it",
-    "no_progress": "stopped: the model did the same over and over",
-    "unreadable": "stopped: what the model answered could not be used",
+    "no_progress": "stopped: the model repeated the same calls",
+    "unreadable": "stopped: the model's answer could not be used",
     "error": "failed",
 }
 
@@ -90,14 +90,14 @@ def command(run_id: str | None, journal: str | None, citizen: str | None, as_jso
                 made = {"run": asdict(outline), "citizen": citizen, "calls": calls}
                 click.echo(json.dumps(made, indent=2))
             else:
-                headed(outline)
-                _tell_calls(calls)
+                print_outline(outline)
+                _print_calls(calls)
         else:
             _show(Recorded(found, run_id), as_json)
     return 0
 
 
-def headed(outline: Outline) -> None:
+def print_outline(outline: Outline) -> None:
     """Print the head of a run: id, state, agent and task."""
     click.echo(escaped(outline.id))
     words = _STATES.get(outline.state, outline.state)
@@ -106,7 +106,7 @@ def headed(outline: Outline) -> None:
     entries = f"{outline.entries:,} entr{'y' if outline.entries == 1 else 'ies'}"
     click.echo(f"  {escaped(words)}; {escaped(who)}, began {began}, {entries}")
     if outline.forked_from is not None:
-        click.echo(f"  a copy of {escaped(outline.forked_from)}")
+        click.echo(f"  forked from {escaped(outline.forked_from)}")
     click.echo(f"  {_fitting(escaped(outline.task), 4)}")
 
 
@@ -116,7 +116,7 @@ def _list(journal: Journal, as_json: bool) -> None:
         click.echo(json.dumps({"runs": [asdict(each) for each in outlines]}, indent=2))
         return
     for outline in outlines:
-        headed(outline)
+        print_outline(outline)
     if not outlines:
         click.echo("There are no runs.")
 
@@ -132,7 +132,7 @@ def _show(recorded: Recorded, as_json: bool) -> None:
         run = {"run": asdict(outline), "entries": [asdict(entry) for entry in entries]}
         click.echo(json.dumps({**run, "in_doubt": found}, indent=2))
         return
-    headed(outline)
+    print_outline(outline)
     day = ""
     for entry in entries:
         at = datetime.fromtimestamp(entry.at)
@@ -147,10 +147,10 @@ def _show(recorded: Recorded, as_json: bool) -> None:
             click.echo(f"running: {doubt_line(doubt)}")
         return
     if made := recorded.copies:
-        click.echo(f"it has gone on as a copy: {escaped(', '.join(made))}")
+        click.echo(f"it was forked as: {escaped(', '.join(made))}")
         return
     if doubts:
-        tell_of(doubts, recorded)
+        print_doubts(doubts, recorded)
         return
     for words, line in recorded.ways(outline.state) if entries else ():
         click.echo(f"{words}: {escaped(line)}")
@@ -197,7 +197,7 @@ def _calls_of(journal: Journal, run_id: str, citizen: str) -> list[dict[str, Any
     ]
 
 
-def _tell_calls(calls: list[dict[str, Any]]) -> None:
+def _print_calls(calls: list[dict[str, Any]]) -> None:
     """Print the calls of a citizen by step."""
     step = None
     for call in calls:
@@ -245,17 +245,17 @@ def replay(run_id: str, journal: str | None, as_json: bool) -> int:
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with reading(journal) as found:
-        return retold(Recorded(found, run_id), as_json)
+        return show_replay(Recorded(found, run_id), as_json)
 
 
-def retold(recorded: Recorded, as_json: bool) -> int:
+def show_replay(recorded: Recorded, as_json: bool) -> int:
     """Show a run from its record; return the run's exit code."""
     run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
     own = [entry for entry in entries if not entry.path]
     if not own or own[-1].kind != "over":
         raise StateError(
-            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows what there "
-            f"is, and `{escaped(recorded.command('resume'))}` goes on with it"
+            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows its "
+            f"record, and `{escaped(recorded.command('resume'))}` resumes it"
         )
     reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
     if isinstance(reply, dict):  # of the user's own orchestrator

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from civitas.cli.broker import broker_space, exchange_option
-from civitas.cli.company import Company, bring, company_options
+from civitas.cli.company import Company, add_agent, company_options
 from civitas.cli.options import journal_option, usage
 from civitas.spaces.native import NativeSpace
 from civitas.studio import Studio
@@ -77,7 +77,7 @@ def command(
             for each in members:
                 if getattr(each, "journal", studio) is None:  # it can record, without a journal
                     each.journal = studio.journal  # type: ignore[attr-defined]
-                bring(space, each)
+                add_agent(space, each)
             studio.wait()
     finally:
         studio.close()

@@ -70,7 +70,7 @@ class TokenBoundedMemory(Memory):
     @property
     def tokens(self) -> int:
         """How many tokens the remembered messages have."""
-        self._look_again()
+        self._recount()
         return self._tokens
 
     def add_memory(self, memory: dict[str, Any]) -> None:
@@ -80,7 +80,7 @@ class TokenBoundedMemory(Memory):
                 'a memory is a chat message {"role": …, "content": …}, not '
                 f"{type(memory).__name__}"
             )
-        self._look_again()
+        self._recount()
         if memory.get("role") == "user":
             self._task = len(self.items)
         self.items.append(memory)
@@ -90,7 +90,7 @@ class TokenBoundedMemory(Memory):
         if self._tokens > self.max_tokens:
             self._drop()
 
-    def _look_again(self) -> None:
+    def _recount(self) -> None:
         # The list is public: other code may have cleared or extended it.
         if len(self._sizes) == len(self.items):
             return

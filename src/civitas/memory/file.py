@@ -141,7 +141,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         for number in numbers:
             row = db.execute("SELECT item FROM memories WHERE number = ?", (number,)).fetchone()
             if row is None:
-                raise self.damaged(f"memory {number} is found, but is not there")
+                raise self.damaged(f"memory {number} is in the index but not in the file")
             items.append(self.parsed(row[0]))
         return items
 
@@ -152,7 +152,7 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         except (ValueError, TypeError, RecursionError) as error:
             raise self.damaged(f"a memory cannot be read, {error}") from None
         if not isinstance(item, dict):
-            raise self.damaged("a memory is no message")
+            raise self.damaged("a memory is not a message")
         return item
 
     def extent(self, db: sqlite3.Connection, id: str, until: int) -> tuple[int, int]:
@@ -163,14 +163,14 @@ class MemoryFile(SQLitePool[MemoryFileError]):
         ).fetchone()
         return count, newest or 0
 
-    def told(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
+    def run_offset(self, db: sqlite3.Connection, thread: int | None, run: str) -> int:
         """Return how many messages of a run were added to the thread."""
         row = db.execute(
             "SELECT messages FROM told WHERE thread = ? AND run = ?", (thread, run)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
-    def tell(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
+    def set_run_offset(self, db: sqlite3.Connection, thread: int, run: str, messages: int) -> None:
         """Record how many messages of a run were added to the thread."""
         db.execute(
             "INSERT INTO told (thread, run, messages) VALUES (?, ?, ?) ON CONFLICT (thread, run) "

@@ -141,19 +141,19 @@ class SQLiteMemory(Memory):
             # A subclass's own `add_memory` runs separately; a process killed between the two adds
             # the message twice.
             with self._file.reading() as db:
-                told = self._file.told(db, self._file.thread_number(db, self._id), run)
+                told = self._file.run_offset(db, self._file.thread_number(db, self._id), run)
             if told <= sequence:
                 self.add_memory(memory)
                 with self._file.writing() as db:
                     thread = self._file.made_thread(db, self._id)
-                    self._file.tell(db, thread, run, sequence + 1)
+                    self._file.set_run_offset(db, thread, run, sequence + 1)
             return
         row = row_of(memory)
         with self._file.writing() as db:
             thread = self._file.made_thread(db, self._id)
-            if self._file.told(db, thread, run) <= sequence:
+            if self._file.run_offset(db, thread, run) <= sequence:
                 insert(db, thread, row)
-                self._file.tell(db, thread, run, sequence + 1)
+                self._file.set_run_offset(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt: the thread's last ones that fit, the oldest first.
@@ -294,7 +294,7 @@ class SQLiteMemory(Memory):
         """
         wanted = {"thread", "messages", "newest"}
         if not isinstance(state, dict) or state.keys() != wanted or state["thread"] != self._id:
-            raise StateError(f"this is no state of thread {self._id!r} of {self._file.name!r}")
+            raise StateError(f"this is not a state of thread {self._id!r} of {self._file.name!r}")
         newest = state["newest"]
         if type(newest) is not int:
             raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")

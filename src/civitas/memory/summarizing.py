@@ -137,7 +137,7 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             summary = self._summary_message()
             room = max(self._room - (self._size(summary[0]) if summary else 0), 1)
-            self._look_again()
+            self._recount()
             shown = self.items
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
@@ -163,7 +163,7 @@ class SummarizingMemory(TokenBoundedMemory):
             or not all(isinstance(item, dict) and "role" in item for item in items)
         ):
             raise StateError(
-                "this is no state of a SummarizingMemory: it needs a summary and a list of chat "
+                "this is not a state of a SummarizingMemory: it needs a summary and a list of chat "
                 "messages"
             )
         with self._lock:
@@ -172,7 +172,7 @@ class SummarizingMemory(TokenBoundedMemory):
             # The loaded list may be as long as the saved one.
             self._sizes = []
             self._read = []
-            self._look_again()
+            self._recount()
 
     async def settled(self) -> None:
         """Wait until no summary is in progress. Cancelling it stops only the waiting."""
@@ -211,7 +211,7 @@ class SummarizingMemory(TokenBoundedMemory):
         else:
             why = f"{type(outcome).__name__}: {outcome}"
             self._warn(len(batch), f"{self._name} failed ({why})")
-        self._look_again()
+        self._recount()
         gone = {id(item) for item in batch}
         self._read = []
         for place in range(len(self.items) - 1, -1, -1):
@@ -223,7 +223,7 @@ class SummarizingMemory(TokenBoundedMemory):
 
     def _batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise next: the oldest beyond those that are kept."""
-        self._look_again()
+        self._recount()
         room = max(self._keep - self._count(self._summary), 1)
         kept = {id(item) for item in _within(room, self._count, self.items).items}
         batch = [item for item in self.items if id(item) not in kept]
@@ -243,7 +243,7 @@ class SummarizingMemory(TokenBoundedMemory):
     async def _ask(self, old: str, batch: list[dict[str, Any]]) -> str:
         limit = getattr(self._model, "context_tokens", None)
         room = limit // 2 if isinstance(limit, int) else None
-        record = "\n".join(map(_told, batch))
+        record = "\n".join(map(_message_line, batch))
         if room is not None and self._count(record) > room:
             # A message that is too large by itself is cut to its beginning and its end.
             half = max(room // 2, 1)
@@ -285,7 +285,7 @@ def _within(
     return memory
 
 
-def _told(item: dict[str, Any]) -> str:
+def _message_line(item: dict[str, Any]) -> str:
     """Return a message in one line, in a form in which none can pass for another."""
     said = {key: item[key] for key in ("content", "tool_calls", "name") if item.get(key)}
     return f"{item.get('role', '')}: {json.dumps(said, ensure_ascii=False, default=repr)}"

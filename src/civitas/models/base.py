@@ -37,7 +37,7 @@ class Request(NamedTuple):
         try:
             return json.dumps([self.messages, offered, self.schema], **how)
         except (TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"{name}: what it was given is not JSON: {error}") from error
+            raise ModelError(f"{name}: its input is not JSON: {error}") from error
 
 
 class Answering:

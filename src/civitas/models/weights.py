@@ -158,7 +158,7 @@ def context_length(path: Path) -> int | None:
         raise WeightsError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         raise WeightsError(
-            f"{path}: its header is damaged: {error}; fetch or download it anew"
+            f"{path}: its header is damaged: {error}; fetch or download it again"
         ) from None
 
 

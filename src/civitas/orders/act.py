@@ -150,7 +150,7 @@ def keys(order: Order, said: Mapping[str, Any]) -> tuple[str | None, str | None]
     return (said.get("key") if said.get("model") == order.model else None), own
 
 
-def apart(order: Order, path: str) -> None:
+def check_journal_apart(order: Order, path: str) -> None:
     """Check that a journal is out of reach of the agent in the folder; ConfigError if it is not."""
     # A permitted command can write only below the folder. If it could write the journal, it could
     # change what was permitted, and the folder in which the run is resumed.

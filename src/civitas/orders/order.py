@@ -49,7 +49,8 @@ def of_entry(entry: Entry) -> AnyOrder | None:
         return kind(**entry.data["state"])
     except TypeError as error:
         raise StateError(
-            f"entry {entry.sequence} is of another civitas, which can go on with the run: {error}"
+            f"entry {entry.sequence} was written by another version of civitas, which can resume "
+            f"the run: {error}"
         ) from error
 
 
@@ -87,7 +88,7 @@ async def record(order: AnyOrder, journal: Journal, run_id: str, agent: Any) -> 
         part = opened.part(order.part)
         before = order_of(part.past)
         if before is None and opened.past:
-            raise RunMismatch(run_id, ("program",), f"it is no run of civitas {order.command}")
+            raise RunMismatch(run_id, ("program",), f"it is not a run of civitas {order.command}")
         if before is not None:
             _check(run_id, before, order)
         if before != order:
@@ -109,5 +110,5 @@ def _check(run_id: str, before: AnyOrder, now: AnyOrder) -> None:
     was, is_ = asdict(before), asdict(now)
     changed = tuple(k for k in was if k not in now.may_change and was[k] != is_[k])
     if changed:
-        told = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
-        raise RunMismatch(run_id, changed, told)
+        detail = "; ".join(f"{k}: was {was[k]!r:.80}, is {is_[k]!r:.80}" for k in changed)
+        raise RunMismatch(run_id, changed, detail)

@@ -138,11 +138,11 @@ def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
     Raises:
         OSError: nothing can be written there
     """
-    from civitas.research.page import legible
+    from civitas.research.page import sanitized
 
     made = (
         ("page", order.html, report.html),
-        ("report", order.out, lambda: legible(report.markdown)),
+        ("report", order.out, lambda: sanitized(report.markdown)),
     )
     written = [(what, path, text) for what, path, text in made if path]
     for _, path, text in written:

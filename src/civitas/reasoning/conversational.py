@@ -106,14 +106,14 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         """Return the members that reply on its behalf."""
         return ()
 
-    def _goes_on(self, action: str) -> bool:
+    def _resumes(self, action: str) -> bool:
         # A user's own `say` may do work that the journal does not have.
         own = type(self).say is ConversationalAgent.say
         return action == "say" and own and getattr(self, "journal", None) is not None
 
     def _run_of_message(self) -> str | None:
         """Return the run id for a `say` over a broker, the same for a redelivered one."""
-        key = self._came_as("say") if self._goes_on("say") else None
+        key = self._idempotency_key("say") if self._resumes("say") else None
         if key is None:
             return None
         return sha256(f"{key}\n{self.id}".encode(errors="surrogatepass")).hexdigest()[:32]
@@ -179,7 +179,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
                 stops with the reason `error` instead
         """
-        return await self._carried(Asked(text, schema, thread, run_id, deps, budget))
+        return await self._reply_on_loop(Asked(text, schema, thread, run_id, deps, budget))
 
     def reply_sync(
         self,
@@ -242,7 +242,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         from civitas.reasoning.stream import ReplyStream
 
         asked = Asked(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(str(self.id), asked, self._carried)
+        return ReplyStream(str(self.id), asked, self._reply_on_loop)
 
     async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
         """Remember something without answering.
@@ -300,7 +300,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
 
     # -- how it replies ----------------------------------------------------------------------------
 
-    async def _carried(self, asked: Asked) -> Reply:
+    async def _reply_on_loop(self, asked: Asked) -> Reply:
         # Read these here: the space's loop has another context.
         outer = REPLYING.get()
         joined = JOINED.get()

@@ -72,7 +72,7 @@ def _check_members(owner: Any, of: Any, budget: Budget) -> None:
         if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
             raise ConfigError(
                 f"{owner.id!r} is given a budget for a reply, and its member {member.id!r} has one "
-                "that is no part of it: give the member none, or a child() of it"
+                "that is not a part of it: give the member none, or a child() of it"
             )
         _check_members(owner, member, budget)
 

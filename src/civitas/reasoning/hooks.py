@@ -70,11 +70,11 @@ class Hooks:
             except Exception as error:
                 if limit is not None and limit.expired():
                     raise DeadlineExceeded(
-                        f"agent {str(agent.id)!r}: the time was over before the {type} hook "
-                        f"{name!r} had ended"
+                        f"agent {str(agent.id)!r}: the time limit was reached before the {type} "
+                        f"hook {name!r} had ended"
                     ) from error
-                told = f"{error.__class__.__name__}: {error}"
-                raise HookError(str(agent.id), type, name, told) from error
+                detail = f"{error.__class__.__name__}: {error}"
+                raise HookError(str(agent.id), type, name, detail) from error
             if result is None:
                 continue
             if not isinstance(result, dict):

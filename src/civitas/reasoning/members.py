@@ -109,7 +109,7 @@ class Group(RecordedAgent):
         """
         self._check_still(loads=True)
         found = opened(saved, self._kind)
-        whose = f"{self._called} {self.id!r} cannot go on from this state"
+        whose = f"{self._called} {self.id!r} cannot resume from this state"
         threads, theirs = found.get("threads"), found.get("members")
         if not isinstance(threads, dict) or not isinstance(theirs, dict):
             raise StateError(f"{whose}: threads and members must be objects")
@@ -169,14 +169,14 @@ async def ask_member(
 
     async def ask_once(step: Step) -> Reply:
         await step.begins()
-        reply = await own(_asked(agent, content, options, asked, emit))
+        reply = await await_own(_asked(agent, content, options, asked, emit))
         if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
         with joined(agent, record.member(part, str(agent.id), **about), offered):
-            return await own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
+            return await await_own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
     except _Unanswered as unanswered:
@@ -230,7 +230,7 @@ async def _asked(
     return reply
 
 
-async def own(given: Any) -> Any:
+async def await_own(given: Any) -> Any:
     """Await a user's awaitable, if it is one.
 
     A cancellation from inside it, although this task was not cancelled, becomes a ModelError.
@@ -267,7 +267,7 @@ async def in_time(asked: Any, budget: Budget | None, what: str) -> Any:
     limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
     try:
         async with limit:
-            return await own(asked)
+            return await await_own(asked)
     except TimeoutError as error:
         if not limit.expired():  # a timeout of the awaitable itself
             raise

@@ -161,18 +161,18 @@ def check(
     """Check that a program is the one that began the run."""
     changed: Iterable[str]
     if begun["kind"] != kind:
-        changed, told = ["agent"], f"it was a {begun['kind']}, and is a {kind}"
+        changed, detail = ["agent"], f"it was a {begun['kind']}, and is a {kind}"
     elif begun["fingerprint"] is None:
         return
     elif changes := _changes(agent, begun["fingerprint"], program):
         changed = dict.fromkeys(name for names in changes.values() for name in names)
-        told = "; ".join(
+        detail = "; ".join(
             f"agent {of!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
             for of, names in changes.items()
         )
     else:
         return
-    raise RunMismatch(run_id, tuple(changed), shorten(told, 500))
+    raise RunMismatch(run_id, tuple(changed), shorten(detail, 500))
 
 
 def _changes(

@@ -83,6 +83,6 @@ class RecordedAgent(ConversationalAgent):
         """Return its program and those of its members, independent of the request."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it does")
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
         """Restore what it did in a part that is over, and charge the budget of this reply."""
         raise NotImplementedError(f"{type(self).__name__} does not say what it knows")

@@ -136,10 +136,10 @@ def as_memory(message: str | dict[str, Any]) -> dict[str, Any]:
             sender = message.get("from", "someone")
             args = action.get("args", {})
             if action["name"] == "say" and isinstance(args, dict) and "content" in args:
-                told = json_text(args["content"])
+                text = json_text(args["content"])
             else:
-                told = f"{action['name']} {json_text(args)}"
-            return {"role": "user", "content": f"{readable(str(sender))}: {told}"}
+                text = f"{action['name']} {json_text(args)}"
+            return {"role": "user", "content": f"{readable(str(sender))}: {text}"}
     raise TypeError(
         "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
         f"not {cut(repr(message), 100)}"
@@ -174,10 +174,10 @@ class AnswerSchema:
         try:
             return self.parse(text)
         except Unreadable as error:
-            told = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
+            schema = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
             raise Unreadable(
                 f"Your answer {error}. Answer with JSON alone that follows this schema: "
-                f"{readable(told)}"
+                f"{readable(schema)}"
             ) from None
 
     def parse(self, text: str) -> Any:
@@ -220,7 +220,7 @@ def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], 
 def _of_type(wanted: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
         if inspect.isroutine(wanted):  # pydantic would call it
-            raise TypeError("a function is no type")
+            raise TypeError("a function is not a type")
         form = form_of(wanted)
         found, definitions = schemas_of({"answer": form})
         schema = found["answer"]

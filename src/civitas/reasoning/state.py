@@ -127,7 +127,7 @@ def opened(given: Any, kind: str) -> dict[str, Any]:
     """Return a copy of a saved state, checked to be of this kind and version."""
     if not isinstance(given, dict) or given.get("kind") != kind:
         what = given.get("kind") if isinstance(given, dict) else type(given).__name__
-        raise StateError(f"this is no state of a {kind}, but of {what!r:.80}")
+        raise StateError(f"this is not a state of a {kind}, but of {what!r:.80}")
     if given.get("version") != VERSION:
         raise StateError(
             f"this state of a {kind} is of version {given.get('version')!r:.80}; this civitas "
@@ -188,7 +188,7 @@ def restore_memory(memory: Memory, given: Any, agent: Any) -> None:
     if not isinstance(items, list) or not all(
         isinstance(item, dict) and isinstance(item.get("role"), str) for item in items
     ):
-        raise StateError(f"agent {agent!r}: the state of its memory is no list of chat messages")
+        raise StateError(f"agent {agent!r}: the state of its memory is not a list of chat messages")
     listed: Any = getattr(memory, "items", None)
     if isinstance(listed, list):
         listed.clear()

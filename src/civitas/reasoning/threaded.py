@@ -119,6 +119,6 @@ class Threaded(Agent):
     def _keep(self, text: Any, thread: Thread) -> None:
         if not thread.keep(text, _MAX_UNHEARD):
             raise MailboxFull(
-                f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that its next reply will "
-                "hear, and takes no more until then"
+                f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that wait for its next "
+                "reply, and takes no more until then"
             )

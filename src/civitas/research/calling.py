@@ -30,7 +30,9 @@ def tools_of(given: Any, id: str | int) -> dict[str, Action]:
     return dict(registry.actions)
 
 
-def wanted(task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool) -> Wanted:
+def call_of(
+    task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool
+) -> Wanted:
     """Return a task as a call of its tool; an impossible call has a `fault`."""
     call = Wanted(f"task_{number}", task.tool, task.tool)
     tool = tools.get(task.tool)

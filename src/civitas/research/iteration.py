@@ -119,7 +119,7 @@ class Iterating(Workbench):
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise Stop("deadline", f"the time of the run was over during {name}") from None
+            raise Stop("deadline", f"the run's time limit was reached during {name}") from None
 
     def _take(self, name: str, given: Any) -> None:
         """Store a step's result; a step that returns None has stored it itself."""

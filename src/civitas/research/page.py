@@ -77,10 +77,10 @@ def page(report: Any, *, files: bool = True, scheme: str | None = None) -> str:
         f"<main>\n{shown}{sources}</main>\n"
         f"<footer>\n{markdown.render(foot)}</footer>\n</body>\n</html>\n"
     )
-    return legible(made)
+    return sanitized(made)
 
 
-def legible(text: str) -> str:
+def sanitized(text: str) -> str:
     """Replace by U+FFFD the characters that no page may hold and that a terminal might obey."""
     return CONTROL.sub("\ufffd", text)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from civitas.research.workbench import Workbench
 
 KIND = "Researcher"
-_CAME_TO = {
+_RESULTS = {
     "narrate": ("narrative", "citations", "unsupported", "uncited"),
     "evaluate": ("objectives", "generated", "remark"),
 }
@@ -57,7 +57,7 @@ def step_of(researcher: Workbench, step: str, numbered: int) -> dict[str, Any]:
         found = [each for result in results for each in result.resources]
         about = ("url", "description", "visited")
         return {"resources": [{n: getattr(each, n) for n in about} for each in found]}
-    data = {name: as_json(getattr(progress, name)) for name in _CAME_TO[step]}
+    data = {name: as_json(getattr(progress, name)) for name in _RESULTS[step]}
     return data | ({"passages": as_json(progress.passages[numbered:])} if step == "narrate" else {})
 
 

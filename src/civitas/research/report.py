@@ -19,7 +19,7 @@ ENDED: Final[dict[str, str]] = {
     "max_iterations": "the iterations were used up",
     "no_progress": "nothing new was left to find",
     "budget": "the budget was spent",
-    "deadline": "the time was over",
+    "deadline": "the time limit was reached",
     "cancelled": "it was interrupted",
     "in_doubt": "a call is in doubt",
     "unreadable": "the model's answers could not be used",
@@ -155,7 +155,7 @@ def _sources(citations: list[Citation]) -> list[str]:
 def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
     cited = len({each.sentence for each in citations})
     lines = [
-        f"{_count(cited, 'sentence')} with a source that bears it out, "
+        f"{_count(cited, 'sentence')} supported by a source, "
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
     if extractive:

@@ -147,7 +147,7 @@ class Researcher(RecordedAgent, Iterating):
         self._owner = self
         own = objectives_of(objectives, id)
         self._at_first = {each.topic: each.expertise for each in own}
-        self._begin_anew(Progress(objectives=own))
+        self._reset_progress(Progress(objectives=own))
 
     @property
     def task(self) -> str:
@@ -177,7 +177,9 @@ class Researcher(RecordedAgent, Iterating):
         """
         if not self.objectives:
             raise DefinitionError(f"agent {self.id!r} has no objectives: give it objectives=[…]")
-        reply = await self._carried(Asked(self.task, run_id=run_id or self.run_id, budget=budget))
+        reply = await self._reply_on_loop(
+            Asked(self.task, run_id=run_id or self.run_id, budget=budget)
+        )
         report: Report = reply.value
         return report
 
@@ -192,7 +194,7 @@ class Researcher(RecordedAgent, Iterating):
         It is for a run that was cancelled or is under way, and does not change the run.
         """
         now = copy.copy(self)
-        now._begin_anew(copy.deepcopy(self.progress))
+        now._reset_progress(copy.deepcopy(self.progress))
         now.run_id, now.results = self.run_id, self.results
         if now.progress.stop is None:
             now._stop(Stop("cancelled", ""))
@@ -230,7 +232,7 @@ class Researcher(RecordedAgent, Iterating):
             StateError: `saved` is not such a state
         """
         found = opened(saved, recording.KIND)
-        self._begin_anew(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
+        self._reset_progress(loaded(Progress, found.get("progress"), f"researcher {self.id!r}"))
 
     # -- its runs ----------------------------------------------------------------------------------
 
@@ -246,7 +248,7 @@ class Researcher(RecordedAgent, Iterating):
     def _program(self) -> dict[str, Any]:
         return recording.program_of(self)
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, Progress)
         if record.begun is not None:
             catch_up_models(record, self._model, self.model, self.budget or budget)
@@ -264,7 +266,7 @@ class Researcher(RecordedAgent, Iterating):
         worker = self
         if not asked.resumed:
             worker = copy.copy(self)  # with the agent's parts, and a progress of its own
-            worker._begin_anew(Progress([Objective(json_text(asked.content))]))
+            worker._reset_progress(Progress([Objective(json_text(asked.content))]))
         worker._attach(asked, record)
         worker._running = True
         try:
@@ -300,11 +302,11 @@ class Researcher(RecordedAgent, Iterating):
             for each in before.objectives:
                 own.setdefault(each.topic, each).expertise = each.expertise
             before.objectives = [*own.values()]
-            self._begin_anew(before)
+            self._reset_progress(before)
         elif record is not NULL_RECORD or self.run_id not in (None, asked.run_id):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
-            self._begin_anew(Progress(objectives=[*own.values()]))
+            self._reset_progress(Progress(objectives=[*own.values()]))
         self._asked, self._record, self.run_id = asked, record, asked.run_id
         heard = [each["content"] for each in record.heard]
         self.progress.told += [*(asked.state.own or ()), *asked.state.hear(), *heard]

@@ -203,11 +203,11 @@ def _ask_narrate(
     )
     asks = """\
 Write the research report as Markdown, from the narrative so far and the new sources: improve it,
-keep what is right with its footnotes, and add what is new. After each sentence that a source bears
-out, put the footnote of that source, such as [^1^]. Cite only sources that you were given, keep
-their numbers, names and negations as they are, and write nothing that no source says. A sentence
-that is marked [unsupported] is not borne out by the source that it named: correct it or leave it
-out. Write no list of sources. Answer with the Markdown alone."""
+keep what is right with its footnotes, and add what is new. After each sentence that a source
+supports, put the footnote of that source, such as [^1^]. Cite only sources that you were given,
+keep their numbers, names and negations as they are, and write nothing that no source says. A
+sentence that is marked [unsupported] is not supported by the source that it named: correct it or
+leave it out. Write no list of sources. Answer with the Markdown alone."""
     limit = max(_room(researcher) // 3, _LEAST_TOKENS) * 4
     before = f"The narrative so far:\n{marked(cut(narrative.markdown, limit))}"
     return _asked(researcher, asks, before, f"New sources:\n\n{sources}")
@@ -225,7 +225,7 @@ iteration and what to keep doing. Answer with JSON alone: {"objectives": [{"topi
     parts = [f"The narrative:\n{marked(cut(researcher.narrative.markdown, limit))}"]
     if faults := [f"{why}: {sentence}" for sentence, why in researcher.unsupported[:20]]:
         listed = marked("\n".join(faults))
-        parts.append(f"Sentences that their sources do not bear out:\n{listed}")
+        parts.append(f"Sentences that their sources do not support:\n{listed}")
     if failed := [each for each in researcher.results if each.error]:
         lines = [f"{each.tool} {_json(each.args)}: {each.error}" for each in failed]
         parts.append(f"Tasks that failed:\n{marked(cut(chr(10).join(lines), 2000))}")
@@ -243,7 +243,7 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
     if progress.remark:
         known.append(f"Remark of the last iteration: {_json(progress.remark)}")
     if progress.told:
-        known.append(f"Said by the user meanwhile: {_json(progress.told)}")
+        known.append(f"Messages from the user: {_json(progress.told)}")
     return [
         {"role": "system", "content": f"{who}\n\n{asks}\n\n{_OTHERS}"},
         {"role": "user", "content": "\n\n".join(["\n".join(known), *parts])},

@@ -21,7 +21,7 @@ from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import AnswerSchema, Asked
 from civitas.reasoning.state import ANSWER
-from civitas.research.calling import result_of, wanted
+from civitas.research.calling import call_of, result_of
 from civitas.research.findings import (
     Narrative,
     Objective,
@@ -57,7 +57,7 @@ class Workbench(ConversationalAgent):
     _asked: Asked
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
 
-    def _begin_anew(self, progress: Progress) -> None:
+    def _reset_progress(self, progress: Progress) -> None:
         """Begin again at this progress."""
         self.progress = progress
         self.resources = ResourcePool(progress.changes)
@@ -195,7 +195,7 @@ class Workbench(ConversationalAgent):
         If a tool fails, its result says why. Raises `Stop` if the budget is too small, its time
         is over, or a call is in doubt.
         """
-        calls = [wanted(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
+        calls = [call_of(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
         good = [call for call in calls if call.fault is None]
         given: list[dict[str, Any] | None] = [None] * len(good)
         if doubts := doubts_of(self._record, self.iteration):
@@ -229,8 +229,8 @@ class Workbench(ConversationalAgent):
         """
         self._asks += 1
         key = f"{self.iteration}.{self._step}.{self._asks}"
-        wanted = None if schema is None else AnswerSchema(schema)
-        json_schema = None if wanted is None else wanted.json
+        call_of = None if schema is None else AnswerSchema(schema)
+        json_schema = None if call_of is None else call_of.json
         prompt, fault = list(messages), ""
         for attempt in (1, 2):
             given = await self._answer(f"{key}.{attempt}", prompt, json_schema)
@@ -238,7 +238,7 @@ class Workbench(ConversationalAgent):
             try:
                 if not text.strip():
                     raise Unreadable("Your answer was empty.")
-                value = text if wanted is None else wanted.read(text)
+                value = text if call_of is None else call_of.read(text)
                 return value if read is None else read(value)
             except (Unreadable, InvalidArguments, DefinitionError) as error:
                 fault = str(error)

@@ -323,7 +323,7 @@ def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[s
 def _named(what: str, names: list[str]) -> str:
     if not names:
         return ""
-    told = ", ".join(excerpt(name) for name in names[:_MOST_TOLD])
+    listed = ", ".join(excerpt(name) for name in names[:_MOST_TOLD])
     more = len(names) - _MOST_TOLD
     plural = "s" if len(names) > 1 else ""
-    return f"{what} argument{plural} {told}" + (f" and {more} more" if more > 0 else "")
+    return f"{what} argument{plural} {listed}" + (f" and {more} more" if more > 0 else "")

@@ -118,7 +118,7 @@ class Asking:
         with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
             return await model.complete(*prompt)
 
-    def recall(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
+    def charge_recorded(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
         """Charge the budgets, once each, with what another process has spent on the run.
 
         Args:

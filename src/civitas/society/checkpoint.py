@@ -123,7 +123,7 @@ def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> 
             that this society does not have
     """
     if not isinstance(given, dict) or given.get("kind") != KIND:
-        raise StateError("this is no state of a Society")
+        raise StateError("this is not a state of a Society")
     if given.get("version") != VERSION:
         raise StateError(
             f"this state of a Society is of version {given.get('version')!r:.80}; this civitas "

@@ -216,7 +216,7 @@ class CitizenAgent(Agent):
         """
         mailbox: Any = self._mailbox
         if not hasattr(mailbox, "want"):
-            raise self._homeless("want")
+            raise self._not_in_space("want")
         if not isinstance(want, Want):
             raise DefinitionError(f"want must be a Want such as Move(…), got {want!r:.80}")
         mailbox.want(want)

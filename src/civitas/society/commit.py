@@ -298,7 +298,7 @@ class Books:
         if city is None:
             return Answer(want, False, "there is no city")
         if sender not in self.where:
-            return Answer(want, False, f"{sender} is no citizen")
+            return Answer(want, False, f"{sender} is not a citizen")
         if sender in self.moving:
             return Answer(want, False, f"on the way to {self.moving[sender][0]}")
         place, to = self.where[sender], want.to
@@ -350,7 +350,7 @@ class Books:
             raise StateError(f"step {self.step}: {negative} has {self.balances[negative]} cents")
         somewhere = len(self.where) - list(self.where.values()).count(None)
         if sum(map(len, self.at.values())) != somewhere:
-            raise StateError(f"step {self.step}: somebody is in two places, or in none")
+            raise StateError(f"step {self.step}: a citizen is in two places, or in none")
         if self._has_capacity:
             for place, here in self.at.items():
                 capacity = self.city.capacity(place)

@@ -86,9 +86,9 @@ class LocalEngine:
         most = self.concurrency
         for number, mailbox in enumerate(mailboxes):
             while len(router.turns) >= most:
-                await router.fewer()
+                await router.wait_turn_end()
             router.begin(mailbox)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         while router.turns:
-            await router.fewer()
+            await router.wait_turn_end()

@@ -43,7 +43,7 @@ class Network:
         for node in nodes:
             check_text("nodes: an id", node)
             if node in kinds:
-                raise ConfigError(f"nodes: {excerpt(node)} is there twice")
+                raise ConfigError(f"nodes: {excerpt(node)} appears twice")
             kinds[node] = nodes[node] if isinstance(nodes, dict) else "node"
             check_text(f"node {excerpt(node)}: kind", kinds[node])
         self._kinds = dict(sorted(kinds.items()))
@@ -54,7 +54,7 @@ class Network:
                 raise ConfigError(f"edges[{at}] must be a pair of ids, got {excerpt(edge)}")
             for end in edge:
                 if not isinstance(end, str) or end not in number:
-                    raise ConfigError(f"edges[{at}]: {excerpt(end)} is no node: add it to nodes")
+                    raise ConfigError(f"edges[{at}]: {excerpt(end)} is not a node: add it to nodes")
             if edge[0] == edge[1]:
                 raise ConfigError(f"edges[{at}] leads from {excerpt(edge[0])} to itself")
             pairs.append([number[end] for end in edge])

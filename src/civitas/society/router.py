@@ -342,7 +342,7 @@ class SocietyRouter(Router):
         if fewer is not None and not fewer.done():
             fewer.set_result(None)
 
-    async def fewer(self) -> None:
+    async def wait_turn_end(self) -> None:
         """Wait until a turn has ended."""
         if self._fewer is None:
             self._fewer = self.loop.create_future()
@@ -354,7 +354,7 @@ class SocietyRouter(Router):
             turn.cancelling = True
             self.tasks.cancel(turn)
         while self.turns:
-            await self.fewer()
+            await self.wait_turn_end()
 
     # -- services ----------------------------------------------------------------------------------
 

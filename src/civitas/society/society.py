@@ -249,7 +249,7 @@ class Society(Experiments):
                 out = Tables(out, fingerprint(**program))
             if self._journal is None:
                 self.clock = clock
-                await self._go_on(NULL_RECORD, state, count, every, progress, out)
+                await self._run_steps(NULL_RECORD, state, count, every, progress, out)
                 return state.rows
             async with recorded(
                 self._journal,
@@ -263,8 +263,8 @@ class Society(Experiments):
                 async with self._between:
                     state = self._from_record(record, state, clock, made)
                     await record.commit()
-                self._asking.recall(record, self._model, self.mailboxes)
-                await self._go_on(record, state, count, every, progress, out)
+                self._asking.charge_recorded(record, self._model, self.mailboxes)
+                await self._run_steps(record, state, count, every, progress, out)
                 if record.over is None:
                     await record.end("done")
                 return state.rows
@@ -295,7 +295,7 @@ class Society(Experiments):
         self.interventions = (*made, *self._given[1])
         return state
 
-    async def _go_on(
+    async def _run_steps(
         self,
         record: Record[SocietyState],
         state: SocietyState,

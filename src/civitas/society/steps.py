@@ -19,8 +19,8 @@ from civitas.society.engine import Engine
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.perception import Perception, View
 from civitas.society.population.books import RowBooks
-from civitas.society.population.life import leave_mailbox, live_rows, measured, take_mailbox
-from civitas.society.population.messages import hear, said_by_rows
+from civitas.society.population.life import leave_mailbox, measured, run_population, take_mailbox
+from civitas.society.population.messages import deliver_to_rows, row_messages
 from civitas.society.population.wants import Say
 from civitas.society.router import Interceptor, Sent, SocietyMailbox, SocietyRouter, Turn
 from civitas.society.wants import Move, Pay, want_of
@@ -87,7 +87,7 @@ class Steps(Space):
     async def _step(self) -> dict[str, Any]:
         if self._broken:
             raise StateError(
-                f"{self._broken}: go on from its journal (the same call with the same run_id), or "
+                f"{self._broken}: resume from its journal (the same call with the same run_id), or "
                 "from a state by load_state_dict"
             )
         router = self.router
@@ -100,14 +100,14 @@ class Steps(Space):
         try:
             self._intervene_now()
             early = router.collect(self._interceptors)  # messages sent since the last step
-            heard = router.deliver(early) + hear(self, early, True)
+            heard = router.deliver(early) + deliver_to_rows(self, early, True)
             tables: dict[Any, Any] = {}
             lives = len(self.mailboxes) + len(self.population or ())
             if lives > _FROZEN:  # else the collector visits all: a fifth of the step's time
                 gc.freeze()
             view = self._view_now()
             if self.population is not None:
-                tables = await live_rows(self.population, view, self.books, self._engine)
+                tables = await run_population(self.population, view, self.books, self._engine)
             await self._engine.run(self._perceive(view), router)
             if many := self.population is not None or len(self.mailboxes) > _MANY:
                 WATCHDOG.forget(router)
@@ -179,7 +179,7 @@ class Steps(Space):
                 having.append(mailbox)
         return having
 
-    def _turn_over(self, turn: Turn, error: BaseException | None) -> None:
+    def _on_turn_end(self, turn: Turn, error: BaseException | None) -> None:
         mailbox: Any = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
@@ -200,7 +200,7 @@ class Steps(Space):
     ) -> dict[str, Any]:
         """Run the commit stage: settle, write, deliver; return the row of metrics."""
         router, books = self.router, self.books
-        self._come_and_go()
+        self._update_membership()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
         for mailbox in self._citizens:
@@ -209,9 +209,9 @@ class Steps(Space):
             if memory.status is not status:
                 memory.status, what = status, "status for another dict"
             if what:
-                why = f"it changed its own {what}, which is the commit stage's alone: undone"
+                why = f"it changed its own {what}, which only the commit stage may change: undone"
                 self._fail(mailbox, why)
-        said = said_by_rows(self, tables.pop(Say, None))
+        said = row_messages(self, tables.pop(Say, None))
         sent = router.collect(self._interceptors)
         services = self._reached
         to_services += [each for each in sent if each.envelope.to in services]
@@ -221,7 +221,7 @@ class Steps(Space):
         if to_services:  # deliver the services' answers in the next step too
             sent = [each for each in sent if each.envelope.to not in services]
             sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
-        heard += router.deliver(sent) + hear(self, sent, False, said)
+        heard += router.deliver(sent) + deliver_to_rows(self, sent, False, said)
         # In id order, independent of the order of turns.
         self._failed.sort(key=lambda each: each[0].rank)
         self.failures.extend((self.number, "intervention", why) for why in self._not_changed)
@@ -320,7 +320,7 @@ class Steps(Space):
 
     def _make_router(self) -> Router:
         return SocietyRouter(
-            self._thread, self._capacity, self._reached, self._turn_timeout_s, self._turn_over
+            self._thread, self._capacity, self._reached, self._turn_timeout_s, self._on_turn_end
         )
 
     def _add(self, agent: Agent, router: Router) -> Mailbox:
@@ -346,7 +346,7 @@ class Steps(Space):
         else:
             self.books.leave(mailbox.id)
 
-    def _come_and_go(self) -> None:
+    def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
         left, self._left = self._left, []
         come, self._come = self._come, []

@@ -20,7 +20,7 @@ from civitas.errors import FileError, MissingExtra
 from civitas.jsonvalue import read_json
 from civitas.society.arrays import package
 from civitas.society.citizen import CitizenAgent
-from civitas.society.experiments.results import arrow, told, write_whole
+from civitas.society.experiments.results import arrow, write_whole, writing_errors
 from civitas.society.people.table import COLUMNS
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Tables:
                 raise
         self._from: int | None = None
         self._said: list[tuple[Any, ...]] = []
-        with told(self.folder):
+        with writing_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -82,7 +82,7 @@ class Tables:
             if before["settings"] == self._settings:
                 begun, complete = before["messages_from_step"], before["complete"]
         text = _text([list(rows[0]), *(row.values() for row in rows)]) if rows else b""
-        with told(self.folder):
+        with writing_errors(self.folder):
             follows = complete is not None and text and path.exists()
             follows = follows and path.read_bytes().startswith(text)
             is_over = complete and step == last
@@ -121,7 +121,7 @@ class Tables:
     def _append(self, name: str, rows: Iterable[Iterable[Any]]) -> None:
         path = self.folder / f"{name}.csv"
         size = path.stat().st_size if path.exists() else 0
-        with told(path):
+        with writing_errors(path):
             try:
                 with path.open("ab") as file:
                     file.write(_text(rows))

@@ -44,14 +44,14 @@ async def completions(
     action = message["action"]
     args = _args(await _actions(message["to"], ids, help_of), action["name"])
     names = [
-        f"{name}:{chr(34) if isinstance(told, Mapping) and told.get('type') == 'string' else ''}"
-        for name, told in args.items()
+        f"{name}:{chr(34) if isinstance(about, Mapping) and about.get('type') == 'string' else ''}"
+        for name, about in args.items()
         if name not in action["args"] and name.isidentifier()
     ]
     return _beginning(word[0], names, "")
 
 
-async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
+async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
     """Return a line with the names that its arguments lack; empty if they are not known."""
     found = _CALL.match(line)
     if found is None or ":" in found[2] or '"' in found[2] or not found[2].isprintable():
@@ -65,7 +65,7 @@ async def meant(line: str, help_of: Callable[[str], Awaitable[Help]]) -> str:
     words = found[2].split(maxsplit=len(args) - 1)
     pairs = zip(args.items(), words, strict=False)  # the last may be left out
     try:
-        values = {name: _value(word.strip(), told) for (name, told), word in pairs}
+        values = {name: _value(word.strip(), about) for (name, about), word in pairs}
         return format_slash({**message, "action": {**message["action"], "args": values}})
     except (CivitasError, ValueError, RecursionError):  # a word is not a valid value
         return ""
@@ -86,9 +86,9 @@ def _args(described: Help, action: str) -> Mapping[str, Any]:
     return args if isinstance(args, Mapping) else {}
 
 
-def _value(word: str, told: Any) -> Any:
+def _value(word: str, about: Any) -> Any:
     """Return a word as a value of its argument's type."""
-    is_text = not isinstance(told, Mapping) or told.get("type", "string") == "string"
+    is_text = not isinstance(about, Mapping) or about.get("type", "string") == "string"
     return word if is_text else json.loads(word)
 
 

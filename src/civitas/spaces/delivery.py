@@ -118,7 +118,7 @@ class Delivery:
         return agent
 
     @property
-    def came_as(self) -> str | None:
+    def idempotency_key(self) -> str | None:
         """Its idempotency key, if it came over a broker."""
         return None if self.recorder is None else self.key
 

@@ -212,10 +212,12 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
     if isinstance(error, ActionError):
         # Raised by an action that this one called: passed on unchanged along the call chain.
         where = error.where
-        outcome = ActionError(_carried(error.type), _carried(error.text), where and _carried(where))
+        outcome = ActionError(
+            _encodable(error.type), _encodable(error.text), where and _encodable(where)
+        )
     else:
         where = f"{delivery.mailbox.id}.{delivery.envelope.name}" if delivery.mailbox else None
-        outcome = ActionError(_carried(type(error).__name__), text_of(error), where)
+        outcome = ActionError(_encodable(type(error).__name__), text_of(error), where)
     outcome.__cause__ = error
     return outcome
 
@@ -228,10 +230,10 @@ def text_of(error: BaseException) -> str:
         return f"(unprintable exception: {type(failed).__name__})"
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
-    return _carried(text)
+    return _encodable(text)
 
 
-def _carried(text: object) -> str:
+def _encodable(text: object) -> str:
     """Return a text with escapes for what UTF-8 cannot encode."""
     return str(text).encode(errors="backslashreplace").decode()
 
@@ -241,7 +243,7 @@ def returned(delivery: Delivery, value: Any) -> Any:
     try:
         return to_json(value)
     except NotJSON as error:
-        text = f'"{delivery}" returned what is no JSON value: {error}'
+        text = f'"{delivery}" returned what is not a JSON value: {error}'
         raise Outcome(ActionError("TypeError", text)) from None
 
 

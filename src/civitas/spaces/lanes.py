@@ -146,14 +146,14 @@ class LanedMailbox(Mailbox):
 
     def pause(self) -> Callable[[], None]:
         """Start no messages; return the function that ends the pause."""
-        begin_again = super().pause()
+        resume_all = super().pause()
         self._paused += 1
 
-        def go_on() -> None:
+        def resume() -> None:
             self._paused -= 1
-            begin_again()
+            resume_all()
 
-        return go_on
+        return resume
 
     def begin_awaited(self, places: int) -> None:
         """Start requests of this process's handlers only, also in the lanes."""

@@ -61,13 +61,13 @@ class LoopThread:
         self.closed = self.inherited = False
         self.loop: asyncio.AbstractEventLoop
         self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._held_up: deque[threading.Lock] = deque()
+        self._blocked: deque[threading.Lock] = deque()
         self._room = _ROOM
         self._woken = False
         self._closing = closing
         self._over = over
         # Entered calls must not see the context variables of the thread that wakes the loop.
-        self._nobody = Context()
+        self._empty_context = Context()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._stopping = False
@@ -95,23 +95,23 @@ class LoopThread:
 
         The loop of a space does not wait.
         """
-        if self.closed or self._held_up or len(self._ingress) >= self._room:
-            self._admit()
+        if self.closed or self._blocked or len(self._ingress) >= self._room:
+            self._wait_for_room()
         self._ingress.append((function, args))
         if self.closed or not self._woken:
             self._wake()
 
-    def _admit(self) -> None:
+    def _wait_for_room(self) -> None:
         self.check_process()
         if self.closed or on_a_space():
             return
         turn = threading.Lock()
         turn.acquire()
-        self._held_up.append(turn)
+        self._blocked.append(turn)
         self._wake()  # so that the loop releases threads that wait
         if not turn.acquire(timeout=_PATIENCE_S):
             with contextlib.suppress(ValueError):  # its turn came in this moment
-                self._held_up.remove(turn)
+                self._blocked.remove(turn)
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop, after all that was entered before.
@@ -129,11 +129,11 @@ class LoopThread:
         elif not self._woken:
             self._woken = True
             try:
-                self.loop.call_soon_threadsafe(self._take_in, context=self._nobody)
+                self.loop.call_soon_threadsafe(self._run_entered, context=self._empty_context)
             except RuntimeError:  # it ended a moment ago
                 self.drain()
 
-    def _take_in(self) -> None:
+    def _run_entered(self) -> None:
         """Run the entered calls for `_TURN_S`, and the rest in the next turn of the loop."""
         # Until this ends, no thread needs to wake the loop.
         ingress = self._ingress
@@ -144,11 +144,11 @@ class LoopThread:
                     break
                 self._call(*ingress.popleft())
         finally:
-            self._let_go_on()
+            self._release_waiting()
             self._woken = False
-            if ingress or (self._held_up and self._room):  # entered before `_woken` was cleared
+            if ingress or (self._blocked and self._room):  # entered before `_woken` was cleared
                 self._woken = True
-                self.loop.call_soon(self._take_in, context=self._nobody)
+                self.loop.call_soon(self._run_entered, context=self._empty_context)
 
     def drain(self) -> None:
         """Run all entered calls: on the loop, or in any thread once it has ended."""
@@ -160,7 +160,7 @@ class LoopThread:
             except IndexError:  # two threads drain an ended loop
                 break
             self._call(function, args)
-        self._let_go_on()
+        self._release_waiting()
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         try:
@@ -168,19 +168,19 @@ class LoopThread:
         except BaseException:
             logger.exception("a defect in civitas: %r failed", function)
 
-    def _let_go_on(self) -> None:
+    def _release_waiting(self) -> None:
         """Release as many waiting threads as there is room for, the first ones first."""
-        held_up = self._held_up
+        held_up = self._blocked
         for _ in range(min(len(held_up), self._room - len(self._ingress))):
             try:
                 held_up.popleft().release()
             except IndexError:  # it stopped waiting in this moment
                 break
 
-    def let_in(self, open: bool) -> None:
+    def set_open(self, open: bool) -> None:
         """Admit threads that send, or make each of them wait. On the loop's thread only."""
         self._room = _ROOM if open else 0
-        self._let_go_on()
+        self._release_waiting()
 
     def check_process(self) -> None:
         """Raise `SpaceClosed` if the loop belongs to the process that forked this one."""
@@ -325,15 +325,13 @@ class LoopThread:
                 self.loop.run_forever()
             except BaseException as error:
                 logger.exception(
-                    "%s raised %s in a space, where it ends nothing: the loop goes on",
-                    _whose(error.__traceback__),
+                    "%s raised %s in a space; its loop continues",
+                    _source_of(error.__traceback__),
                     type(error).__name__,
                 )
             else:
                 if not over():
-                    logger.error(
-                        "something in a space has stopped the space's loop: the loop goes on"
-                    )
+                    logger.error("something in a space has stopped the space's loop; it continues")
 
     async def _end(self) -> None:
         await self._closing()
@@ -348,7 +346,7 @@ class LoopThread:
         await self.loop.shutdown_asyncgens()
 
 
-def _whose(traceback: TracebackType | None) -> str:
+def _source_of(traceback: TracebackType | None) -> str:
     """Describe the callback or task that raised, and the agent whose handler started it."""
     while traceback is not None:
         handle = traceback.tb_frame.f_locals.get("self")

@@ -155,10 +155,6 @@ class Mailbox:
             value: T = await asyncio.wrap_future(router.thread.run(run))
             return value
 
-    def offer_changed(self) -> None:
-        """Look up the agent's actions again, because they changed."""
-        self.router.enter(lambda: self.offers.update(Offer.all_of(self)))
-
     # -- the mailbox -------------------------------------------------------------------------------
 
     def accept(self, delivery: Delivery) -> None:
@@ -234,11 +230,11 @@ class Mailbox:
         places = self.concurrency
         self.running += places
 
-        def go_on() -> None:
+        def resume() -> None:
             self.running -= places
             self.router.make_ready(self)
 
-        return go_on
+        return resume
 
     def put_back(self, delivery: Delivery) -> None:
         """Put a message back at the front of the box."""

@@ -68,7 +68,7 @@ class Outcomes:
         self._untimed: dict[Delivery, None] = {}
         self._timing = False  # whether `_start_deadlines` is about to be called
         # The context of the loop's own work, which belongs to no handler.
-        self._nobody = Context()
+        self._empty_context = Context()
 
     def post(self, delivery: Delivery) -> None:
         """Put a message into its receiver's mailbox, or end it."""
@@ -194,7 +194,7 @@ class Outcomes:
             delivery.cancelling = True
             self.tasks.cancel(delivery)
 
-    def gone(self) -> SpaceClosed:
+    def closed_error(self) -> SpaceClosed:
         """Return the error of messages that a closed space did not deliver."""
         return SpaceClosed("the space was closed")
 
@@ -225,7 +225,7 @@ class Outcomes:
                 self.deadlines += 1
                 wait_s = min(delivery.timeout - UNTIMED_S, _FAR_S)
                 delivery.timer = self.loop.call_later(
-                    wait_s, self._expired, delivery, context=self._nobody
+                    wait_s, self._expired, delivery, context=self._empty_context
                 )
 
     def _expired(self, delivery: Delivery) -> None:

@@ -148,7 +148,7 @@ class Router(Outcomes):
             self._show_once(delivery)
         if mailbox is None:
             if self.closed:
-                self.refuse(delivery, self.gone())
+                self.refuse(delivery, self.closed_error())
             elif delivery.wait:
                 self._expect(delivery)
             else:
@@ -195,7 +195,7 @@ class Router(Outcomes):
         """End the requests that wait for agents not yet added: the space is closed."""
         for expected in self._expected.values():
             for delivery in expected:
-                self.refuse(delivery, self.gone())
+                self.refuse(delivery, self.closed_error())
         self._expected.clear()
 
     def try_now(self, delivery: Delivery) -> None:
@@ -231,7 +231,7 @@ class Router(Outcomes):
     def _schedule(self) -> None:
         if not self._pumping:
             self._pumping = True
-            self.loop.call_soon(self._pump, context=self._nobody)
+            self.loop.call_soon(self._pump, context=self._empty_context)
 
     def _pump(self) -> None:
         """Run one turn: schedule the deadlines of open requests, then dispatch mailboxes."""
@@ -245,7 +245,9 @@ class Router(Outcomes):
                 self._untimed.update(dict.fromkeys(still_open))
                 if not self._timing:
                     self._timing = True
-                    self.loop.call_later(UNTIMED_S, self._start_deadlines, context=self._nobody)
+                    self.loop.call_later(
+                        UNTIMED_S, self._start_deadlines, context=self._empty_context
+                    )
         ready = self._ready
         tasks = self.tasks
         for _ in range(min(len(ready), _A_TURN)):

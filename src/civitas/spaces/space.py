@@ -68,7 +68,9 @@ class Space:
         self._starting = threading.Lock()
         self._members = threading.RLock()
         self._closed = False
-        self._thread = LoopThread(f"civitas-{type(self).__name__}", self._closing, self._over)
+        self._thread = LoopThread(
+            f"civitas-{type(self).__name__}", self._closing, self._on_loop_end
+        )
         self._router: Router | None = None
 
     # -- the public calls --------------------------------------------------------------------------
@@ -265,7 +267,7 @@ class Space:
 
         def leave() -> None:
             self._detach(mailbox, spared)
-            self._gone(mailbox, left)
+            self._on_removed(mailbox, left)
 
         # In turn: what was sent to it before this is in its mailbox by then, and is ended.
         router.enter(leave)
@@ -309,7 +311,7 @@ class Space:
         mailbox.router.enter(begin)
         return delivery
 
-    def _gone(self, mailbox: Mailbox, left: Delivery) -> None:
+    def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
         """Settle the removal of an agent that has no `before_remove`."""
         mailbox.router.settle(left, None, None)
 
@@ -333,7 +335,7 @@ class Space:
                 mailbox.agent._mailbox = None
         if mailbox.open:
             stopped: RequestError = AgentStopped(f'agent "{mailbox.id}" was removed')
-            mailbox.detach(router.gone() if router.ending else stopped, spared)
+            mailbox.detach(router.closed_error() if router.ending else stopped, spared)
 
     async def _closing(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""
@@ -354,7 +356,7 @@ class Space:
         router.tasks.close()
         WATCHDOG.forget(router)
 
-    def _over(self) -> None:
+    def _on_loop_end(self) -> None:
         self._closed = True
         if self._router is not None:
             # The system may give the thread's identifier to another.

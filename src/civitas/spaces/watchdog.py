@@ -85,7 +85,7 @@ class Watchdog:
         if not pulse.owed:
             if pulse.named is not None:
                 logger.warning(
-                    "%s let go of the loop after about %.1f s", pulse.named, now - pulse.asked
+                    "%s released the loop after about %.1f s", pulse.named, now - pulse.asked
                 )
                 pulse.named = None
             pulse.owed = True

@@ -122,7 +122,7 @@ class SQLiteFile(Generic[E]):
         if not folder.is_dir():
             raise self.error(f"there is no folder {str(folder)!r}: make it first")
         if path.exists() and not path.is_file():
-            raise self.error("it is no file: name one")
+            raise self.error("it is not a file: name one")
         reason = ""
         if not os.access(folder, os.W_OK):
             reason = (
@@ -229,7 +229,7 @@ class SQLiteFile(Generic[E]):
         """Return the error for use after closing."""
         return self.error(f"it was closed: make a new {self._maker} of it")
 
-    def gone(self) -> E:
+    def missing_error(self) -> E:
         """Return the error for a file that was deleted, moved or replaced while it was open."""
         return self.error(f"it is gone: restore it, or make a new {self._maker}")
 
@@ -241,10 +241,7 @@ class SQLiteFile(Generic[E]):
         )
 
     def _of_another_kind(self) -> E:
-        return self.error(
-            f"it is no {self._kind} but another kind of file, and was left as it is: name another "
-            "one"
-        )
+        return self.error("it is another kind of file, and was left as it is: name another one")
 
     def fault(self, error: sqlite3.Error, locked: str) -> E:
         """Return the error for an SQLite error, with what to do; `locked`: the text for a lock."""
@@ -255,7 +252,7 @@ class SQLiteFile(Generic[E]):
         if code == sqlite3.SQLITE_NOTADB:
             return self._of_another_kind()
         if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
-            return self.gone()
+            return self.missing_error()
         words = {sqlite3.SQLITE_BUSY: locked, sqlite3.SQLITE_LOCKED: locked, **_FAULTS}
         return self.error(words.get(code, "SQLite says: {error}").replace("{error}", str(error)))
 

@@ -60,7 +60,7 @@ class SQLitePool(Generic[E]):
         """Raise in a forked child, or if the file was moved or replaced; this takes one `stat`."""
         self._file.check_process()
         if self._file.identity() != self._identity and not self._closed:
-            raise self._file.gone()
+            raise self._file.missing_error()
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Yield a connection that sees one state of the file, whatever is written meanwhile."""
@@ -136,7 +136,7 @@ class SQLitePool(Generic[E]):
         connection = self._connect("rw")
         if connection.identity != self._identity:
             connection.close()
-            raise self._file.gone()
+            raise self._file.missing_error()
         return connection
 
     def _give_back(self, connection: SQLiteConnection) -> None:

@@ -43,7 +43,7 @@ class ActTab:
                 change(run)
                 return {"run": run}
 
-        for change in (jobs.stop, jobs.pause, jobs.go_on):
+        for change in (jobs.stop, jobs.pause, jobs.unpause):
             answer(change)
 
         @router.post("/resume")

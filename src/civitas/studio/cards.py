@@ -139,7 +139,7 @@ class PageDesk:
         self._task = task
         self._concluded: list[Conclusion] = []
 
-    def saw(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Keep the conclusions, with their evidence, among the dual act's events."""
         if isinstance(event, ConclusionReached):
             self._concluded.append(event.conclusion)

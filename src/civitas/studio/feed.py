@@ -57,10 +57,10 @@ class Feed:
 
     def publish(self, topic: str, data: Any) -> None:
         """Send JSON data of a topic, such as `message` or `run`, to every page, in any thread."""
-        told = as_json(data)
+        text = as_json(data)
         with self._guard:
             self.last += 1
-            self._events.append(f'[{self.last},"{topic}",{told}]')
+            self._events.append(f'[{self.last},"{topic}",{text}]')
             self._characters += len(self._events[-1])
             while len(self._events) > _KEPT or self._characters > _KEPT_CHARACTERS:
                 self._characters -= len(self._events.popleft())
@@ -108,5 +108,5 @@ class Feed:
         return events
 
     def _frame(self, last: int, events: list[str], *, reset: bool) -> str:
-        told = ',"reset":true' if reset else ""
-        return f'{{"epoch":"{self.epoch}","last":{last},"events":[{",".join(events)}]{told}}}'
+        text = ',"reset":true' if reset else ""
+        return f'{{"epoch":"{self.epoch}","last":{last},"events":[{",".join(events)}]{text}}}'

@@ -243,7 +243,7 @@ def _single(headers: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
     found: dict[bytes, str] = {}
     for name, value in headers:
         if name in _ONCE and name in found:
-            raise _Refused(403, "a header is there twice")
+            raise _Refused(403, "a header appears twice")
         before = f"{found[name]}; " if name == b"cookie" and name in found else ""
         found[name] = before + value.decode("latin-1")
     return found

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from civitas.agents.person import Person
 from civitas.approval import CallbackApprover
 from civitas.errors import ConfigError, NoSuchRun, RunMismatch, StateError
-from civitas.orders.act import act_agent, apart, is_small, keys
+from civitas.orders.act import act_agent, check_journal_apart, is_small, keys
 from civitas.orders.order import AnyOrder, Order, ResearchOrder, order_of, record, without_keys
 from civitas.orders.research import check, researcher, write
 from civitas.orders.simulate import SimulateOrder
@@ -54,7 +54,7 @@ class _Job:
     told: list[str]  # messages that it gets when it continues
     state: str = "running"
     began: Future[None] = field(default_factory=Future)
-    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    resumed: asyncio.Event = field(default_factory=asyncio.Event)
     agent: Any = None
     loop: Any = None
     task: Any = None
@@ -96,7 +96,7 @@ class Jobs:
         if run_id in self._jobs:
             raise ConfigError(f"run {run_id!r} is under way already")
         job = _Job(run_id, order, self._told.setdefault(run_id, []))
-        job.goes_on.set()
+        job.resumed.set()
         job.thread = threading.Thread(
             target=self._run, args=(job,), name=f"civitas-{run_id}", daemon=True
         )
@@ -115,7 +115,7 @@ class Jobs:
         order = order_of(journal.entries(run_id))
         if order is None:
             raise StateError(
-                f"run {run_id!r} was begun by a program of yours, which goes on with it by "
+                f"run {run_id!r} was begun by a program of yours: resume it there by "
                 f"run_id={run_id!r}; or `civitas resume {run_id} --agent MODULE:AGENT`"
             )
         if more:
@@ -124,14 +124,14 @@ class Jobs:
             self._society.set_up(order, run_id)
             return run_id
         if outline.state in ENDED and "iterations" not in more:
-            raise StateError(f"run {run_id!r} is over ({outline.state}): begin another")
+            raise StateError(f"run {run_id!r} has ended ({outline.state}): begin another run")
         copies = [each.id for each in journal.runs() if each.forked_from == run_id]
         if copies:
-            raise StateError(f"run {run_id!r} has gone on as a copy: resume run {copies[-1]!r}")
+            raise StateError(f"run {run_id!r} was forked: resume the fork {copies[-1]!r}")
         doubts = [] if outline.state == "running" else journal.in_doubt(run_id)
         if doubts:
             raise StateError(
-                f"run {run_id!r} cannot go on before you decide: nobody knows whether "
+                f"run {run_id!r} cannot be resumed before you decide: it is unknown whether "
                 f"{', '.join(each.action for each in doubts)} took effect when the process ended: "
                 "decide in the tab Runs"
             )
@@ -152,12 +152,12 @@ class Jobs:
     def pause(self, run_id: str) -> None:
         """Pause a run before its next call of a model or a tool. Its time limit keeps running."""
         job = self._job(run_id)
-        self._become(job, "paused", job.goes_on.clear)
+        self._become(job, "paused", job.resumed.clear)
 
-    def go_on(self, run_id: str) -> None:
+    def unpause(self, run_id: str) -> None:
         """Continue a paused run."""
         job = self._job(run_id)
-        self._become(job, "running", job.goes_on.set)
+        self._become(job, "running", job.resumed.set)
 
     def steer(self, run_id: str, text: str) -> None:
         """Send a run a message: its agent stops what it is doing and continues with the message.
@@ -214,8 +214,8 @@ class Jobs:
     def _run(self, job: _Job) -> None:
         try:
             job.agent = _agent_for(job.order, self._hub)
-            _check_goes_on(job.run_id, job.agent, self._hub)
-            _hold_at(job.agent, job.goes_on.wait)
+            _check_program(job.run_id, job.agent, self._hub)
+            _hold_at(job.agent, job.resumed.wait)
             asyncio.run(self._live(job))
         except BaseException as error:
             if job.began.done():
@@ -254,7 +254,7 @@ def _agent_for(order: _Order, hub: Hub) -> Any:
         agent: Any = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
         agent.approver = cards
         return agent
-    apart(order, journal.path)
+    check_journal_apart(order, journal.path)
     key, own_key = keys(order, {})  # a key of civitas.toml is for the command that read it
     given: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
     approve = partial(cards.approve, task=order.task, folder=order.root)
@@ -263,7 +263,7 @@ def _agent_for(order: _Order, hub: Hub) -> Any:
         return act_agent(order, **given)
     desk = PageDesk(cards, order.task)
     agent = act_agent(order, reviewer=Person("you", desk=desk), **given)
-    agent.watch(desk.saw)
+    agent.watch(desk.on_event)
     return agent
 
 
@@ -311,7 +311,7 @@ def _hold_at(agent: Any, wait: Any) -> None:
         agent.model = _Held(agent.model, wait)  # a researcher calls it without hooks
 
 
-def _check_goes_on(run_id: str, agent: Any, hub: Hub) -> None:
+def _check_program(run_id: str, agent: Any, hub: Hub) -> None:
     """Check, before a run is under way, that the agent is the one that began it."""
     try:
         entries = hub.journal.entries(run_id)

@@ -59,7 +59,7 @@ class Tab(Protocol):
         """Add the tab's Gradio components, above what its script shows."""
 
 
-def live(name: str) -> None:
+def mount(name: str) -> None:
     """Add a place that the script `static/NAME.js` fills."""
     import gradio
 
@@ -162,10 +162,10 @@ def blocks(tabs: Sequence[Tab], opens: str) -> Any:
     import gradio
 
     with gradio.Blocks(title="civitas studio", analytics_enabled=False, fill_width=True) as page:
-        live("header")
+        mount("header")
         with gradio.Tabs(selected=opens, elem_id="studio-tabs"):
             for tab in tabs:
                 with gradio.Tab(tab.title, id=tab.name, elem_id=f"tab-{tab.name}"):
                     tab.form()
-                    live(tab.name)
+                    mount(tab.name)
     return page

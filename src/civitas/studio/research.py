@@ -72,7 +72,7 @@ class ResearchTab:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""
         from fastapi import Response
 
-        from civitas.research.page import legible, page
+        from civitas.research.page import page, sanitized
 
         router.get("/state")(self.state)
 
@@ -84,7 +84,7 @@ class ResearchTab:
 
         @router.get("/report.md")
         def markdown(run: str) -> Response:
-            return self._download(run, legible(self.report(run).markdown), "markdown", "md")
+            return self._download(run, sanitized(self.report(run).markdown), "markdown", "md")
 
         @router.get("/report.html")
         def html(run: str) -> Response:

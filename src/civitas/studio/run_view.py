@@ -27,21 +27,21 @@ _COUNTS: Final = ("input", "output", "tokens", "model_calls")
 
 def shown(entry: Entry, *, whole: bool = False) -> dict[str, Any]:
     """Return an entry for pages: in words, cut unless `whole`, with what it spent and its fault."""
-    told = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
-    told["line"] = shorten(line_of(entry), _LINE)
+    row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
+    row["line"] = shorten(line_of(entry), _LINE)
     if not whole:
-        told["data"] = _cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
-        if told["data"] != seen:
-            told["cut"] = True
+        row["data"] = _cut(seen := {k: v for k, v in entry.data.items() if k != "prompt"})
+        if row["data"] != seen:
+            row["cut"] = True
     if spent := _spent(entry):
-        told["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
+        row["spent"] = {**spent, "usd": None if spent["usd"] is None else _plain(spent["usd"])}
     if fault := _fault(entry):
-        told["fault"] = shorten(fault, _LINE)
+        row["fault"] = shorten(fault, _LINE)
     if _is_refused(entry):
-        told["refused"] = True
+        row["refused"] = True
     if entry.kind == "started" and isinstance(entry.data.get("part"), str):
-        told["part"] = below(entry.path, entry.data["part"])
-    return told
+        row["part"] = below(entry.path, entry.data["part"])
+    return row
 
 
 class Totals:
@@ -78,9 +78,9 @@ class Totals:
 
     def to_json(self) -> dict[str, Any]:
         """Return the totals; `unpriced` counts the tokens without a known price."""
-        told = {"began": self._began, "seconds": self._seconds}
+        row = {"began": self._began, "seconds": self._seconds}
         tools = len(self._tools)
-        return {**told, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
+        return {**row, **self._count, "usd": _plain(self._usd), "tool_calls": tools}
 
 
 def _plain(usd: Decimal) -> str:

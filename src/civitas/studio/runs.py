@@ -61,27 +61,27 @@ class RunsTab:
     # outline) and `entry`. It may publish the same again. A page sees by the numbers of entries
     # whether some are missing.
 
-    def look_on(self) -> None:
+    def watch(self) -> None:
         """Look at the runs in a thread until `close`."""
         self._closed = threading.Event()
         looks = threading.Thread(
-            target=self._keep_looking, args=(self._closed,), name="civitas-runs", daemon=True
+            target=self._poll, args=(self._closed,), name="civitas-runs", daemon=True
         )
         looks.start()
 
-    def _keep_looking(self, closed: threading.Event) -> None:
+    def _poll(self, closed: threading.Event) -> None:
         took = 0.0
         while not closed.wait(max(_LOOK_S, 10 * took)):  # a tenth of the time, however many runs
             if not self._hub.feed.is_watched:
                 continue
             began = time.monotonic()
             try:
-                self.look()
+                self.refresh()
             except CivitasError:
                 pass  # a page gets the error when it loads the list
             took = time.monotonic() - began
 
-    def look(self) -> list[Outline]:
+    def refresh(self) -> list[Outline]:
         """Return the outlines of all runs; publish what has changed since the last look."""
         with self._looking:
             journal = self._journal
@@ -90,7 +90,7 @@ class RunsTab:
             before, self._known = known if self._known is None else self._known, known
             for each in found:
                 if (old := before.get(each.id)) != each:
-                    self._tell(journal, each, 0 if old is None else old.entries)
+                    self._publish_changes(journal, each, 0 if old is None else old.entries)
         return found
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class RunsTab:
         with self._looking:
             self._known = None
 
-    def _tell(self, journal: Journal, outline: Outline, after: int) -> None:
+    def _publish_changes(self, journal: Journal, outline: Outline, after: int) -> None:
         id, told = outline.id, asdict(outline)
         if outline.state == "running" or id in self._totals:
             totals = self._totals.setdefault(id, Totals())
@@ -128,7 +128,7 @@ class RunsTab:
         jobs = self._jobs
         return [
             {**asdict(each), "job": jobs.state(each.id), "told": jobs.told(each.id)}
-            for each in self.look()
+            for each in self.refresh()
         ]
 
     def entries(self, run: str, after: int = 0, most: int = _PAGE) -> list[dict[str, Any]]:
@@ -176,13 +176,13 @@ class RunsTab:
             is_done = isinstance(given, dict) and given.keys() == {"done"}
             made[int(number)] = Done(given["done"]) if is_done else given
         self._journal.decide(run, made)
-        self.look()
+        self.refresh()
         return self.run(run)
 
     def fork(self, run: str) -> dict[str, Any]:
         """Copy a run; return the copy's outline."""
         copy = self._journal.fork(run)
-        self.look()
+        self.refresh()
         return asdict(self._journal.run(copy))
 
     def routes(self, router: APIRouter) -> None:

@@ -89,11 +89,11 @@ def serving(app: Guard) -> uvicorn.Server:
 
 def _failed(request: Request, error: Exception) -> JSONResponse:
     """Return an error in words, `{"error": …}`, with the column of a wrong line."""
-    told: dict[str, Any] = {"error": str(error)}
+    body: dict[str, Any] = {"error": str(error)}
     if isinstance(error, SlashError):
-        told["column"] = error.column
+        body["column"] = error.column
     status = 404 if isinstance(error, NoSuchRun) else 409 if isinstance(error, CardGone) else 400
-    return _Json(told, status)
+    return _Json(body, status)
 
 
 def _invalid(request: Request, error: Exception) -> JSONResponse:

@@ -100,7 +100,7 @@ class SocietyTab:
         order = order_of(self._hub.journal.entries(run_id))
         if not isinstance(order, SimulateOrder):
             raise ConfigError(
-                f"run {run_id} states no town: only the program that began it can go on"
+                f"run {run_id} records no town: only the program that began it can resume it"
             )
         self.set_up(order, run_id)
 
@@ -115,7 +115,7 @@ class SocietyTab:
         """Add the form that sets up or resumes a town; it is folded while there is a town."""
         import gradio
 
-        with gradio.Accordion("Set up a town, or go on with one", open=True) as form:
+        with gradio.Accordion("Set up a town, or resume one", open=True) as form:
             with gradio.Row():
                 step: Any = {"value": "15min", "label": "Length of a step", "min_width": 110}
                 number: Any = {"precision": 0, "min_width": 90}
@@ -135,7 +135,7 @@ class SocietyTab:
             )
             with gradio.Row():
                 run = gradio.Dropdown([], value=None, label="Recorded towns", scale=5)
-                resume = gradio.Button("Go on", min_width=90, scale=1)
+                resume = gradio.Button("Resume", min_width=90, scale=1)
 
         def now() -> Any:
             there = self.town is not None
@@ -163,7 +163,7 @@ class SocietyTab:
 
     def _living(self) -> tuple[Town, Society]:
         if self.town is None:
-            raise ConfigError("there is no town: set one up, or go on with a recorded one")
+            raise ConfigError("there is no town: set one up, or resume a recorded one")
         return self.town, self.town.living()
 
     def frame(self, town: int = 0, after: int = 0) -> Any:

@@ -71,7 +71,7 @@ class SpaceTab:
     def _seen(self, space: Space, message: dict[str, Any]) -> None:
         if space is not self.user.space:
             return
-        self.user.heard(message)
+        self.user.note_sender(message)
         args = message["action"]["args"]
         ids = (message.get("id"), args.get("original_message_id"))
         if any(id in You.asking for id in ids):
@@ -116,7 +116,7 @@ class SpaceTab:
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
             if not self.user.elsewhere:
-                await self.user.look()
+                await self.user.discover()
             return await asyncio.to_thread(self.agents)
 
         @router.get("/help")

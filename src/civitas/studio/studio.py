@@ -124,7 +124,7 @@ class Studio(Hub):
         sockets = _listening(host, port)
         try:
             self._open_journal(journal)
-            self.runs.look_on()
+            self.runs.watch()
             self._serve(
                 lambda: serving(application(self, secret, host, is_password=is_password)), sockets
             )

@@ -67,7 +67,7 @@ class Town:
         self._bell = asyncio.Event()  # set when a person has pressed something
         self._held = self._steps = False  # is between two steps; is to live one more
         self._closed = threading.Event()
-        self._went_on = time.monotonic()
+        self._resumed_at = time.monotonic()
         self._took = self._shown = 0.0
         self._where: Whereabouts | None = None
         self._frame: tuple[Whereabouts | None, bytes] = (None, b"")
@@ -83,7 +83,7 @@ class Town:
             with society_of(self.order, self._journal, environ.get("CIVITAS_KEY")) as society:
                 if self._closed.is_set():
                     return
-                society.observe(self._heard)
+                society.observe(self._on_message)
                 self._bounds = _bounds(society.city)
                 self.society = society
                 asyncio.run(self._run(society))
@@ -97,17 +97,19 @@ class Town:
     async def _run(self, society: Society) -> None:
         order, id = self.order, self.run_id
         await record(order, self._journal, id, society)
-        self._loop, self._went_on = asyncio.get_running_loop(), time.monotonic()
+        self._loop, self._resumed_at = asyncio.get_running_loop(), time.monotonic()
         often = order.save_every
-        await society.run(order.days, order.step, run_id=id, save_every=often, progress=self._lived)
+        await society.run(
+            order.days, order.step, run_id=id, save_every=often, progress=self._after_step
+        )
         self._show(society)
 
-    async def _lived(self, row: dict[str, Any]) -> None:
+    async def _after_step(self, row: dict[str, Any]) -> None:
         """Wait after a step, on the society's loop, until the next one may begin."""
         assert self.society is not None
-        took = time.monotonic() - self._went_on
+        took = time.monotonic() - self._resumed_at
         self._took = 0.7 * self._took + 0.3 * took if self._took else took
-        due = self._went_on + (1 / self.speed if self.speed else 0)
+        due = self._resumed_at + (1 / self.speed if self.speed else 0)
         self._held = True
         now = time.monotonic()
         if self.state != "playing" or due > now or now - self._shown >= _FRAME_S:
@@ -120,9 +122,9 @@ class Town:
                 await asyncio.wait_for(self._bell.wait(), left)
             self._bell.clear()
         self._held = self._steps = False
-        self._went_on = time.monotonic()
+        self._resumed_at = time.monotonic()
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _on_message(self, message: dict[str, Any]) -> None:
         society, action = self.society, message["action"]
         text = action["args"].get("content")
         if not isinstance(text, str):
@@ -277,8 +279,8 @@ class Town:
 
 def with_head(head: dict[str, Any], packed: bytes = b"") -> bytes:
     """Return a frame, as `Town.frame` describes it."""
-    told = json.dumps(head).encode()
-    return struct.pack("<I", len(told)) + told + packed
+    head_bytes = json.dumps(head).encode()
+    return struct.pack("<I", len(head_bytes)) + head_bytes + packed
 
 
 def _bounds(city: Any) -> tuple[float, float, float, float]:

@@ -1,4 +1,4 @@
-"""A program with a conversation that is recorded, killed, and gone on with.
+"""A program with a conversation that is recorded, killed, and resumed.
 
 journalled.py ORDER JOURNAL LOG KILL: KILL is the action to be killed in, the first time; or `at ID
 TURNS`, where it is looked whether the conversation of that id is over, `next TURNS`, where it is

@@ -114,7 +114,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("- run: {days: 1}", "- run: {days: 1, steps: 2}", ":9: workflow[0].run: must have days or"),
     ("- run: {days: 1}", "- jump: 1", ":9: workflow[0].jump: there is no such field"),
     ("- run: {days: 1}", "- {step: 1, save: a}", ":9: workflow[0]: an item has one of"),
-    ("- run: {days: 1}", "- save: a", ":8: workflow: the workflow lives no step"),
+    ("- run: {days: 1}", "- save: a", ":8: workflow: the workflow runs no step"),
     (
         "- run: {days: 1}",
         "- step: 1\n- branch: {of: noon, name: b, workflow: [step: 1]}",
@@ -209,13 +209,13 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         ":2: conditions.a.workflow[0].run.days: Input should be a valid number",
     ),
     ("name: curfew", "name: e\nseeds: 999999", "it has 999,999 cells, and may have 100,000"),
-    ("name: curfew", "name: e\nname: f", ":2: 'name' is there twice"),
+    ("name: curfew", "name: e\nname: f", ":2: 'name' appears twice"),
     (
         "name: curfew",
         "name: !!python/object:os.system {}",
         ":1: no objects of 'tag:yaml.org,2002:python/object:os.system' are made",
     ),
-    ("name: curfew", "name: [", ": this is no YAML: "),
+    ("name: curfew", "name: [", ": this is not YAML: "),
     ("name: curfew", "1: e", ":1: a key must be a text, got"),
     ("name: curfew", "<<: {name: e}", ":1: a key must be a text"),
 )
@@ -247,7 +247,7 @@ def bomb() -> str:
         ("a" * 1_000_001, "has more than 1,000,000 bytes"),
         ("- name", "must be a mapping of fields"),
         ("", "must be a mapping of fields"),
-        ("\0", "this is no YAML"),
+        ("\0", "this is not YAML"),
     ),
     ids=("aliases", "itself", "deep", "large", "list", "empty", "bytes"),
 )

@@ -202,7 +202,7 @@ def test_results_of_others_are_refused(tmp_path: Path) -> None:
     changed(tmp_path, versions={"civitas": "0.0.1"})
     refused(of(tmp_path), r"has results of civitas 0\.0\.1, and this is")
     changed(tmp_path, versions=None)
-    refused(of(tmp_path), "is no manifest of an experiment")
+    refused(of(tmp_path), "is not a manifest of an experiment")
 
 
 def test_an_attempt_that_left_nothing_does_not_block_the_corrected_one(tmp_path: Path) -> None:
@@ -238,11 +238,14 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
             "owned must be a finite number, got nan",
         ),
         (TEXT.replace("citizen: 1", "citizen: 99"), "there is no citizen '99' to ask"),
-        (TEXT.replace("status.needs.hunger", "status.wants"), "nobody answers: hunger: .*KeyErr"),
+        (
+            TEXT.replace("status.needs.hunger", "status.wants"),
+            "no citizen answers: hunger: .*KeyErr",
+        ),
         (TEXT.replace("size: 2", "size: -1"), "citizens must be agents, a number"),
         (
             TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}"),
-            "'mill', which is no place",
+            "'mill', which is not a place",
         ),
     ),
     ids=("column", "make", "nan", "citizen", "rule", "society", "place"),
@@ -296,7 +299,7 @@ def test_a_stopped_sweep_leaves_no_process_and_goes_on(tmp_path: Path, how: int)
     gone(pid)
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert b"the same command goes on" in told
+        assert b"the same command continues" in told
     assert not (tmp_path / "out" / "results.parquet").exists()
     assert len(list((tmp_path / "out" / "parts").iterdir())) == 1
     (tmp_path / "open").touch()

@@ -99,10 +99,10 @@ async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
     for wrong in (1, 99, "007"):
         with pytest.raises(ConfigError):
             population.promote(wrong)
-    with pytest.raises(ConfigError, match="no full agent"):
+    with pytest.raises(ConfigError, match="not a full agent"):
         population.demote(2)
     async with Society(population):
-        with pytest.raises(DefinitionError, match="lives in a society already"):
+        with pytest.raises(DefinitionError, match="is in a society already"):
             Society(population)
 
 
@@ -135,7 +135,7 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
 @pytest.mark.parametrize(
     ("table", "why"),
     (
-        ({"id": np.array([1, 1]), "money": np.zeros(2, int)}, "id 1 is there twice"),
+        ({"id": np.array([1, 1]), "money": np.zeros(2, int)}, "id 1 appears twice"),
         ({"money": np.array([1.5])}, "column 'money' must be int64"),
         ({"money": np.array([-1])}, "0 or more"),
         ({"a": np.zeros(2), "b": np.zeros(3)}, "has 3 entries, another 2"),

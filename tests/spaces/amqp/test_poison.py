@@ -69,37 +69,37 @@ def body(**changes: Any) -> bytes:
 
 
 BODIES: dict[str, tuple[bytes, str]] = {
-    "nothing": (b"", "it is no JSON"),
-    "no JSON": (b"hello", "it is no JSON"),
-    "half of one": (body()[:-5], "it is no JSON"),
-    "two": (body() + body(), "it is no JSON"),
-    "a number": (b"5", "it is no JSON object"),
-    "a list": (b"[]", "it is no JSON object"),
-    "null": (b"null", "it is no JSON object"),
-    "no UTF-8": (b'{"from":"\xff\xfe"}', "it is no JSON"),
-    "UTF-16": (body().decode().encode("utf-16"), "it is no JSON"),
-    "a byte order mark": (b"\xef\xbb\xbf" + body(), "it is no JSON"),
-    "NaN": (body().replace(b"1}", b"NaN}"), "it is no JSON"),
-    "Infinity": (body().replace(b"1}", b"-Infinity}"), "it is no JSON"),
+    "nothing": (b"", "it is not JSON"),
+    "no JSON": (b"hello", "it is not JSON"),
+    "half of one": (body()[:-5], "it is not JSON"),
+    "two": (body() + body(), "it is not JSON"),
+    "a number": (b"5", "it is not a JSON object"),
+    "a list": (b"[]", "it is not a JSON object"),
+    "null": (b"null", "it is not a JSON object"),
+    "no UTF-8": (b'{"from":"\xff\xfe"}', "it is not JSON"),
+    "UTF-16": (body().decode().encode("utf-16"), "it is not JSON"),
+    "a byte order mark": (b"\xef\xbb\xbf" + body(), "it is not JSON"),
+    "NaN": (body().replace(b"1}", b"NaN}"), "it is not JSON"),
+    "Infinity": (body().replace(b"1}", b"-Infinity}"), "it is not JSON"),
     "a float beyond all": (body().replace(b"1}", b"1e999}"), "args"),
     "a huge int": (body().replace(b"1}", b"9" * 5000 + b"}"), ""),
-    "deep": (b"[" * 100_000 + b"]" * 100_000, "it is no JSON"),
+    "deep": (b"[" * 100_000 + b"]" * 100_000, "it is not JSON"),
     "deep arguments": (
         body().replace(b"1}", b"[" * 900 + b"]" * 900 + b"}"),
         "",
     ),
-    "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07os.exit\x94.", "no JSON"),
+    "a pickle": (b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x07os.exit\x94.", "not JSON"),
     "nobody's": (json.dumps({k: v for k, v in GOOD.items() if k != "from"}).encode(), "id"),
-    "from all": (body(**{"from": "*"}), "no id"),
+    "from all": (body(**{"from": "*"}), "not an id"),
     "from a list": (body(**{"from": ["a"]}), "id must be a string"),
     "from nothing": (body(**{"from": ""}), "id has 1 to"),
     "from the broker": (body(**{"from": "amq.x"}), "amq."),
     "from too long": (body(**{"from": "x" * 256}), "id has 1 to"),
     "from no text": (body(**{"from": "\ud800"}), ""),
-    "to another": (body(to="elsewhere"), "it is to 'elsewhere', and came to 'there'"),
+    "to another": (body(to="elsewhere"), "it is to 'elsewhere', but was in the queue of 'there'"),
     "to nobody": (body(to=None), "to"),
     "to no text": (body(to="\ud800"), ""),
-    "to too long": (body(to="ü" * 200), "and came to 'there'"),
+    "to too long": (body(to="ü" * 200), "but was in the queue of 'there'"),
     "no action": (json.dumps({"from": "a", "to": "there"}).encode(), "action: is missing"),
     "an action that is a text": (body(action="echo"), "action: must be an object"),
     "an action without a name": (body(action={"args": {}}), "action.name"),
@@ -122,8 +122,11 @@ PROPERTIES: dict[str, tuple[dict[str, Any], str]] = {
     "an empty message_id": ({"message_id": ""}, "it has no message_id"),
     "no type": ({"type": None}, "its type is None"),
     "an unknown type": ({"type": "order"}, "its type is 'order'"),
-    "an answer to a request": ({"type": "reply"}, "its type is 'reply', and it came to an agent"),
-    "word of a lost queue": ({"type": "lost"}, "its type is 'lost', and it came to an agent"),
+    "an answer to a request": (
+        {"type": "reply"},
+        "an agent's queue takes no message of type 'reply'",
+    ),
+    "word of a lost queue": ({"type": "lost"}, "an agent's queue takes no message of type 'lost'"),
 }
 
 HEADERS: dict[str, Any] = {
@@ -257,7 +260,7 @@ def test_a_request_that_wants_its_answer_nowhere(
     assert goes_on(space)
     forged = pika.BasicProperties(message_id="b", type="request", reply_to="agent.there")
     post(body(), forged)
-    buried(dead, "its type is 'reply'")
+    buried(dead, "no message of type 'reply'")
     post(body(), pika.BasicProperties(message_id="c", type="request", reply_to="all"))
     until(lambda: dead.count() == 2)
     assert goes_on(space)
@@ -289,14 +292,14 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
     channel.queue_delete(f"{exchange}.dead-letters")
     post(b"hello", pika.BasicProperties(**GOOD_PROPERTIES))
     events.wait_for(lambda found: found.count("connected") == 2)
-    assert buried(dead, "it is no JSON")[1] == b"hello"
+    assert buried(dead, "it is not JSON")[1] == b"hello"
     assert goes_on(space)
 
 
 @pytest.mark.parametrize(
     ("cut_at", "count"),
     # Of those under way, any but the first may have arrived.
-    ((b"it is no JSON", 3), (b"\x00\x3c\x00\x50", 1)),
+    ((b"it is not JSON", 3), (b"\x00\x3c\x00\x50", 1)),
 )
 def test_the_network_is_cut_while_something_is_buried(
     cut_at: bytes,

@@ -81,7 +81,7 @@ def test_one_that_had_begun_is_in_doubt_and_what_waited_behind_it_runs(
         held.result(timeout=WAIT_S)
     assert caught.value.type == "InDoubt"
     assert caught.value.where == "there.hold"
-    assert 'in doubt: "there.hold" had begun when its process ended' in caught.value.text
+    assert 'in doubt: "there.hold" was running when its process ended' in caught.value.text
     assert behind.result(timeout=WAIT_S) == "behind by there"
     assert notes.lines() == ["begun held", "done behind"]
     properties, body = dead.next()

@@ -138,7 +138,7 @@ def test_a_body_has_a_bound() -> None:
 
 @pytest.mark.parametrize("body", (b"NaN", b"[Infinity]", b"[" * 100_000))
 def test_an_answer_that_is_no_json_is_refused(body: bytes) -> None:
-    with pytest.raises(wire.Unreadable, match="it is no JSON"):
+    with pytest.raises(wire.Unreadable, match="it is not JSON"):
         wire.read_json(body)
 
 

@@ -106,7 +106,7 @@ async def _run(
                 chat.notes.append(f"(no history: {error})")
         console = TerminalConsole(chat.complete, chat.interrupt, kept)
     space: Space = (
-        broker_space(exchange, approver=console.approver, on_connection=chat.told)
+        broker_space(exchange, approver=console.approver, on_connection=chat.on_connection)
         if amqp
         else NativeSpace(approver=console.approver)
     )

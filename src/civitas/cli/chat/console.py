@@ -18,9 +18,9 @@ from civitas.cli.chat.transcript import (
     Transcript,
     has_colours,
     is_dumb,
-    said_by,
     shown_text,
-    told,
+    speaker_prefix,
+    wrapped,
 )
 from civitas.errors import MissingExtra
 from civitas.text import escaped, shown_lines
@@ -55,7 +55,7 @@ class PlainConsole:
         """Write a text to standard output."""
         print(line, flush=True)
 
-    def complain(self, line: str) -> None:
+    def print_error(self, line: str) -> None:
         """Write a line to standard error."""
         print(f"civitas: {line}", file=sys.stderr, flush=True)
 
@@ -66,14 +66,14 @@ class PlainConsole:
 
     def answered(self, id: str, text: str) -> None:
         """Write an answer."""
-        self.show(told(said_by(id), shown_text(text) or "(nothing)"))
+        self.show(wrapped(speaker_prefix(id), shown_text(text) or "(nothing)"))
 
     def at_work(self, ids: list[str]) -> None:
         """Do nothing."""
 
     def _refuse(self, request: ApprovalRequest) -> bool:
         # Input that is not from a terminal may be anybody's: no line of it is an approval.
-        self.complain(f"refused, since there is no terminal to ask at: {request}")
+        self.print_error(f"refused, since there is no terminal to ask at: {request}")
         return False
 
 
@@ -174,7 +174,7 @@ class TerminalConsole:
         else:
             run_in_terminal(lambda: print(line, flush=True))
 
-    complain = show
+    print_error = show
 
     def at_work(self, ids: list[str]) -> None:
         """Show which agents are at work; what is typed meanwhile appears with the next prompt."""
@@ -188,15 +188,15 @@ class TerminalConsole:
             self._echo(True)
         self._at_work = ids
         if ids:
-            self._tell_who()
+            self._show_busy()
         else:
             self._transcript.at_work([])
 
-    def _tell_who(self) -> None:
+    def _show_busy(self) -> None:
         since = self._loop.time() - self._began
         soon = since < _QUICK_S  # a short wait is not worth a line
         self._transcript.at_work([] if soon else self._at_work, int(since))
-        self._clock = self._loop.call_later(_QUICK_S if soon else 1.0, self._tell_who)
+        self._clock = self._loop.call_later(_QUICK_S if soon else 1.0, self._show_busy)
 
     def _echo(self, on: bool) -> None:
         with suppress(termios.error):  # the terminal has gone
@@ -208,7 +208,7 @@ class TerminalConsole:
                 silent[3] &= ~termios.ECHO
                 termios.tcsetattr(sys.stdin, termios.TCSANOW, silent)
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Show a line, from any thread."""
         with suppress(RuntimeError):  # the chat has ended
             self._loop.call_soon_threadsafe(self.show, line)
@@ -269,7 +269,7 @@ class _Approver(TerminalApprover):
     def _ask(self, text: str, unanswered: str = "") -> str:
         line = self._console.ask(shown_lines(text))
         if not line and unanswered:
-            self._console.tell(escaped(unanswered.strip()))
+            self._console.print_line(escaped(unanswered.strip()))
         return line
 
 

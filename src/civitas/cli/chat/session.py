@@ -18,13 +18,13 @@ from civitas.agent import Agent
 from civitas.agents.you import You
 from civitas.cli.chat.console import Console
 from civitas.cli.chat.first_words import PROGRAM, first_answer
-from civitas.cli.chat.transcript import help_table, said_by, shown_message, told
-from civitas.cli.company import bring
+from civitas.cli.chat.transcript import help_table, shown_message, speaker_prefix, wrapped
+from civitas.cli.company import add_agent
 from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
 from civitas.slash import parse_slash
-from civitas.spaces.complete import Help, completions, meant
+from civitas.spaces.complete import Help, completed_call, completions
 from civitas.spaces.space import Space
 from civitas.text import escaped
 
@@ -86,23 +86,23 @@ class Session:
             # A character that the output cannot hold is no reason to fail.
             sys.stdout.reconfigure(errors="backslashreplace")
         for agent in [*members, self._you]:
-            await asyncio.to_thread(bring, space, agent)
+            await asyncio.to_thread(add_agent, space, agent)
         self._loop = asyncio.get_running_loop()
         space.observe(self._observed)
         if console.interactive:
             for agent in members:
                 if isinstance(agent, Watched):
-                    agent.watch(partial(self._seen, agent))
+                    agent.watch(partial(self._on_event, agent))
         self._loop.add_signal_handler(signal.SIGINT, interrupt)
-        log = _Log(lambda line: self._soon(console.complain, line))
+        log = _Log(lambda line: self._call_on_loop(console.print_error, line))
         _LOGGER.addHandler(log)
         failed = False
         try:
             if console.interactive:
-                await self._you.look()
-                console.show(told("", self._welcome()))
+                await self._you.discover()
+                console.show(wrapped("", self._welcome()))
                 for note in self.notes:
-                    console.show(told("", note))
+                    console.show(wrapped("", note))
             while (line := await console.line()) is not None:
                 self._you.forget_offers()
                 if (of_program := self._command(line)) == "quit":
@@ -116,8 +116,8 @@ class Session:
                 try:
                     message = parse_slash(line)
                 except SlashError as error:
-                    typed = await self._meant(line)
-                    console.complain(f"{error}; did you mean {typed}" if typed else str(error))
+                    typed = await self._suggestion(line)
+                    console.print_error(f"{error}; did you mean {typed}" if typed else str(error))
                     failed = True
                     continue
                 if message is not None:
@@ -132,16 +132,16 @@ class Session:
             self._loop.remove_signal_handler(signal.SIGINT)
         return int(failed and not console.interactive)
 
-    def _soon(self, function: Callable[..., object], *args: Any) -> None:
+    def _call_on_loop(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function on the chat's loop, from any thread, while the loop runs."""
         if (loop := self._loop) is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(function, *args)
 
     def _observed(self, message: dict[str, Any]) -> None:
-        self._soon(self._you.heard, message)
+        self._call_on_loop(self._you.note_sender, message)
         if not self._is_quiet(message):
-            self._soon(self._put, shown_message(message, self._me))
+            self._call_on_loop(self._put, shown_message(message, self._me))
 
     def _put(self, line: str) -> None:
         with suppress(OSError):  # a closed output ends the chat at its own next write
@@ -164,30 +164,30 @@ class Session:
         if said in _HELP:
             return "help"
         answer = first_answer(line) if alone and self._small else None
-        return None if answer is None else told(f"{PROGRAM} ", answer)
+        return None if answer is None else wrapped(f"{PROGRAM} ", answer)
 
     async def _help(self) -> str:
         """Return the help on what can be typed here."""
-        await self._you.look()
+        await self._you.discover()
         others = self._you.others()
         found = await asyncio.gather(*map(self._you.offers_of, others))
         offers = dict(zip(others, found, strict=True))
         about = (
-            "A text is said to all who are here. A line that begins with / is for one, with values "
-            'as JSON: /NAME.ACTION number:2 text:"two words". What stands in brackets may be left '
-            "out. /*.ACTION asks all. These are here:"
+            "A text goes to all agents here. A line that begins with / goes to one, with values as "
+            'JSON: /NAME.ACTION number:2 text:"two words". What is in brackets may be left out. '
+            "/*.ACTION asks all agents. Agents here:"
         )
         leave = "/help or ? shows this, /quit, /exit or Ctrl-D leaves, Ctrl-C stops waiting."
-        return "\n".join((told("", about), help_table(offers), told("", leave)))
+        return "\n".join((wrapped("", about), help_table(offers), wrapped("", leave)))
 
-    async def _meant(self, line: str) -> str:
+    async def _suggestion(self, line: str) -> str:
         """Return the line that was probably meant by one that is no message; empty if unknown."""
         others = self._you.others()
 
         async def help_of(id: str) -> Help:
             return await self._you.offers_of(id) if id in others else {}
 
-        return escaped(await meant(line, help_of)) if len(line) <= _MOST_MEANT else ""
+        return escaped(await completed_call(line, help_of)) if len(line) <= _MOST_MEANT else ""
 
     def interrupt(self) -> None:
         """Stop waiting for answers, and cancel the work on them."""
@@ -201,10 +201,10 @@ class Session:
             found = [word for word in ("help", "quit") if word.startswith(text[1:])] + found
         return replaced, found
 
-    def told(self, what: str, text: str) -> None:
+    def on_connection(self, what: str, text: str) -> None:
         """Show that the connection works; its failures are shown from the log."""
         if what in ("connected", "unblocked") and self._loop and self._console.interactive:
-            self._soon(self._console.complain, f"({text})")
+            self._call_on_loop(self._console.print_error, f"({text})")
 
     async def _deliver(self, line: str, message: dict[str, Any]) -> bool:
         """Send a message as requests and show each answer; return whether none failed."""
@@ -223,7 +223,7 @@ class Session:
             except RequestError as error:
                 console.over(receiver)
                 if isinstance(error, AgentNotFound) and self._you.is_shared:
-                    self._you.gone(receiver)
+                    self._you.forget(receiver)
                     if everyone:
                         return None
                 if everyone and isinstance(error, ActionNotFound):
@@ -236,7 +236,7 @@ class Session:
             if isinstance(value, str):
                 console.answered(receiver, value)
             elif name == "help" and isinstance(value, dict):
-                console.show(f"{said_by(receiver)}\n{help_table({receiver: value})}")
+                console.show(f"{speaker_prefix(receiver)}\n{help_table({receiver: value})}")
             elif value is None and name == "say":
                 if not everyone:
                     console.show(f"(delivered to {escaped(receiver)})")
@@ -247,7 +247,7 @@ class Session:
         if not console.interactive:
             console.show(f"> {escaped(line.strip())}")
         if everyone:
-            await self._you.look()
+            await self._you.discover()
         passed_over = ("FunctionAI",) if self._small and name == "say" else ()
         asked = {}
         self._line = id = f"line-{next(self._numbers)}"
@@ -265,10 +265,10 @@ class Session:
             self._line = None
             self._awaited = []
         if not outcomes:
-            console.complain("nobody else is here")
+            console.print_error("no other agent is here")
             return False
         if all(outcome is None for outcome in outcomes):
-            console.complain(f'nobody here has the action "{escaped(name)}"')
+            console.print_error(f'no agent here has the action "{escaped(name)}"')
             return False
         return False not in outcomes
 
@@ -280,13 +280,13 @@ class Session:
             self._quiet.append((asker, id))
         return (asker, id) in self._quiet or (asker == self._me and id in You.asking)
 
-    def _seen(self, agent: Watched, event: Any) -> None:
+    def _on_event(self, agent: Watched, event: Any) -> None:
         """Show an event of an agent that answers; called on the space's loop."""
         if not isinstance(agent, Agent) or event.agent != str(agent.id):
             return
         message = agent._current_message
         if message is not None and message["from"] == self._me and message.get("id") is not None:
-            self._soon(self._shown, message["id"], event)
+            self._call_on_loop(self._shown, message["id"], event)
 
     def _shown(self, line: str, event: Any) -> None:
         if line != self._line:

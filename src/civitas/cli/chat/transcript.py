@@ -92,22 +92,22 @@ def shown_message(message: dict[str, Any], me: str) -> str:
     said = rest[_SPOKEN[name]] if is_said else None
     text = said if isinstance(said, str) else _arguments(rest)
     if not (is_said and to == me):
-        return told(said_by(f"{sender} → {to}") + f"{escaped(name)} ", shown_text(text))
-    head = said_by(sender)
+        return wrapped(speaker_prefix(f"{sender} → {to}") + f"{escaped(name)} ", shown_text(text))
+    head = speaker_prefix(sender)
     if name == "error":
         head += "\x1b[31merror:\x1b[0m " if has_colours() else "error: "
     if not isinstance(said, str):
         text = "(nothing)" if said is None else escaped_json(said)
-    return told(head, shown_text(text))
+    return wrapped(head, shown_text(text))
 
 
-def said_by(who: object) -> str:
+def speaker_prefix(who: object) -> str:
     """Return the prefix of an agent's text."""
     shown = f"{escaped(str(who))}:"
     return f"\x1b[1m{shown}\x1b[0m " if has_colours() else f"{shown} "
 
 
-def told(head: str, text: str) -> str:
+def wrapped(head: str, text: str) -> str:
     """Return a head and a text, wrapped; a text of the program itself has no head."""
     column = width_of(re.sub(r"\x1b\[\d+m", "", head))
     shown = folded(text, column, columns())[0].rstrip()
@@ -118,10 +118,10 @@ def shown_text(text: str) -> str:
     """Return the text of a message, cut to what is shown."""
     text = text.strip().replace("\r\n", "\n")
     left = len(text) - MAX_SHOWN
-    return text[:MAX_SHOWN] + (left_out(left) if left > 0 else "")
+    return text[:MAX_SHOWN] + (cut_mark(left) if left > 0 else "")
 
 
-def left_out(characters: int) -> str:
+def cut_mark(characters: int) -> str:
     """Return the mark for the cut rest of a text."""
     return f"… ({characters:,} more characters)"
 
@@ -236,13 +236,13 @@ class Transcript:
             return
         answer = self._coming.get(id) or self._begun(id)
         answer.text = answer.text + text if answer.text else text.lstrip()
-        self._go_on()
+        self._print_next()
 
     def over(self, id: str) -> None:
         """Mark the answer of an agent as complete."""
         if (answer := self._coming.pop(id, None)) is not None:
             answer.whole = True
-            self._go_on()
+            self._print_next()
 
     def answered(self, id: str, text: str) -> None:
         """Write a whole answer, once; pieces of it may be written already."""
@@ -273,7 +273,7 @@ class Transcript:
     def release(self) -> None:
         """Continue to write answers."""
         self._held = False
-        self._go_on()
+        self._print_next()
 
     # -- how it is written -------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Transcript:
         self._answers.append(answer)
         return answer
 
-    def _go_on(self) -> None:
+    def _print_next(self) -> None:
         """Write complete answers, and what there is of the first incomplete one."""
         while self._answers and not self._held:
             answer = self._answers[0]
@@ -291,7 +291,7 @@ class Transcript:
                 self._unmark()
                 if not self._open:
                     self._open = True
-                    self._write(said_by(answer.id))
+                    self._write(speaker_prefix(answer.id))
                     answer.column = width_of(f"{escaped(answer.id)}: ")
                     new = f"…{new.lstrip()}" if before else new
                 text, answer.column = folded(new, answer.column, columns())
@@ -299,7 +299,7 @@ class Transcript:
             if not answer.whole:
                 break
             if (left := len(answer.text.rstrip()) - MAX_SHOWN) > 0:
-                self._write(left_out(left))
+                self._write(cut_mark(left))
             self._answers.pop(0)
             self._make_way()
         self._mark()

@@ -19,14 +19,14 @@ from civitas.cli.options import (
     settings,
     usage,
 )
-from civitas.cli.recorded import Recorded, carried_out
+from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
-from civitas.orders.act import ITERATIONS, act_agent, actions_of, apart, keys
+from civitas.orders.act import ITERATIONS, act_agent, actions_of, check_journal_apart, keys
 from civitas.orders.models import chosen_model
 from civitas.orders.order import Order
 
 if TYPE_CHECKING:
-    from civitas.cli.run.show import Shown
+    from civitas.cli.run.show import RunDisplay
     from civitas.cli.run.watch import JSONLines
 
 _NOT_CONFINED: Final = (
@@ -120,11 +120,11 @@ def command(
     )
     if journal is not None:
         with usage():
-            apart(order, journal)
-    return carried_out(acted, order, journal, run_id, as_json)
+            check_journal_apart(order, journal)
+    return execute_order(run_act, order, journal, run_id, as_json)
 
 
-def acted(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
+def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out an order of `civitas act`; return the exit code."""
     from civitas.agents.sandbox import sandbox_for
     from civitas.cli.run.watch import Permission, ordered
@@ -164,19 +164,19 @@ def screen_of(
     recorded: Recorded | None = None,
     whole: Iterable[str] = (),
     **options: Any,
-) -> Shown | JSONLines:
+) -> RunDisplay | JSONLines:
     """Return the display for a kind of agent; `whole` names actions whose results are not cut."""
     if as_json:
         from civitas.cli.run.watch import JSONLines
 
         return JSONLines(recorded)
     if kind == "Researcher":
-        from civitas.cli.run.research import ResearchShown
+        from civitas.cli.run.research import ResearchDisplay
 
-        return ResearchShown(recorded=recorded, whole=True)
-    from civitas.cli.run.show import Shown
+        return ResearchDisplay(recorded=recorded, whole=True)
+    from civitas.cli.run.show import RunDisplay
 
-    return Shown(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)
+    return RunDisplay(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)
 
 
 def _person() -> Any:

@@ -19,9 +19,9 @@ from civitas.cli.options import (
     recording_options,
     usage,
 )
-from civitas.cli.recorded import Recorded, carried_out
+from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
-from civitas.cli.run.show import MAX_LINE, Shown, one_or_more
+from civitas.cli.run.show import MAX_LINE, RunDisplay, one_or_more
 from civitas.cli.run.watch import JSONLines, Permission, ordered, print_line
 from civitas.journal.describe import call_line
 from civitas.orders.order import ResearchOrder
@@ -118,7 +118,7 @@ def command(
     with usage():
         check(order)
     if not in_studio:
-        return carried_out(researched, order, journal, run_id, as_json)
+        return execute_order(run_research, order, journal, run_id, as_json)
     return _in_studio(order, journal, run_id, as_json)
 
 
@@ -134,7 +134,7 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
             named = click.core.ParameterSource.COMMANDLINE
             click.get_current_context().set_parameter_source("journal", named)
         print(f"civitas studio: {address}", file=sys.stderr, flush=True)
-        status = carried_out(researched, order, page.journal.path, run_id, as_json)
+        status = execute_order(run_research, order, page.journal.path, run_id, as_json)
         if status != _INTERRUPTED:
             print("the page stays there until Ctrl-C", file=sys.stderr, flush=True)
             with redirect_stdout(sys.stderr):  # standard output is for the report
@@ -142,30 +142,30 @@ def _in_studio(order: ResearchOrder, journal: str | None, run_id: str | None, as
     return status
 
 
-def researched(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
+def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out a research order, show it, and write the report; return the exit code."""
     journal = None if recorded is None else recorded.journal
     with usage("--folder"):
         agent = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
-    screen = JSONLines(recorded) if as_json else ResearchShown(order.iterations, recorded)
+    screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
     try:
         reply = asyncio.run(ordered(agent, Permission(screen), order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
         status, report, reason = _INTERRUPTED, agent.report_so_far(), "cancelled"
     _write(report, order, as_json)
-    if isinstance(screen, ResearchShown):
-        screen.say_ways(reason)
+    if isinstance(screen, ResearchDisplay):
+        screen.print_ways(reason)
     return status
 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     """Print the report, or write it to the files of the order."""
     from civitas.agents.terminal import shown_lines
-    from civitas.research.page import legible
+    from civitas.research.page import sanitized
 
     if not (order.out or as_json):
-        text = legible(report.markdown)
+        text = sanitized(report.markdown)
         if sys.stdout.isatty():  # a terminal would obey a page's control characters
             text = "\n" + shown_lines(text.expandtabs(4))
         print(text, end="", flush=True)
@@ -178,7 +178,7 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
         print_line("report", report_json(report))
 
 
-class ResearchShown(Shown):
+class ResearchDisplay(RunDisplay):
     """Prints what research does on standard error, as standard output is for the report.
 
     With `whole` it prints the report too, and all on standard output.
@@ -296,14 +296,14 @@ class ResearchShown(Shown):
         self._ways(reply.stop_reason)
 
     def _ways(self, stop_reason: str) -> None:
-        if self._whole_report:  # else `researched` prints it below the report
+        if self._whole_report:  # else `run_research` prints it below the report
             super()._ways(stop_reason)
 
-    def say_ways(self, stop_reason: str) -> None:
+    def print_ways(self, stop_reason: str) -> None:
         """Print how to continue the run."""
         super()._ways(stop_reason)
         if self._recorded is None and stop_reason not in ENDED:
-            self._line("with --journal FILE it would be recorded, and could go on from here")
+            self._line("with --journal FILE it would be recorded and could be resumed")
 
 
 def _found(resources: list[Any]) -> str:

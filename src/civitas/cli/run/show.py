@@ -49,7 +49,7 @@ def one_or_more(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-class Shown:
+class RunDisplay:
     """Prints each step, in colours where the terminal has them; what it prints is escaped."""
 
     _noun = "step"

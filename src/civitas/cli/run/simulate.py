@@ -13,8 +13,8 @@ import click
 
 from civitas.cli.options import Above0, folders, model_option, recording_options, usage
 from civitas.cli.progress import Progress
-from civitas.cli.recorded import carried_out
-from civitas.cli.run.town import simulated
+from civitas.cli.recorded import execute_order
+from civitas.cli.run.town import run_simulation
 from civitas.cli.run.watch import keyboard, print_line, says_yes
 from civitas.errors import FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
@@ -174,27 +174,27 @@ def command(
         calls, tokens = order.expected
         text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"
         yes = yes or order.max_usd is not None or order.max_calls is not None
-        if not _agreed(text, yes, "--max-usd, --max-calls or --yes"):
+        if not _confirmed(text, yes, "--max-usd, --max-calls or --yes"):
             return 1
-    return carried_out(simulated, order, journal, run_id, as_json)
+    return execute_order(run_simulation, order, journal, run_id, as_json)
 
 
-def _agreed(text: str, yes: bool, give: str) -> bool:
+def _confirmed(text: str, yes: bool, give: str) -> bool:
     """Print what is planned, and ask whether to go on, unless `yes`; return the answer."""
     lines = keyboard()
     if not yes and lines is None:
         raise click.UsageError(f"{text}; no terminal to ask at: give {give}")
     click.echo(escaped(text), err=True)
-    return yes or lines is None or says_yes(lines, "Go on?")
+    return yes or lines is None or says_yes(lines, "Continue?")
 
 
 def _of_a_town(name: str, path: str) -> str:
     """Return the error text for an option of a town that is given with an experiment."""
-    told = f"--{name.replace('_', '-')} is of a town without an experiment"
+    text = f"--{name.replace('_', '-')} is of a town without an experiment"
     if name in _FIELDS:
-        return f"{told}: write {_FIELDS[name]} in {path}"
+        return f"{text}: write {_FIELDS[name]} in {path}"
     key = "llm" if name == "model" else name
-    return f"{told}: write society.{key} in {path}, or --sweep {key}=VALUE"
+    return f"{text}: write society.{key} in {path}, or --sweep {key}=VALUE"
 
 
 def _experiment(
@@ -213,10 +213,10 @@ def _experiment(
         words = [f"--{name}={value}" for name, value in instead.items()]  # only the seeds
         words += [f"--sweep={each}" for each in sweep]
         if sweep:
-            given = [_swept(each) for each in sweep]
+            given = [_swept_values(each) for each in sweep]
             if twice := next((n for n, _ in given if [m for m, _ in given].count(n) > 1), None):
                 raise click.BadParameter(
-                    f"{twice} is there twice: give all its values in one", param_hint="--sweep"
+                    f"{twice} appears twice: give all its values in one", param_hint="--sweep"
                 )
             own = Experiment.from_yaml(path, **instead).parameters
             instead["parameters"] = {**own, **dict(given)}
@@ -229,14 +229,14 @@ def _experiment(
         if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
     )
     if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:
-        text = f"{size['cells']:,} cells live {size['agent_steps']:,} agent-steps"
+        text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
         if size["model_calls"]:
-            text += f", and ask the model about {size['model_calls']:,} times"
-        if not _agreed(text, yes, "--yes, or sweep less"):
+            text += f", and the model asked about {size['model_calls']:,} times"
+        if not _confirmed(text, yes, "--yes, or sweep less"):
             return 1
     progress = Progress()
 
-    def far(now: Far) -> None:
+    def show_progress(now: Far) -> None:
         if not progress.is_due(last=now.ended == now.cells):
             return
         if as_json:
@@ -248,12 +248,14 @@ def _experiment(
 
     try:
         with usage():
-            results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=far))
+            results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=show_progress))
     except (FileError, StateError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         progress.end()
-        click.echo("interrupted; the same command goes on from the cells that have ended", err=True)
+        click.echo(
+            "interrupted; the same command continues after the cells that have ended", err=True
+        )
         return 130
     finally:
         progress.end()
@@ -264,7 +266,7 @@ def _experiment(
     return 0
 
 
-def _swept(given: str) -> tuple[str, list[Any]]:
+def _swept_values(given: str) -> tuple[str, list[Any]]:
     """Return the name and the values of `NAME=VALUE,VALUE`; a value is JSON, else a text."""
     name, equals, values = given.partition("=")
     if not equals or not name or not values:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
 
 
-def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
+def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | None = None) -> int:
     """Run a town by its order, show it, and write the tables; return the exit code."""
     run_id, journal = (None, None) if recorded is None else (recorded.run_id, recorded.journal)
     if recorded is not None and not as_json:
@@ -75,7 +75,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
                     print_line("step", row)
                 elif progress.is_due(last=row["step"] + 1 == order.steps):
                     lived = row["step"] - first
-                    progress.show(_how_far(order, row, lived, time.perf_counter() - began))
+                    progress.show(_progress_line(order, row, lived, time.perf_counter() - began))
                 if tables is not None and row["step"] + 1 == order.steps:
                     say(f"writing {order.out}")
 
@@ -119,7 +119,7 @@ def simulated(order: SimulateOrder, as_json: bool, recorded: Recorded | None = N
         if as_json:
             print_line("interrupted", {"resume": [way for _, way in ways]})
         else:
-            hint = "with --journal FILE it would be recorded, and could go on from here"
+            hint = "with --journal FILE it would be recorded and could be resumed"
             said = [f"{words}: {escaped(way)}" for words, way in ways] or [f"interrupted; {hint}"]
             click.echo("\n".join(said), err=True)
         return 130
@@ -172,15 +172,15 @@ def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[s
     return ["map.png", "day.png"]
 
 
-def _how_far(order: SimulateOrder, row: dict[str, Any], lived: int, seconds: float) -> str:
+def _progress_line(order: SimulateOrder, row: dict[str, Any], lived: int, seconds: float) -> str:
     """Return the progress after a step, at the rate of `lived` steps in `seconds`."""
     done = row["step"] + 1
-    told = f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %"
+    text = f"{row['time'][:16].replace('T', ' ')}  {100 * done // order.steps:3} %"
     if not lived:
-        return told
+        return text
     rate = lived / seconds
     return (
-        f"{told}  {rate * order.citizens:,.0f} agent-steps/s  "
+        f"{text}  {rate * order.citizens:,.0f} agent-steps/s  "
         f"{(order.steps - done) / rate:,.0f} s left"
     )
 

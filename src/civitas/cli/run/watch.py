@@ -34,7 +34,7 @@ from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded
-    from civitas.cli.run.show import Shown
+    from civitas.cli.run.show import RunDisplay
     from civitas.orders.order import AnyOrder
 
 MAX_CHARS: Final = 10_000
@@ -81,7 +81,9 @@ def _refused(request: ApprovalRequest) -> bool:
 class Permission:
     """Asks the person at the terminal, on standard error; other output waits for the answer."""
 
-    def __init__(self, screen: Shown | JSONLines, notes: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, screen: RunDisplay | JSONLines, notes: Mapping[str, str] | None = None
+    ) -> None:
         self._lines = lines = keyboard()
         self._approver: Approver = (
             CallbackApprover(_refused) if lines is None else TerminalApprover(lines, sys.stderr)

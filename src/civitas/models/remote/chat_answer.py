@@ -90,7 +90,7 @@ def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
         raise ModelError(f"{where} has {about['actual_length']} calls, more than {MAX_CALLS}")
     wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
     place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
-    raise wrong(where, place[1:], first["input"], wanted)
+    raise wrong_field(where, place[1:], first["input"], wanted)
 
 
 def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> ModelReply:
@@ -112,7 +112,7 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
         # A provider writes this instead of an answer that it refuses to give.
         text = refusal
     calls = _with_ids(message["tool_calls"], calls_before)
-    thinking = readable(thought(message))
+    thinking = readable(reasoning_of(message))
     return finished(readable(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
 
 
@@ -153,12 +153,12 @@ def joined_content(content: str | list[Any] | None, where: str, place: str) -> s
         if not isinstance(block, dict) or block.get("type", "text") == "text":
             text = block.get("text") if isinstance(block, dict) else None
             if not isinstance(text, str):
-                raise wrong(where, f"{place}[{n}]", block, "a block of text")
+                raise wrong_field(where, f"{place}[{n}]", block, "a block of text")
             parts.append(text)
     return "".join(parts)
 
 
-def thought(message: Mapping[str, Any]) -> str:
+def reasoning_of(message: Mapping[str, Any]) -> str:
     """Return a model's reasoning, if shown; the format has no such field, so none is wrong."""
     for field in ("reasoning_content", "reasoning"):
         text = message.get(field)
@@ -196,7 +196,7 @@ def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, .
 
 def failed(body: Any, name: str) -> ModelError:
     """Return the exception for an error sent instead of an answer."""
-    reason = f"{name}: the server answered with an error: {said(body)}"
+    reason = f"{name}: the server answered with an error: {server_text(body)}"
     if overflows(body):
         return ContextOverflow(f"{reason}; nothing was cut")
     return ModelError(reason)
@@ -214,7 +214,7 @@ def overflows(body: Any) -> bool:
     return False
 
 
-def said(body: Any) -> str:
+def server_text(body: Any) -> str:
     """Return the text of a server's error, in one line."""
     for _ in range(2):
         if isinstance(body, dict):
@@ -223,7 +223,7 @@ def said(body: Any) -> str:
     return one_line(text, 300) or "no reason"
 
 
-def wrong(where: str, field: str, found: Any, wanted: str) -> ModelError:
+def wrong_field(where: str, field: str, found: Any, wanted: str) -> ModelError:
     """Return the exception for a field of a wrong type or value."""
     of = f"'s {field}" if field else ""
     return ModelError(f"{where}{of} is {kind_of(found)}, not {wanted}")

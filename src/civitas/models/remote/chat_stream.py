@@ -22,8 +22,8 @@ from civitas.models.remote.chat_answer import (
     joined_content,
     parsed,
     read_calls,
-    thought,
-    wrong,
+    reasoning_of,
+    wrong_field,
 )
 
 _MAX_EVENT_BYTES = 8 * 2**20
@@ -132,12 +132,12 @@ class AnswerStream:
         reason, delta = choice["finish_reason"], choice["delta"] or choice["message"]
         if delta is None:
             if not reason:
-                raise wrong(where, f"{place}.delta", None, "an object")
+                raise wrong_field(where, f"{place}.delta", None, "an object")
             delta = {"content": None, "refusal": None, "tool_calls": None}
         self._choices = True
         if reason:
             self._reason, self.whole = reason, True
-        if thinking := readable(thought(delta)):
+        if thinking := readable(reasoning_of(delta)):
             self._thought.append(thinking)
             yield ReasoningPiece(thinking)
         text = joined_content(delta["content"], where, f"{place}.delta.content")
@@ -160,7 +160,9 @@ class AnswerStream:
             call.name = (call.name or "") + name
         if isinstance(args, dict) or isinstance(call.whole, dict):
             if call.args or (args and call.whole is not None):
-                raise wrong(where, f"{place}.function.arguments", args, "what its pieces were")
+                raise wrong_field(
+                    where, f"{place}.function.arguments", args, "what its pieces were"
+                )
             call.whole = args if isinstance(args, dict) else call.whole
         elif args:
             call.args.append(args)

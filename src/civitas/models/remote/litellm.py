@@ -20,7 +20,7 @@ from civitas.errors import (
 from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s
 from civitas.http.network import check_allowed, is_offline
 from civitas.models.protocol import StreamPart
-from civitas.models.remote.chat_answer import read_answer, said
+from civitas.models.remote.chat_answer import read_answer, server_text
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.remote import RemoteModel, tried
@@ -235,7 +235,7 @@ class LiteLLMModel(RemoteModel):
         if response is not None:
             return self._refused(response.status_code, response.text, response.headers, tries)
         where = self.base_url or self.provider
-        text = _said(error)
+        text = _error_text(error)
         if _is_late(error):
             text = f"{where} gave no answer within {self.timeout:g} s{tried(tries)}"
         elif _is_lost(error):
@@ -253,17 +253,17 @@ class LiteLLMModel(RemoteModel):
 
     def _broke_off(self, error: Exception) -> ModelError:
         _raise_forbidden(error)
-        reason = f"the answer broke off: {_said(error)}"
+        reason = f"the answer broke off: {_error_text(error)}"
         if _is_late(error):
             reason = f"the answer took longer than {self.timeout:g} s"
         return ModelError(self._hidden(f"{self.name}: {reason}"))
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return the text of a litellm error without the prefixes."""
-    text = said(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
+    text = server_text(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
     with suppress(ValueError, RecursionError):
-        text = said(json.loads(text))
+        text = server_text(json.loads(text))
     return text
 
 

@@ -13,7 +13,7 @@ from civitas.errors import ContextOverflow, DefinitionError, ModelError
 from civitas.http.network import check_allowed
 from civitas.models.base import Answering, Request
 from civitas.models.protocol import ModelReply, StreamPart, calls_in
-from civitas.models.remote.chat_answer import overflows, said
+from civitas.models.remote.chat_answer import overflows, server_text
 from civitas.models.remote.chat_format import chat_messages, response_format, tools
 from civitas.models.settings import check_base_url, check_key
 
@@ -100,7 +100,7 @@ class RemoteModel(Answering):
                 body["response_format"] = response_format(schema)
             return json.dumps(body, allow_nan=False).encode()
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ModelError(f"{self.name}: what it was given is not JSON: {error}") from error
+            raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the fields of a request other than its messages, actions and schema."""
@@ -113,7 +113,7 @@ class RemoteModel(Answering):
         body: Any = text
         with suppress(ValueError, RecursionError):
             body = json.loads(text)
-        reason = f"{self.name}: the server answered {status}: {said(body)}"
+        reason = f"{self.name}: the server answered {status}: {server_text(body)}"
         if overflows(body) or _TOO_LONG in text:
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if status in (401, 403):
@@ -121,7 +121,7 @@ class RemoteModel(Answering):
         elif status == 404:
             reason += "; check the name of the model and base_url="
         elif status == 429 and (wait := headers.get("retry-after")):
-            reason += f"; it asks to wait {said(wait)} s"
+            reason += f"; it asks to wait {server_text(wait)} s"
         return ModelError(self._hidden(f"{reason}{tried(tries)}"))
 
     def _lost(self, reason: str) -> ModelError:

@@ -195,12 +195,12 @@ class BudgetedModel(Answering):
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:
-            why = self._why_so_much() if error.limit in ("tokens", "usd") else ""
+            why = self._explained() if error.limit in ("tokens", "usd") else ""
             raise BudgetExceeded(f"{self.name} was not asked: {error}{why}", error.limit) from error
         add_to_bill(held, self.budget)
         return bound, held
 
-    def _why_so_much(self) -> str:
+    def _explained(self) -> str:
         """Explain what was counted for a call that does not fit, and what to do about it."""
         if getattr(self.model, "count_tokens", None) is None:
             counted = "at a token a byte, for the model has no count_tokens; give it one"

@@ -134,7 +134,7 @@ class Prices:
         if found is None:
             shown = repr(shorten(name, 200))
             raise UnknownPrice(
-                f"nobody has stated the price of {shown}, so no money can be reserved for it; pass "
+                f"no price is known for {shown}, so no money can be reserved for it; pass "
                 f"Budget(usd=…, prices=Prices({{{shown}: Price(input, output)}})), in US dollars "
                 "per million tokens"
             )

@@ -220,7 +220,7 @@ class _File:
                     else:
                         raise ValueError
                 except (KeyError, TypeError, ValueError, RecursionError):
-                    what = f"line {number} is damaged; delete it to record it anew"
+                    what = f"line {number} is damaged; delete it to record it again"
                     if head is None:
                         what = f"is not a recording of a model, of version {_VERSION}"
                     raise ModelError(f"{self.path}: {what}") from None

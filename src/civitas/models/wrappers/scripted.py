@@ -110,7 +110,7 @@ class ScriptedModel(Answering):
             async for piece in given:
                 if not isinstance(piece, str):
                     raise DefinitionError(
-                        f"{self.name}: reply {place + 1} yields {piece!r:.80}, which is no text"
+                        f"{self.name}: reply {place + 1} yields {piece!r:.80}, which is not text"
                     )
                 if piece:
                     yield piece

@@ -111,8 +111,8 @@ class ChosenBy(Order):
                 "additionalProperties": False,
             }
         )
-        told = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
-        prompt = self._shown(state, told)
+        ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
+        prompt = self._shown(state, ending)
         usage, fault = Usage(), ""
         for attempt in (1, 2):
             given = await state.record.step(
@@ -136,19 +136,19 @@ class ChosenBy(Order):
                 prompt = [
                     *prompt,
                     {"role": "assistant", "content": said},
-                    {"role": "user", "content": f"Your answer {fault}. {told}"},
+                    {"role": "user", "content": f"Your answer {fault}. {ending}"},
                 ]
                 continue
             if chosen is None:
                 return Choice((), usage, f"{self._name} ended the conversation")
             return Choice((chosen,), usage)
-        raise NoChoice(f"{self._name} did not tell who speaks next: its answer {fault}", usage)
+        raise NoChoice(f"{self._name} gave no next speaker: its answer {fault}", usage)
 
     @property
     def _name(self) -> str:
         return f"the model {getattr(self.model, 'name', type(self.model).__name__)!r}"
 
-    def _shown(self, state: ConversationState, told: str) -> list[dict[str, Any]]:
+    def _shown(self, state: ConversationState, ending: str) -> list[dict[str, Any]]:
         """Return the prompt, with as many utterances as fit half of the model's context."""
         context = getattr(self.model, "context_tokens", None)
         count = getattr(self.model, "count_tokens", None) or estimate_tokens
@@ -158,7 +158,7 @@ class ChosenBy(Order):
             for id in state.agents
         ]
         head = f"{self.prompt}\nWho takes part: {_json(who)}"
-        room = max(room - count(head) - count(told), _LEAST_TOKENS)
+        room = max(room - count(head) - count(ending), _LEAST_TOKENS)
         # Cut a long utterance, so that it does not displace all earlier ones.
         longest = max(room // 2, _LEAST_CHARS)
         lines: list[str] = []
@@ -175,7 +175,7 @@ class ChosenBy(Order):
             {"role": "system", "content": head},
             {
                 "role": "user",
-                "content": f"What was said, the last at the end:\n{said_so_far}\n{told}",
+                "content": f"The conversation, latest message last:\n{said_so_far}\n{ending}",
             },
         ]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from civitas.errors import NotPermitted, StateError
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
-from civitas.reasoning.conversation.participants import KIND, Participants, Setup, recall
+from civitas.reasoning.conversation.participants import KIND, Participants, Setup, restore
 from civitas.reasoning.conversation.record import (
     at_end,
+    prepare,
     resumed,
-    stand,
 )
 from civitas.reasoning.conversation.state import Content, ConversationState
 from civitas.reasoning.conversation.termination import Condition
@@ -164,7 +164,7 @@ class Conversation(Group):
         """
         asked = Asked("", schema, thread)
         asked.resumed = True
-        return await self._carried(asked)
+        return await self._reply_on_loop(asked)
 
     def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
         """Send a text to a reply under way; callable in any thread of the process.
@@ -220,7 +220,7 @@ class Conversation(Group):
         if asked.resumed:
             if not now.open:
                 raise StateError(
-                    f"conversation {self.id!r} has no reply to go on with: it has ended, or none "
+                    f"conversation {self.id!r} has no reply to resume: it has ended, or none "
                     "was begun"
                 )
             if now.run is not None:
@@ -238,7 +238,7 @@ class Conversation(Group):
                 reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
                 if reply is not None:
                     if ended(record):
-                        self._go_to(thread, record.state)
+                        self._set_state(thread, record.state)
                     return reply
                 thread.own = now = record.state
             now.run = record.run_id
@@ -253,14 +253,14 @@ class Conversation(Group):
             self.until.begin(now.kept, "u")
         thread.underway = exchange = Exchange(self._setup, now, asked, record, self._keep)
         try:
-            reply = await exchange.go()
+            reply = await exchange.run()
         finally:
             thread.underway = None
         if reply.stop_reason in ENDED:
             now.run = None
         return reply
 
-    def _go_to(self, thread: Thread, state: ConversationState) -> None:
+    def _set_state(self, thread: Thread, state: ConversationState) -> None:
         """Set a thread to the state at a reply's end, unless the thread is further."""
         state.record = NULL_RECORD
         if state.count > self._state_of(thread).count:
@@ -269,15 +269,15 @@ class Conversation(Group):
     def _program(self) -> dict[str, Any]:
         return self._setup.program()
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, ConversationState)
         if record.begun is None or record.state is None:
             return
-        await recall(self._setup, record, budget_of(self, budget))
+        await restore(self._setup, record, budget_of(self, budget))
         now = at_end(record)
-        stand(now, record, self._setup)
+        prepare(now, record, self._setup)
         now.run = None if ended(record) else record.run_id
-        self._go_to(self._kept.get(record.begun["thread"]), now)
+        self._set_state(self._kept.get(record.begun["thread"]), now)
 
     # -- saved and loaded --------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from civitas.errors import BudgetExceeded, JournalError, ModelError
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
-from civitas.reasoning.conversation.participants import Participants, Setup, Turn, told
+from civitas.reasoning.conversation.participants import Participants, Setup, Turn, error_line
 from civitas.reasoning.conversation.state import (
     MAX_STEPS,
     Content,
@@ -70,16 +70,16 @@ class Exchange:
 
     # -- the loop ----------------------------------------------------------------------------------
 
-    async def go(self) -> Reply:
+    async def run(self) -> Reply:
         """Run turns until there is a reason to stop, and record it."""
         over = partial(end_of, self._record, self._state, "saved")
         try:
-            return await guarded(self._record, self._go, over, self._stopped)
+            return await guarded(self._record, self._run, over, self._stopped)
         finally:
             self._state.record = NULL_RECORD
             self._state.trim()
 
-    async def _go(self) -> Reply:
+    async def _run(self) -> Reply:
         try:
             await self._speak()
             return await self._end()
@@ -117,19 +117,19 @@ class Exchange:
         except Exception as error:
             if isinstance(error, JournalError) and self._record is not NULL_RECORD:
                 raise
-            raise self._not_told("who speaks next", error) from error
+            raise self._choice_failed("choosing the next speaker", error) from error
         state.usage = state.usage + choice.usage
         if not choice.ids:
-            raise Stop("done", choice.detail or "nobody was to speak next")
+            raise Stop("done", choice.detail or "no next speaker")
         left = most - state.turns
         if len(choice.ids) > left:
-            wanted = f"{len(choice.ids)} were to speak at once"
+            wanted = f"{len(choice.ids)} speakers were chosen at once"
             raise Stop("max_iterations", f"{wanted}, and {left} of {most} turns were left")
         return choice.ids
 
     async def _choose(self, step: RecordStep) -> Choice:
         choosing = self._setup.next.choose(self._state)
-        what = "it was told who speaks next"
+        what = "the next speaker was chosen"
         return await in_time(choosing, self._state.budget, what)  # type: ignore[no-any-return]
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
@@ -203,10 +203,10 @@ class Exchange:
         if setup.until is not None:
             try:
                 checking = setup.until.check(state, "u")
-                what = "it was told whether it is over"
+                what = "until= was checked"
                 reason = await in_time(checking, state.budget, what)
             except Exception as fault:
-                raise self._not_told("whether it is over", fault) from fault
+                raise self._choice_failed("the until= condition", fault) from fault
             if reason is not None:
                 raise Stop("done", reason)
         reason = setup.next.over(state)
@@ -216,15 +216,15 @@ class Exchange:
         if reason is not None:
             raise Stop("done", reason)
         if state.turns >= setup.max_turns:
-            detail = f"the conversation was not over after {state.turns} turns"
+            detail = f"the conversation had not ended after {state.turns} turns"
             raise Stop("max_iterations", detail)
 
-    def _not_told(self, what: str, error: Exception) -> Stop:
+    def _choice_failed(self, what: str, error: Exception) -> Stop:
         """Return the Stop for a function or a model that failed to answer."""
         if isinstance(error, BudgetExceeded):
             return Stop(reason_of(error), str(error), error)
-        log_failure(logger, f"conversation {self._setup.id!r} could not be told {what}", error)
-        return Stop("error", f"{what} could not be told: {told(error)}", error)
+        log_failure(logger, f"conversation {self._setup.id!r}: {what} failed", error)
+        return Stop("error", f"{what} failed: {error_line(error)}", error)
 
     async def _end(self) -> Reply:
         """Deliver the last utterances to everyone, and return the reply."""

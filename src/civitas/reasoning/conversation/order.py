@@ -36,14 +36,14 @@ class NoChoice(CivitasError):
 
 
 @dataclass(slots=True)
-class Handed:
+class Handover:
     """The participant that a speaker handed over to in its turn, or None; `note` records it."""
 
     note: Callable[[str], None]
     to: str | None = None
     is_over: bool = False  # whether the speaker's turn is over
 
-    def over(self, to: str) -> None:
+    def hand_over(self, to: str) -> None:
         """Hand over to a participant."""
         self.to = to
         self.note(to)
@@ -70,7 +70,7 @@ class Order:
         """Return its settings as JSON data; a recorded run resumes only with equal ones."""
         return [type(self).__qualname__]
 
-    def offered(self, state: ConversationState, id: str, handed: Handed) -> tuple[Action, ...]:
+    def offered(self, state: ConversationState, id: str, handed: Handover) -> tuple[Action, ...]:
         """Return extra actions for a participant's model in its turn."""
         return ()
 
@@ -128,7 +128,7 @@ def _id(named: Any, agents: dict[str, Any]) -> str:
     if isinstance(named, str | int) and not isinstance(named, bool) and str(named) in agents:
         return str(named)
     raise DefinitionError(
-        f"next= named {shorten(repr(named))}, which is no participant: it gives an id or a "
+        f"next= named {shorten(repr(named))}, which is not a participant: it must give an id or a "
         "participant, a list of these for several at once, or None to end; the participants are "
         f"{shorten(', '.join(map(repr, agents)), 300)}"
     )
@@ -208,7 +208,7 @@ class HandOver(Order):
             return Choice((), detail=reason)
         return Choice((state.handed_to or self.first or state.agents[0],))
 
-    def offered(self, state: ConversationState, id: str, handed: Handed) -> tuple[Action, ...]:
+    def offered(self, state: ConversationState, id: str, handed: Handover) -> tuple[Action, ...]:
         """Return the action by which a participant hands over in its turn."""
         others = [each for each in state.agents if each != id]
         return (_HandOverAction(handed, others, self.about),) if others else ()
@@ -220,13 +220,13 @@ class HandOver(Order):
 class _HandOverAction(Action):
     """The action `hand_over` for one turn."""
 
-    def __init__(self, handed: Handed, others: list[str], about: Mapping[str, str]) -> None:
+    def __init__(self, handed: Handover, others: list[str], about: Mapping[str, str]) -> None:
         async def hand_over(to: str, message: str) -> str:
             if handed.is_over:
                 raise AskAgain("the turn in which this could be done is over")
             if handed.to is not None:
                 raise AskAgain(f"you have handed over to {excerpt(handed.to)} already")
-            handed.over(to)
+            handed.hand_over(to)
             return message
 
         described = "Hand over to another participant of the conversation, who answers next."

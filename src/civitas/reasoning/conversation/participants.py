@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import DefinitionError, JournalError, RunMismatch
 from civitas.message import address
-from civitas.reasoning.conversation.order import Handed, Order, as_order
+from civitas.reasoning.conversation.order import Handover, Order, as_order
 from civitas.reasoning.conversation.state import ConversationState, Utterance
 from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.events import Done, TurnStarted
 from civitas.reasoning.group import in_thread
 from civitas.reasoning.loop.recording import catch_up_models
-from civitas.reasoning.members import ask_member, own
+from civitas.reasoning.members import ask_member, await_own
 from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.reasoning")
 
-GO_ON: Final = "(It is your turn again, and nobody has said anything since.)"
+NOTHING_NEW: Final = "(It is your turn again, and nobody has said anything since.)"
 """The prompt of a speaker that has heard everything already."""
 _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that is wanted.)"
 """The prompt for the last speaker, if there is a schema for the outcome."""
@@ -127,7 +127,7 @@ class Turn:
     fault: str | None = None
     error: BaseException | None = None
 
-    def gave(self, reply: Reply) -> None:
+    def set_reply(self, reply: Reply) -> None:
         """Set the reply; if it is not an answer, also the fault and the error."""
         self.reply = reply
         if reply.stop_reason not in ANSWERED:
@@ -166,13 +166,13 @@ class Participants:
             # Remove it first: a delivery that is cut off is not repeated.
             self._state.pending[id].remove(utterance)
             if self._is_recorded and once is None:
-                continue  # delivered by the process before, or by `recall`
+                continue  # delivered by the process before, or by `restore`
             message = utterance.message(self._state.agents)
             try:
-                await own(_tell(self._setup.agents[id], message, self._thread, once))
+                await await_own(_tell(self._setup.agents[id], message, self._thread, once))
             except Exception as error:
                 about = "participant %r of %r failed to observe what was said: %s"
-                logger.warning(about, id, self._setup.id, told(error))
+                logger.warning(about, id, self._setup.id, error_line(error))
 
     def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
         """Note a delivery; return its run and number, or None."""
@@ -207,20 +207,20 @@ class Participants:
         state, record = self._state, self._record
         part = f"T{number}/{id}"
         waited = await self._question(id, part)
-        question = GO_ON if waited is None else waited.heard(state.agents)
+        question = NOTHING_NEW if waited is None else waited.heard(state.agents)
         place = 0 if waited is None else waited.number
         emit = asked.emit
         if emit is not None:
             emit(TurnStarted(self._setup.id, id, number, **asked.of_run))
         turn = Turn(id)
         agent = self._setup.agents[id]
-        handed = Handed(partial(record.mark, f"handed.{part}"))
+        handed = Handover(partial(record.mark, f"handed.{part}"))
         offered = self._setup.next.offered(state, id, handed)
         try:
             reply = await ask_member(
                 agent, question, part, asked, record, emit, offered=offered, question=place
             )
-            turn.gave(reply)
+            turn.set_reply(reply)
             turn.handed_to = handed.to
             if handed.to is None and (before := self._past(f"handed.{part}")) is not None:
                 turn.handed_to = before.result
@@ -239,7 +239,7 @@ class Participants:
             reply = await ask_member(
                 agent, _CONCLUDE, part, asked, self._record, None, asked.schema, question=0
             )
-            turn.gave(reply)
+            turn.set_reply(reply)
             if asked.emit is not None:
                 asked.emit(Done(str(agent.id), reply, **asked.of_run))
         except Exception as error:
@@ -251,7 +251,7 @@ class Participants:
         if self._is_recorded and isinstance(error, JournalError | RunMismatch):
             raise error
         turn.error = error
-        turn.fault = told(error)
+        turn.fault = error_line(error)
         logger.warning("participant %r of %r failed: %s", turn.id, self._setup.id, turn.fault)
 
     async def _question(self, id: str, part: str) -> Utterance | None:
@@ -275,7 +275,7 @@ class Participants:
         return next((past for past in self._record.past(key) if past.key == key), None)
 
 
-async def recall(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
+async def restore(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
     """Restore the participants that keep a record, and the model that chooses, from the record."""
     thread = None if record.begun is None else record.begun["thread"]
     for entry in record.entries():
@@ -284,7 +284,7 @@ async def recall(setup: Setup, record: Record[ConversationState], budget: Budget
         if not getattr(agent, "_records", False):
             continue
         if entry.kind == "started" and "part" in data:
-            await agent._recall(record.member(data["part"], data["agent"]), budget)
+            await agent._restore(record.member(data["part"], data["agent"]), budget)
         elif entry.kind == "ended" and told_id:
             try:
                 await _tell(agent, data["result"], thread, tuple(data["about"]["once"]))
@@ -317,7 +317,7 @@ async def _tell(
             await given
 
 
-def told(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """Return an error as a text of at most 1000 characters."""
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return cut(text, 1000)

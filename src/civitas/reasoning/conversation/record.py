@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import BudgetExceeded
 from civitas.models.protocol import Usage
-from civitas.reasoning.conversation.participants import Setup, recall
+from civitas.reasoning.conversation.participants import Setup, restore
 from civitas.reasoning.conversation.state import MAX_STEPS, ConversationState
 from civitas.reasoning.events import TurnEnded, TurnStarted
 from civitas.reasoning.read_record import ReadRecord
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.reply_request import Asked
 
 
-def stand(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
+def prepare(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
     """Prepare a recorded state for this process, and add what was heard after it."""
     state.record = record
     state.check(setup.agents, f"run {record.run_id!r}")
@@ -36,14 +36,14 @@ async def resumed(
     """Restore a resumed run; return its reply if it ends here, else None."""
     assert record.state is not None
     try:
-        await recall(setup, record, budget)
+        await restore(setup, record, budget)
     except (BudgetExceeded, Stop) as error:
         if not ended(record):
             stop = Stop.of(error)
             why = (stop.reason, stop.detail, stop.error, asked.run_id)
             return Reply("", "", [], [], Usage(), *why)
     emit_past(setup, record, asked)
-    stand(record.state, record, setup)
+    prepare(record.state, record, setup)
     return as_it_ended(record, asked.answer) if ended(record) else None
 
 

@@ -204,7 +204,7 @@ class DualActAgent(Group):
         if progress is None:
             where = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
-                f"dual act {self.id!r} has nothing to go on with{where}: load a state first"
+                f"dual act {self.id!r} has nothing to resume{where}: load a state first"
             )
         if schema is None:
             schema = progress.schema if progress.wanted is None else progress.wanted
@@ -216,7 +216,7 @@ class DualActAgent(Group):
         progress.want(schema)
         asked = Asked(progress.task, schema, progress.thread, progress.run_id)
         asked.resumed = True
-        return await self._carried(asked)  # type: ignore[return-value]
+        return await self._reply_on_loop(asked)  # type: ignore[return-value]
 
     # -- the work ----------------------------------------------------------------------------------
 
@@ -242,18 +242,18 @@ class DualActAgent(Group):
             shared_memory=config.shared_memory,
         )
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
-        await self._recall_members(Record(part, Progress), budget)
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
+        await self._restore_members(Record(part, Progress), budget)
 
-    async def _recall_members(self, record: Record[Progress], budget: Budget | None) -> None:
+    async def _restore_members(self, record: Record[Progress], budget: Budget | None) -> None:
         members = {str(each.id): each for each in self._member_agents}
         for name, turn in record.members.items():
             member = members.get(turn["agent"])
             if member is not None and getattr(member, "_records", False):
-                await member._recall(record.member(name, turn["agent"]), budget)
+                await member._restore(record.member(name, turn["agent"]), budget)
 
     async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
-        if record is not NULL_RECORD and (reply := await self._gone_on_with(record, asked)):
+        if record is not NULL_RECORD and (reply := await self._resumed(record, asked)):
             return reply
         progress: Progress | None = asked.state.own
         if progress is None or not asked.resumed:
@@ -272,7 +272,7 @@ class DualActAgent(Group):
             asked.state.underway = rounds
         return await rounds.reply()
 
-    async def _gone_on_with(self, record: Record[Progress], asked: Asked) -> DualActReply | None:
+    async def _resumed(self, record: Record[Progress], asked: Asked) -> DualActReply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""
         progress, wanted = record.state, asked.answer
         if progress is not None:
@@ -283,12 +283,12 @@ class DualActAgent(Group):
             self._emit_past(progress, asked)
         over = ended(record)
         try:
-            await self._recall_members(record, asked.budget)
+            await self._restore_members(record, asked.budget)
         except (BudgetExceeded, Stop) as error:
             if not over:
                 progress = progress or Progress(asked.content, asked.thread, asked.run_id)
                 stop = Stop.of(error)
-                progress.over(stop.reason, stop.detail)
+                progress.finish(stop.reason, stop.detail)
                 return progress.reply(stop.error)
         if progress is None:
             return None
@@ -303,13 +303,13 @@ class DualActAgent(Group):
         if asked.emit is None:
             return
 
-        def told(kind: Any, made: list[Any]) -> list[Any]:
+        def events(kind: Any, made: list[Any]) -> list[Any]:
             numbered = enumerate(made, 1)
             return [kind(str(self.id), n, each, past=True, **asked.of_run) for n, each in numbered]
 
         rounds = [
-            told(DecisionMade, progress.decisions),
-            told(ConclusionReached, progress.conclusions),
+            events(DecisionMade, progress.decisions),
+            events(ConclusionReached, progress.conclusions),
         ]
         if self.config.first == "reactive":
             rounds.reverse()

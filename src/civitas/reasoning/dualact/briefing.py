@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from civitas.errors import ConfigError
 from civitas.jsonvalue import json_text
-from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, said_steps
+from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, steps_text
 from civitas.text import marked
 
 _DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")
@@ -33,7 +33,7 @@ This is what R says:
 The steps that R says it took:
 {steps}
 
-What R really called, and what came of it:
+What R really called, with the results:
 {evidence}
 
 R's confidence: {confidence}"""
@@ -56,7 +56,7 @@ CONCLUSION_FORMAT: Final = (
 """How to conclude, for an R whose model follows schemas."""
 
 
-_CHANGE = "Change your approach; do not go on with what you did before."
+_CHANGE = "Change your approach; do not continue what you did before."
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -76,32 +76,32 @@ class Briefing:
         self,
         task: Any,
         conclusion: Conclusion | None,
-        told: Sequence[str],
+        messages: Sequence[str],
         several: int,
         in_words: bool = False,
     ) -> str:
         """Return H's prompt, about R's conclusion or before R has run."""
         if in_words and self._decision is None:
-            return for_person(_text(task), conclusion, told)
+            return for_person(_text(task), conclusion, messages)
         values = {"original_task": marked(_text(task))}
         if conclusion is None:
             asked = _filled(_BEGIN, values)
         else:
             said = conclusion.summary
             if conclusion.error is not None:
-                said = f"{said}\n[R came to no end of its own: {conclusion.error}]".strip()
+                said = f"{said}\n[R did not conclude: {conclusion.error}]".strip()
             if conclusion.suggested_next_action:
                 said += f"\n[R suggests: {conclusion.suggested_next_action}]"
-            done = (f"{_called(each)} {_came(each, 'gave: ')}" for each in conclusion.evidence)
+            done = (f"{_called(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
             sure = conclusion.confidence
             values |= {
                 "summary": marked(said),
-                "steps": marked(said_steps(conclusion.steps)),
+                "steps": marked(steps_text(conclusion.steps)),
                 "evidence": marked("\n".join(done)),
                 "confidence": "not stated" if sure is None else f"{sure:g}",
             }
             asked = _filled(_REVIEW if self._decision is None else self._decision, values)
-        more = [f"The user says meanwhile:\n{marked(text)}" for text in told]
+        more = [f"Message from the user:\n{marked(text)}" for text in messages]
         return "\n\n".join([asked, *more, *([] if in_words else [self._answer(several)])])
 
     def again(self, fault: str, several: int) -> str:
@@ -109,7 +109,7 @@ class Briefing:
         return f"{fault}.\n\n{self._answer(several)}"
 
     def for_reactive(
-        self, task: Any, instruction: str, why: str, redirected: bool, told: Sequence[str]
+        self, task: Any, instruction: str, why: str, redirected: bool, messages: Sequence[str]
     ) -> str:
         """Return R's prompt."""
         original = _text(task)
@@ -128,7 +128,7 @@ class Briefing:
                 asked = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {asked}"
             if instruction.strip() and instruction.strip() != original.strip():
                 asked += f"\n\nIt is a part of this task:\n{original}"
-        return "\n\n".join([asked, *(f"The user says meanwhile: {text}" for text in told)])
+        return "\n\n".join([asked, *(f"Message from the user: {text}" for text in messages)])
 
     def with_format(self, instruction: str, task: Any, agent: Any) -> str:
         """Return an instruction, with how to conclude."""
@@ -178,27 +178,27 @@ def _called(item: dict[str, Any]) -> str:
     return f"{who}{item.get('action')} {json_text(item.get('args', {}))}"
 
 
-def _came(item: dict[str, Any], gave: str = "") -> str:
+def _outcome(item: dict[str, Any], gave: str = "") -> str:
     return f"failed: {item['error']}" if "error" in item else f"{gave}{item.get('result')}"
 
 
-def for_person(task: str, conclusion: Conclusion | None, told: Sequence[str]) -> str:
+def for_person(task: str, conclusion: Conclusion | None, messages: Sequence[str]) -> str:
     """Return the text for a person as H, about a conclusion or before there is one."""
     parts = {"The task": task}
     if conclusion is None:
         parts["What was done"] = "Nothing yet: say how the agent is to begin."
     else:
-        done = (f"{_called(e)}\n{indent(_came(e), '  → ')}" for e in conclusion.evidence)
+        done = (f"{_called(e)}\n{indent(_outcome(e), '  → ')}" for e in conclusion.evidence)
         parts["What was done"] = "\n".join(done) or "No action was called."
         if conclusion.steps:
-            parts["The steps, as the agent says"] = said_steps(conclusion.steps)
+            parts["The steps, as the agent says"] = steps_text(conclusion.steps)
         parts["The agent's answer"] = conclusion.summary or "(none)"
         if conclusion.error is not None:
-            parts["It came to no end of its own"] = conclusion.error
+            parts["It did not conclude"] = conclusion.error
         if conclusion.suggested_next_action:
             parts["It suggests next"] = conclusion.suggested_next_action
         if conclusion.confidence is not None:
             parts["Its confidence, from 0 to 1"] = f"{conclusion.confidence:g}"
-    if told:
-        parts["Said meanwhile"] = "\n".join(told)
+    if messages:
+        parts["Messages from the user"] = "\n".join(messages)
     return "\n".join(f"{head}:\n{indent(text, '  ')}" for head, text in parts.items())

@@ -156,7 +156,7 @@ def read_conclusion(text: str) -> Conclusion:
     try:
         return Conclusion(**value)
     except DefinitionError as error:
-        raise Unreadable(f"is no conclusion: {readable(str(error))}") from None
+        raise Unreadable(f"is not a conclusion: {readable(str(error))}") from None
 
 
 def conclusion_of(reply: Reply) -> Conclusion:
@@ -256,6 +256,6 @@ def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
     return made
 
 
-def said_steps(steps: Iterable[str]) -> str:
+def steps_text(steps: Iterable[str]) -> str:
     """Return steps as text, one per line."""
     return "\n".join(f"- {step}" for step in steps)

@@ -104,9 +104,9 @@ class Progress:
         self.decisions.append(decision)
         self.why = decision.reasoning
         if decision.action is DecisionAction.TERMINATE:
-            self.over("terminated")
+            self.finish("terminated")
         elif self.r_runs >= runs:
-            self.over("max_loops", f"H did not accept after {self.r_runs} runs of R")
+            self.finish("max_loops", f"H did not accept after {self.r_runs} runs of R")
         else:
             self.turn = "reactive"
             self.stop, self.detail = None, ""
@@ -125,7 +125,7 @@ class Progress:
             self.steps.extend(run.steps)
             self.reactive_usage = self.reactive_usage + run.usage
 
-    def over(self, stop: StopReason, detail: str = "") -> None:
+    def finish(self, stop: StopReason, detail: str = "") -> None:
         """Note that it is over, with the reason."""
         self.turn, self.stop, self.detail = "over", stop, detail
 

@@ -85,7 +85,7 @@ class Rounds:
         return await guarded(self._record, self._reply, over, self._stopped)
 
     def _stopped(self, stop: Stop) -> DualActReply:
-        self._progress.over(stop.reason, stop.detail)
+        self._progress.finish(stop.reason, stop.detail)
         return self._progress.reply(stop.error)
 
     async def _reply(self) -> DualActReply:
@@ -115,7 +115,7 @@ class Rounds:
         several = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
         prompt = self._briefing.for_human(
-            progress.task, conclusion, self._heard(), several, in_words
+            progress.task, conclusion, self._interruptions(), several, in_words
         )
         number = len(progress.decisions) + 1
         about: dict[str, Any] = {"loop": number, "conclusion": conclusion}
@@ -185,7 +185,7 @@ class Rounds:
         except ValueError as error:
             raise Stop("error", str(error)) from None
         self._progress.decided(decision, self._config.max_hr_loops, agents)
-        self._tell(DecisionMade, len(self._progress.decisions), decision)
+        self._emit(DecisionMade, len(self._progress.decisions), decision)
 
     def _expect_decision(self, decision: Any) -> None:
         expect(decision, HumanDecision)
@@ -197,7 +197,7 @@ class Rounds:
         """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
-        heard = self._heard()
+        heard = self._interruptions()
         instructions = [
             self._briefing.for_reactive(
                 progress.task, each, progress.why, progress.redirected, heard
@@ -229,7 +229,7 @@ class Rounds:
         if changed != conclusion:
             progress.conclusions[-1] = changed
             progress.values[-1] = None  # it belongs to the unchanged conclusion
-        self._tell(ConclusionReached, number, changed)
+        self._emit(ConclusionReached, number, changed)
         for run in runs.values():
             if run.stop is not None:
                 raise run.stop
@@ -325,12 +325,12 @@ class Rounds:
         to = None if emit is None else shown
         return await ask_member(agent, text, part, asked, self._record, to, wanted)
 
-    def _tell(self, kind: Any, number: int, made: HumanDecision | Conclusion) -> None:
+    def _emit(self, kind: Any, number: int, made: HumanDecision | Conclusion) -> None:
         asked = self._asked
         if asked.emit is not None:
             asked.emit(kind(str(self._agent.id), number, made, **asked.of_run))
 
-    def _heard(self) -> list[str]:
+    def _interruptions(self) -> list[str]:
         """Return the interruptions since the last call, and clear them."""
         told, self._told = self._told, []
         return told

@@ -177,10 +177,10 @@ def _read_call(
     wanted = Wanted(id, name, safe_name(given))
     if action is None:
         names = known()
-        told = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
-        told = f"the actions are {told}" if names else "there are no actions"
+        listed = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
+        listed = f"the actions are {listed}" if names else "there are no actions"
         wanted.name = readable(shorten(given, 255))
-        wanted.fault = f'"{readable(shorten(given))}" is not an action; {told}'
+        wanted.fault = f'"{readable(shorten(given))}" is not an action; {listed}'
         return wanted
     try:
         args = _read_args(getattr(call, "args", None))

@@ -82,8 +82,8 @@ class Asking:
             raise
         except Exception as error:
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
-            told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise Stop("error", told, error) from error
+            detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise Stop("error", detail, error) from error
 
     @property
     def _about(self) -> dict[str, Any]:

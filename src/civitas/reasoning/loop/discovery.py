@@ -68,7 +68,7 @@ async def _help_of(agent: Agent, id: str) -> Any:
 def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
     """Return the actions that an agent's help describes, without the unusable ones."""
     if not isinstance(help, dict):
-        logger.warning("agent %r discovers nothing of %r: its help is no object", agent.id, id)
+        logger.warning("agent %r discovers nothing of %r: its help is not an object", agent.id, id)
         return []
     found = []
     for name, described in list(help.items())[:_MAX_ACTIONS]:
@@ -88,10 +88,10 @@ def _action(
     agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
     # We set the thread of a `say`; the model must not.
-    told = name == "say" and "thread" in described["args"]
+    is_say = name == "say" and "thread" in described["args"]
 
     async def call(**args: Any) -> Any:
-        asked = own_reply(agent) if told else None
+        asked = own_reply(agent) if is_say else None
         if asked is not None and asked.thread is not None:
             args["thread"] = asked.thread
         return await agent.ask(id, name, **args)

@@ -96,7 +96,7 @@ class ReActAgent(LoopAgent):
         found = opened(saved, KIND)
         threads = found.get("threads")
         if not isinstance(threads, dict):
-            raise StateError(f"agent {self.id!r}: the state of its threads is no object")
+            raise StateError(f"agent {self.id!r}: the state of its threads is not an object")
         for thread in self._threads or ():
             assert thread.id is not None
             self._forget_memory(thread.id)
@@ -120,7 +120,7 @@ class ReActAgent(LoopAgent):
     def _program(self) -> dict[str, Any]:
         return program_of(self)
 
-    async def _recall(self, part: Part, budget: Budget | None) -> None:
+    async def _restore(self, part: Part, budget: Budget | None) -> None:
         record = Record(part, LoopState)
         if record.begun is not None:
             memory = self._memory_of(self._kept.get(record.begun["thread"]))

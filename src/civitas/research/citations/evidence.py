@@ -19,8 +19,8 @@ from civitas.research.citations.claims import (
 from civitas.research.sentences import STOP_WORDS, sentences, stem, terms_of, words
 from civitas.text import shorten
 
-_NEGATION_MORE = "has a negation that is not there"
-_NEGATION_LESS = "lacks a negation that is there"
+_NEGATION_MORE = "has a negation that the passage lacks"
+_NEGATION_LESS = "lacks a negation that the passage has"
 SHARE = 0.6  # the part of a sentence's content words that its passage must have
 BETWEEN = "\n\n\0\n\n"  # what joins passages that are read as one: no quoted span reaches across it
 
@@ -115,17 +115,17 @@ def _misquoted(quoted: str, stored: _Stored) -> str | None:
             knows(stored.forms, stored.terms, word) for word in words(span)
         ):
             # A term may be inflected, and code may be composed of words that are there.
-            return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not there"
+            return f"quotes “{shorten(span.strip('“”„«»「」` '), 60)}”, which is not in the passage"
     return None
 
 
 def _unknown(said: Claim, stored: _Stored) -> str | None:
     for number in said.numbers:
         if number.said not in LOOSE and stored.readings.isdisjoint(number.readings):
-            return f"says {number.said}, which is not there"
+            return f"says {number.said}, which is not in the passage"
     for name in said.names:
         if not knows(stored.forms, stored.terms, name):
-            return f"names {shorten(name, 40)}, which is not there"
+            return f"names {shorten(name, 40)}, which is not in the passage"
     return None
 
 

@@ -70,7 +70,7 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
-        kept, why = _borne_out(bare, {n: passages[n] for n in cited if n in passages})
+        kept, why = _supporting(bare, {n: passages[n] for n in cited if n in passages})
         citations.extend(Citation(number, bare, passages[number]) for number in kept)
         left = _with_notes(sentence, {number: number for number in kept})
         if not kept:
@@ -118,7 +118,7 @@ def _with_notes(text: str, new: Mapping[int, int]) -> str:
     return _NOTE.sub(note, text)
 
 
-def _borne_out(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str]:
+def _supporting(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str]:
     """Return the passages that support a sentence; if none does, the reason."""
 
     def fault_of(numbers: list[int]) -> str | None:
@@ -129,7 +129,7 @@ def _borne_out(sentence: str, cited: dict[int, Passage]) -> tuple[list[int], str
     faults = {number: fault_of([number]) for number in cited}
     alone = [number for number, why in faults.items() if why is None]
     if alone or not cited:
-        return alone, "cites what is no source"
+        return alone, "cites an unknown source"
     needed = list(cited)[:_TOGETHER]
     if why := faults[needed[0]] if len(needed) == 1 else fault_of(needed):
         return [], why

@@ -44,8 +44,8 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
 
     for folder, below, names in os.walk(root, onerror=unreadable):
         inside = os.path.relpath(folder, root)
-        below[:] = sorted(filter(_is_looked_at, below))
-        names = sorted([*filter(_is_looked_at, names), *below])
+        below[:] = sorted(filter(_is_indexed, below))
+        names = sorted([*filter(_is_indexed, names), *below])
         for name in names:
             path = os.path.normpath(os.path.join(inside, name))
             try:
@@ -58,7 +58,7 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
                 left_out["links, which are not followed"] += 1
 
 
-def _is_looked_at(name: str) -> bool:
+def _is_indexed(name: str) -> bool:
     return not name.startswith(".") and name not in _SKIPPED
 
 

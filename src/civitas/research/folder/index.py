@@ -169,7 +169,9 @@ class FolderIndex:
             for number in ranked(db, query, 4 * results + 50):
                 row = db.execute(_PASSAGE, (number,)).fetchone()
                 if row is None:
-                    raise self._pool.damaged(f"passage {number} is found, but is not there")
+                    raise self._pool.damaged(
+                        f"passage {number} is in the index but not in the file"
+                    )
                 of[row[0]] += 1
                 (taken if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
                 if len(taken) == results:
@@ -200,13 +202,13 @@ class FolderIndex:
                 stored = {os.fsdecode(path): row for path, *row in rows}
             faults: Counter[str] = Counter()
             files = [*walk(self.root, faults)]
-            seen = {p: at for p, at in files if kind_of(p) is not None and self._is_wanted(p)}
+            seen = {p: at for p, at in files if kind_of(p) is not None and self._matches_pattern(p)}
             seconds = time.monotonic() - start
             if gone := stored.keys() - seen.keys():
                 with self._pool.writing() as db:
                     for path in gone:
                         _remove(db, stored[path][0])
-            self._bring_in(
+            self._index_files(
                 path
                 for path, status in seen.items()
                 if path not in stored or not _is_current(status, *stored[path][1:])
@@ -215,11 +217,11 @@ class FolderIndex:
                 self._next = time.monotonic() + max(1.0, 20 * seconds)
             self._report(faults)
 
-    def _is_wanted(self, path: str) -> bool:
+    def _matches_pattern(self, path: str) -> bool:
         names = (path, os.path.basename(path))
         return self._pattern is None or any(fnmatchcase(each, self._pattern) for each in names)
 
-    def _bring_in(self, paths: Iterable[str]) -> None:
+    def _index_files(self, paths: Iterable[str]) -> None:
         """Read files, and write them in batches, each a transaction."""
         batch: list[FileRead] = []
         chars = 0

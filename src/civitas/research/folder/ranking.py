@@ -43,8 +43,8 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
     scores = dict(_scored(db, any_of(rare)))
     if often:
         scores.update(_scored(db, f"({any_of(rare)}) AND ({any_of(often)})"))
-    told = {*rare, *often}
-    pairs = (f"{one} {two}" for one, two in pairwise(given) if one in told and two in told)
+    searched = {*rare, *often}
+    pairs = (f"{one} {two}" for one, two in pairwise(given) if one in searched and two in searched)
     if match := any_of(distinct(pairs, QUERY_WORDS)):
         for number, score in _scored(db, match):
             if number in scores:

@@ -152,8 +152,10 @@ def _main(tree: Any) -> Any:
 
 def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
     for meta in tree.iter("meta"):
-        told = (meta.get("content") or "").lower()
-        if (meta.get("name") or "").lower() == "robots" and ("nofollow" in told or "none" in told):
+        directives = (meta.get("content") or "").lower()
+        if (meta.get("name") or "").lower() == "robots" and (
+            "nofollow" in directives or "none" in directives
+        ):
             return []
     base = next((each.get("href") for each in tree.iter("base") if each.get("href")), "")
     found: dict[str, str] = {}

@@ -114,8 +114,8 @@ def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: f
     headers = {"Accept": "application/json"}
 
     async def ask(query: str) -> list[Any]:
-        told = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
-        url = f"{address}/search?{urlencode(told)}"
+        params = {"q": query, "format": "json", "language": f"{language}-{country.upper()}"}
+        url = f"{address}/search?{urlencode(params)}"
         try:
             response = await client.request("GET", url, headers=headers, redirects=5)
         except HTTPError as error:
@@ -246,7 +246,7 @@ async def _visited(
     page = await fetcher.fetch(url)
     kind = _kind(page)
     if pdf and kind != _PDF:
-        raise PageError(f"{page.url} is no PDF but {kind}: read it with visit_page")
+        raise PageError(f"{page.url} is not a PDF but {kind}: read it with visit_page")
     late = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
     read = await _in_thread(lambda: _read(page, kind), _READ_S, late)
     if not read.text.strip():
@@ -277,7 +277,7 @@ def _kind(page: Fetched) -> str:
             "text are read"
         )
     if b"\0" in start and not start.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise PageError(f"{page.url} is said to be {page.type} and is binary")
+        raise PageError(f"{page.url} is declared as {page.type} but is binary")
     return kind
 
 

@@ -191,7 +191,7 @@ class CitizenBlock(Block):
             reply = await given if inspect.isawaitable(given) else given
             answer = read_json(getattr(reply, "text", None) or "")
         except Unreadable as error:
-            self.fall_back(one_line(f"the model's answer is no JSON: {error}", 200))
+            self.fall_back(one_line(f"the model's answer is not JSON: {error}", 200))
             return None
         except Exception as error:  # an error of the model costs only its answer
             self.fall_back(error_text(error))

@@ -245,7 +245,7 @@ class SocialBlock(TalkBlock):
     async def forward(self) -> str | None:
         """Write to a person; return the recipient's id, or None."""
         self.act("social")
-        to, text = await self._by_model() or (self._whom(), "")
+        to, text = await self._by_model() or (self._receiver(), "")
         if to is None:
             self.act("leisure")
             return None
@@ -255,7 +255,7 @@ class SocialBlock(TalkBlock):
         self._send(to, text, topic, opinion)
         return to
 
-    def _whom(self) -> str | None:
+    def _receiver(self) -> str | None:
         """Return the id of a person here or of a friend; None if there is neither."""
         draws = self.draws
         present, me = self.perceived.present, str(self.agent.id)

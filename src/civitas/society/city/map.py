@@ -181,7 +181,7 @@ def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, 
             raise ConfigError(f"{what}[{number}] must be a {kind.__name__}, got {excerpt(part)}")
         name = getattr(part, key)
         if name in found:
-            raise ConfigError(f"{what}[{number}]: {key} {excerpt(name)} is there twice")
+            raise ConfigError(f"{what}[{number}]: {key} {excerpt(name)} appears twice")
         found[name] = part
     return found
 
@@ -231,7 +231,7 @@ def checked_roads(
                 continue
             where = f"roads[{number}]: {excerpt(road.a)}–{excerpt(road.b)} leads to {excerpt(end)}"
             if end not in places:
-                raise ConfigError(f"{where}, which is no node and no place")
+                raise ConfigError(f"{where}, which is neither a node nor a place")
             if places[end].node is not None:
                 hangs = excerpt(places[end].node)
                 raise ConfigError(f"{where}, a place that hangs on node {hangs}: lead it there")

@@ -71,20 +71,20 @@ class Cell:
             return _adapter().dump_json(self, exclude_unset=True)
         except PydanticSerializationError:
             raise ConfigError(
-                "another process needs functions as file.py:function; with jobs=0 all is lived in "
+                "another process needs functions as file.py:function; with jobs=0 all cells run in "
                 "this process, with any function"
             ) from None
 
-    async def live(self, part: Path, lived: Callable[[int], None]) -> None:
+    async def run(self, part: Path, lived: Callable[[int], None]) -> None:
         """Run the cell, and write its part of the results."""
         values = json.dumps(self.values, sort_keys=True)
         same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
         picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
         # The folder is importable during the whole run, for imports inside of functions.
         with importable(self.folder), closing(Rows(part)) as rows:
-            life = _Life(self, lived, picture, rows)
-            await life.live(self.workflow, self.condition)
-            write_part(part, same, rows, life.totals)
+            run = _CellRun(self, lived, picture, rows)
+            await run.run(self.workflow, self.condition)
+            write_part(part, same, rows, run.totals)
 
 
 @functools.cache
@@ -92,7 +92,7 @@ def _adapter() -> TypeAdapter[Cell]:
     return TypeAdapter(Cell)
 
 
-class _Life:
+class _CellRun:
     """A running cell: the rows that it measures, and totals of failures."""
 
     def __init__(self, cell: Cell, lived: Callable[[int], None], picture: Path, rows: Rows) -> None:
@@ -111,7 +111,7 @@ class _Life:
         ]
         self.totals: dict[str, Any] = {**dict.fromkeys(_SUMMED, 0), "first_failures": []}
 
-    async def live(
+    async def run(
         self,
         workflow: list[Item],
         condition: str,
@@ -146,11 +146,11 @@ class _Life:
                     saved[item.save] = society.state_dict()
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
-                    await self.live(item.branch.workflow, name, saved, item.branch.of)
+                    await self.run(item.branch.workflow, name, saved, item.branch.of)
             if self._cell.has_map and not start:
                 write_whole(self._picture, functools.partial(draw_map, society))
-            told = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
-            self.totals["first_failures"] = (self.totals["first_failures"] + told)[:3]
+            lines = [f"step {n}, {who}: {what}" for n, who, what in society.failures]
+            self.totals["first_failures"] = (self.totals["first_failures"] + lines)[:3]
 
     async def _run(self, society: Society, condition: str, steps: int) -> None:
         every = self._cell.every
@@ -193,8 +193,8 @@ class _Life:
             given = [each for each in answers if each.question == question.id]
             values = [each.value for each in given if each.source != "none"]
             if not values:
-                why = given[0].reason if given else "there is no citizen"
-                raise ConfigError(f"survey {surveyed.name!r}: nobody answers: {why}")
+                why = given[0].reason if given else "there is not a citizen"
+                raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {why}")
             if question.kind == "choice":
                 for choice in question.choices:
                     means[f"{question.id}={choice}"] = [value == choice for value in values]
@@ -237,7 +237,7 @@ def main() -> None:
         said.write(json.dumps(what) + "\n")
 
     try:
-        asyncio.run(cell.live(Path(sys.argv[1]), lambda steps: say(lived=steps)))
+        asyncio.run(cell.run(Path(sys.argv[1]), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
         text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
         say(error=text, kind=kind_of(error))

@@ -49,7 +49,7 @@ class Experiments(Steps):
         """Await a function on the society's loop; if cancelled, wait until it has ended there."""
         self._start()
         if on_a_space():
-            raise DefinitionError("a society is run from outside: an agent awaits no step")
+            raise DefinitionError("a society is run from outside: an agent cannot await a step")
         begun: list[Any] = []
 
         async def there() -> Any:
@@ -225,7 +225,7 @@ class Experiments(Steps):
                 program=program,
             ) as record:
                 if self._journal is not None:
-                    self._asking.recall(record, self._model, self.mailboxes)
+                    self._asking.charge_recorded(record, self._model, self.mailboxes)
                 if record.state is not None:
                     return [SurveyAnswer(*each) for each in record.state.answers]
                 answers = await self._answers(survey, mailboxes, record)
@@ -271,7 +271,7 @@ class Experiments(Steps):
             except (ModelError, Unreadable) as error:
                 failed = str(error)
             if not isinstance(given, dict):
-                given, failed = {}, "the model's answer is no JSON object"
+                given, failed = {}, "the model's answer is not a JSON object"
         answers = []
         for question in survey.questions:
             reason = failed or (question.fault(given.get(question.id)) if model is not None else "")

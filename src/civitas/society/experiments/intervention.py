@@ -166,7 +166,9 @@ class Changed:
         ids = set() if self._city is None else set(self._city.ids())
         for place in self.places([*intervention.close, *intervention.open]):
             if place not in ids:
-                raise ConfigError(f"an intervention closes or opens {place!r}, which is no place")
+                raise ConfigError(
+                    f"an intervention closes or opens {place!r}, which is not a place"
+                )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the changes as JSON data."""

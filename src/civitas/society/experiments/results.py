@@ -268,7 +268,7 @@ class Rows:
 
     def append(self, row: Row) -> None:
         """Add a row. Raises FileError."""
-        with told(self._path):
+        with writing_errors(self._path):
             self._file.write(json.dumps(row) + "\n")
 
     def __iter__(self) -> Iterator[Row]:
@@ -326,7 +326,7 @@ def file_name(text: str, suffix: str) -> str:
 
 
 @contextlib.contextmanager
-def told(path: Path) -> Iterator[None]:
+def writing_errors(path: Path) -> Iterator[None]:
     """Raise FileError if a file or folder cannot be written."""
     try:
         yield
@@ -337,7 +337,7 @@ def told(path: Path) -> Iterator[None]:
 def write_whole(path: Path, write: Callable[[str], Any]) -> None:
     """Write a file beside its place, and move it there when it is whole and on the disk."""
     beside = path.with_name(f".{os.getpid()}.{path.name}")
-    with told(path):
+    with writing_errors(path):
         try:
             write(str(beside))
             with beside.open("rb+") as file:

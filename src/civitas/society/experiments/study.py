@@ -154,7 +154,7 @@ def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
             if key.tag != "tag:yaml.org,2002:str":
                 raise wrong(key, f"a key must be a text, got {excerpt(key.value)}")
             if key.value in made:
-                raise wrong(key, f"{key.value!r:.80} is there twice")
+                raise wrong(key, f"{key.value!r:.80} appears twice")
             lines[*where, key.value] = key.start_mark.line + 1
             made[key.value] = read(value, (*where, key.value))
         return made
@@ -173,6 +173,6 @@ def _read_yaml(path: Path) -> tuple[Any, dict[Where, int]]:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
         said = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise ConfigError(f"{path}{line}: this is no YAML: {said}") from None
+        raise ConfigError(f"{path}{line}: this is not YAML: {said}") from None
     except RecursionError:
         raise ConfigError(f"{path} is nested too deep") from None

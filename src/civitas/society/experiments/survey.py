@@ -266,8 +266,8 @@ def in_words(respondent: Respondent) -> str:
         said.append(f"I remember: {last[1] if isinstance(last, list) else last.get('content')}")
     plan = (status.get("plan") or [])[status.get("now") or 0 :]
     said.append(f"My plan: {'; '.join(map(_planned, plan)) or 'none'}")
-    told = ". ".join(each.rstrip(".") for each in said)
-    return one_line(f"(by rule, not by a model: this is how it is) {told}.", _LONGEST)
+    sentence = ". ".join(each.rstrip(".") for each in said)
+    return one_line(f"(by rule, not by a model: this is how it is) {sentence}.", _LONGEST)
 
 
 def _percent(thousandths: int) -> str:

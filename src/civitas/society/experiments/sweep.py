@@ -88,7 +88,7 @@ async def sweep(
                 if jobs:
                     await _in_process(cell, part, lived)
                 else:
-                    await cell.live(part, lived)
+                    await cell.run(part, lived)
             except (ConfigError, FileError, StateError) as error:
                 raise KINDS[kind_of(error)](f"{cell}: {error}") from error
             lived(0, ended=1)
@@ -143,7 +143,7 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
             other, has = dict(before["determined_by"]), before["versions"]["civitas"]
             name = before["experiment"]["name"]
         except (ValueError, KeyError, TypeError):
-            what = f"{path} is no manifest of an experiment: give another folder"
+            what = f"{path} is not a manifest of an experiment: give another folder"
             raise ConfigError(what) from None
     if not data or not has_results:  # nothing, or an attempt in which no cell has ended
         _write_manifest(design, folder, shared, None)
@@ -194,7 +194,7 @@ async def _in_process(cell: Cell, part: Path, lived: Callable[[int], None]) -> N
         lived(-steps)
     how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
     raise StateError(
-        f"its process {how}, twice; cells that have ended are kept, and the same call goes on"
+        f"its process {how}, twice; cells that have ended are kept, and the same call continues"
     )
 
 

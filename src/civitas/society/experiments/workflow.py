@@ -173,5 +173,5 @@ def steps_of(
             branches.add(item.branch.name)
             steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
     if steps == 0:
-        raise FieldError((where, "the workflow lives no step: it needs a run"))
+        raise FieldError((where, "the workflow runs no step: it needs a run"))
     return steps

@@ -74,7 +74,7 @@ def checked_people(
             known = ", ".join(COLUMNS)
             raise ConfigError(f"{source}: unknown column {excerpt(column)}; there are {known}")
         if given.count(column) > 1:
-            raise ConfigError(f"{source}: column {column!r} is there twice")
+            raise ConfigError(f"{source}: column {column!r} appears twice")
     if "id" not in given:
         raise ConfigError(f"{source} has no column 'id'")
     found: list[dict[str, Any]] = []

@@ -51,7 +51,7 @@ class RowBlock(CitizenBlock):
         raise NotImplementedError(f"{type(self).__name__} must define `def step_rows(self, rows)`")
 
 
-def lacking(block: Any) -> str:
+def missing_method(block: Any) -> str:
     """Return the name of a rows method that a block lacks; "" if it lacks none."""
     made = type(block)
     for scalar, rows in HOOKS.items():

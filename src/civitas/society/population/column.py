@@ -65,7 +65,7 @@ class Column:
         """The type of its array."""
         return "int32" if self.dtype == PLACE else self.dtype
 
-    def made(self, count: int) -> Any:
+    def new_array(self, count: int) -> Any:
         """Return an array for `count` citizens, filled with the default."""
         shape: Any = count if self.width is None else (count, self.width)
         default = -1 if self.dtype == PLACE and not self.default else self.default
@@ -77,11 +77,11 @@ class Column:
             return numpy().zeros(shape, self.stored)
         return numpy().full(shape, default, dtype=self.stored)
 
-    def kept(self, values: Any) -> Any:
+    def array_of(self, values: Any) -> Any:
         """Return an array of given values, of which there may be more per citizen than declared."""
         if self.slots is True or not self.slots:
             return values.copy("F" if self.slots else "C")
-        made = self.made(len(values))
+        made = self.new_array(len(values))
         made[...] = values
         return made
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
-from civitas.society.population.block import lacking
+from civitas.society.population.block import missing_method
 from civitas.society.population.column import SETTLED
-from civitas.society.population.messages import hear, told_to
+from civitas.society.population.messages import deliver_to_rows, take_messages
 from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import merged
@@ -80,7 +80,7 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
     """
     if engine.rows:
         for block in population.blocks:
-            missing = lacking(block)
+            missing = missing_method(block)
             if missing:
                 raise ConfigError(
                     f"block {block.name!r} has no `{missing}` of its own, and cannot run as rows; "
@@ -96,7 +96,7 @@ def begin_life(society: Any, population: Population, engine: Engine) -> None:
         society._mailbox_of_row(agent, row)
 
 
-async def live_rows(
+async def run_population(
     population: Population, view: View, books: Any, engine: Engine
 ) -> dict[type[Want], Table]:
     """Run the rows of a population for a step; return their wants."""
@@ -154,11 +154,11 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
 def take_mailbox(society: Any, agent: Any, row: int) -> None:
     """Give a promoted citizen the answers and messages of its row."""
     agent._mailbox.answers = answers_of(society.books, row)
-    agent._mailbox.mail = told_to(society, row)
+    agent._mailbox.mail = take_messages(society, row)
 
 
 def leave_mailbox(society: Any, agent: Any, row: int) -> Any:
     """Give a demoted agent's messages to its row; return the agent's mailbox."""
     society.population.full[row] = False
-    hear(society, list(agent._mailbox.mail), True)
+    deliver_to_rows(society, list(agent._mailbox.mail), True)
     return agent._mailbox

@@ -60,7 +60,7 @@ def no_messages() -> Messages:
     return Messages(*(numpy().zeros(0, numpy().int64) for _ in PARTS))
 
 
-def said_by_rows(society: Any, said: Table | None) -> Table | None:
+def row_messages(society: Any, said: Table | None) -> Table | None:
     """Return what rows said to rows; send the rest as real messages.
 
     Where somebody intercepts or observes messages, all of it is.
@@ -76,7 +76,7 @@ def said_by_rows(society: Any, said: Table | None) -> Table | None:
     return Table(Say, said.sender[~real], fields)
 
 
-def hear(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
+def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
     """Deliver messages to rows for the next step; return how many.
 
     Args:
@@ -93,15 +93,15 @@ def hear(society: Any, sent: list[Sent], more: bool, said: Table | None = None) 
     return len(books.messages) - (0 if before is None else len(before))
 
 
-def told_to(society: Any, row: int) -> list[Sent]:
+def take_messages(society: Any, row: int) -> list[Sent]:
     """Remove a row's messages and return them as real messages."""
     books: Any = society.books
     if society.population is None or books.messages is None:
         return []
     mine = books.messages.receiver == row
-    told = _as_sent(society.population, books.messages.taken(mine))
+    removed = _as_sent(society.population, books.messages.taken(mine))
     books.messages = books.messages.taken(~mine)
-    return told
+    return removed
 
 
 def _sent(population: Population, said: Table, at: int) -> Sent:
@@ -152,7 +152,7 @@ def _delivered(
         if to is None or (to >= 0 and population.full[to]):
             continue
         if envelope.name != "say":
-            logger.debug("%s: rows hear what is said alone", envelope)
+            logger.debug("%s: rows receive only what is sent by `say`", envelope)
             continue
         number = number_of(population, envelope.sender)
         heard = (number, *_heard(population, envelope.args))

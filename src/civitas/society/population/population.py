@@ -110,7 +110,7 @@ class Population:
         self.full = np.zeros(count, bool)
         self.base, self.until = 0, count
         """The rows that `arrays` has: all, but in a worker of an engine."""
-        self.arrays = {name: column.made(count) for name, column in self.declared.items()}
+        self.arrays = {name: column.new_array(count) for name, column in self.declared.items()}
         if table is not None:
             from civitas.society.population.table import fill
 
@@ -290,7 +290,7 @@ class Population:
         """
         row = self.row_of(id)
         if row not in self.agents:
-            raise ConfigError(f"citizen {id} is no full agent")
+            raise ConfigError(f"citizen {id} is not a full agent")
         if self.society is not None:
             self.society._on_loop(self._demote, row)
         else:
@@ -380,7 +380,7 @@ class Population:
             DefinitionError: it lives in another
         """
         if self.society is not None:
-            raise DefinitionError("the population lives in a society already: make another")
+            raise DefinitionError("the population is in a society already: make another")
         self.society = society
         self.services = sorted(services, key=id_order)
 

@@ -103,7 +103,9 @@ class RayEngine:
                 f"(ray start --object-store-memory), or use more workers: {error_text(error)}"
             ) from error
         except (errors.RaySystemError, ConnectionError) as error:
-            raise StateError(f"Ray is gone: go on from the journal: {error_text(error)}") from error
+            raise StateError(
+                f"the connection to Ray is lost: resume from the journal: {error_text(error)}"
+            ) from error
         self._fresh = set()
         return wants
 
@@ -276,7 +278,9 @@ class Worker:
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
         self._first, self._until = first, until
-        self._own = {name: frame.declared[name].kept(values) for name, values in columns.items()}
+        self._own = {
+            name: frame.declared[name].array_of(values) for name, values in columns.items()
+        }
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""

@@ -41,7 +41,7 @@ def begin(population: Register, given: Iterable[str] = ()) -> None:
         population.arrays[name][...] = values
 
 
-def live(population: Register, moment: Moment, first: int, until: int) -> Wants:
+def run_slice(population: Register, moment: Moment, first: int, until: int) -> Wants:
     """Run rows `first` … `until` − 1 for a step; return their wants.
 
     Raises:
@@ -127,6 +127,6 @@ def in_threads(
     ends = [first + count * part // parts for part in range(parts + 1)]
 
     def one(begin: int, end: int) -> Wants:
-        return live(population, moment, begin, end)
+        return run_slice(population, moment, begin, end)
 
     return list((map if pool is None else pool.map)(one, ends[:-1], ends[1:]))

@@ -55,7 +55,7 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
     ids = ids[order].astype(np.uint64)
     if (ids[1:] == ids[:-1]).any():
         again = int(ids[1:][ids[1:] == ids[:-1]][0])
-        raise ConfigError(f"id {again} is there twice")
+        raise ConfigError(f"id {again} appears twice")
     return ids, {name: values[order] for name, values in table.items()}
 
 

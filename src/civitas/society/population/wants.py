@@ -72,7 +72,7 @@ LEFT_OUT: Final[dict[str, Any]] = {"mode": None, "what": "", "topic": "", "opini
 REFUSED: Final = (
     "",
     "it has too little money",
-    "there is nobody of that id",
+    "there is no agent of that id",
     "the place is full",
     "there is no way there",
     "it is on the way",

@@ -66,7 +66,7 @@ class Feed(Service):
             return Answer(want, True, value=value)
         if type(want) is Follow:
             if want.id == sender or want.id not in books.where:
-                who = "itself" if want.id == sender else f"{want.id!r:.80}, who is no citizen"
+                who = "itself" if want.id == sender else f"{want.id!r:.80}, who is not a citizen"
                 return Answer(want, False, f"{sender} cannot follow {who}")
             self._kept.follow_one(sender, want.id)
             return Answer(want, True)

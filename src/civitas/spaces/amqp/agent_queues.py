@@ -262,7 +262,7 @@ class LocalAgents:
     async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; return False if it was removed meanwhile."""
         if self._router.ending:
-            raise self._router.gone()
+            raise self._router.closed_error()
         await self._broker.open()
         while (leaving := self._leaving.get(mailbox.id)) is not None:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
@@ -280,7 +280,7 @@ class LocalAgents:
             self._here.pop(mailbox, None)  # it has nothing at the broker to delete
             raise
         if self._router.ending:
-            raise self._router.gone()
+            raise self._router.closed_error()
         if mailbox.open and not queue.begin:
             self._receiver.resume(mailbox)
         return mailbox.open
@@ -298,10 +298,10 @@ class LocalAgents:
                     begin()
 
         def begin() -> None:
-            go_on, queue.begin = queue.begin, None
-            if go_on is not None:
+            begin_agent, queue.begin = queue.begin, None
+            if begin_agent is not None:
                 self._receiver.resume(mailbox)
-                go_on()
+                begin_agent()
 
         def cancelled() -> None:
             queue.consumer = ""

@@ -84,7 +84,7 @@ class Broker:
         self._lost = False
         self._ending = False
         self.consumer = Consumer(self.loop)
-        self.publisher = Publisher(names.exchange, settled, thread.let_in)
+        self.publisher = Publisher(names.exchange, settled, thread.set_open)
         self._options = options
         self._on_state = on_state
         self._after_read = after_read
@@ -133,7 +133,7 @@ class Broker:
             raise BrokerError(explain(error, self._options)) from error
         finally:
             self._opening = None
-        self._keeping = self.loop.create_task(self._keep())
+        self._keeping = self.loop.create_task(self._reconnect())
 
     async def channel(self) -> Channel:
         """Open a channel."""
@@ -200,7 +200,7 @@ class Broker:
             raise
         self._on_state("connected", f"connected to the message broker at {self._options.address}")
 
-    async def _keep(self) -> None:
+    async def _reconnect(self) -> None:
         """Open another connection whenever one is lost."""
         while not self._closing and self._connection is not None:
             error = await asyncio.shield(self._connection.lost)

@@ -45,7 +45,7 @@ _NOT_FOUND = 404
 _RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
 _BY_BROKER = {
-    "expired": "it waited in the queue until its time was over, and nobody took it",
+    "expired": "it expired in the queue before an agent took it",
     "maxlen": "the queue was full",
     "delivery_limit": "it was delivered again and again, and never handled",
 }
@@ -68,7 +68,7 @@ class DeadLetterExchange:
     ) -> None:
         """Publish a message; call `confirmed` when the broker has confirmed it."""
         headers = {
-            **wire.beside(properties),
+            **wire.known_headers(properties),
             "reason": reason[:1000].encode(errors="backslashreplace").decode(),
             "agent": agent,
             "message": str(properties.message_id or ""),
@@ -229,7 +229,7 @@ class DeadLetters:
 
         A request becomes a `send`: its sender has had an outcome, and gets this one as a message. A
         dead letter is removed once the broker has confirmed the new message. The receiver's inbox
-        recognizes one that is there twice, or is sent twice because this process died between the
+        recognizes one that appears twice, or is sent twice because this process died between the
         two.
 
         Returns:
@@ -248,7 +248,7 @@ class DeadLetters:
         """Send a dead letter again; return why that failed, or None."""
         agent = dead.agent
         if not agent:
-            return "whom it was for cannot be told"
+            return "its receiver is unknown"
         message = Outbound(
             f"resent.{dead.key}",  # sent twice, it is one message to its receiver
             wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,
@@ -260,11 +260,11 @@ class DeadLetters:
         try:
             to = wire.read(properties, dead.body).envelope.to
         except Unreadable as error:
-            return f"it is no message: {error}"
+            return f"it is not a message: {error}"
         if dead.kind not in _RUNNABLE:
             return f"a message of the type {dead.kind!r} is not for an agent to handle"
         if to not in (agent, EVERYONE):
-            return f"it is to {to!r}, and came to {agent!r}"
+            return f"it is to {to!r}, but was in the queue of {agent!r}"
         try:
             channel.basic_publish(
                 self._names.exchange, message.routing_key, dead.body, properties, mandatory=True

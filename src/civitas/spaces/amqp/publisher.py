@@ -47,10 +47,10 @@ class Publisher:
         largest: how many bytes a message may have; None until the broker has refused one
     """
 
-    def __init__(self, exchange: str, settled: Settled, let_in: Callable[[bool], None]) -> None:
+    def __init__(self, exchange: str, settled: Settled, set_open: Callable[[bool], None]) -> None:
         self._exchange = exchange
         self._settled = settled
-        self._let_in = let_in
+        self._set_open = set_open
         self._behind = False
         self._channel: Channel | None = None
         self._tag = 0
@@ -92,7 +92,7 @@ class Publisher:
         behind = self._channel is not None and len(self._unconfirmed) + len(self._waiting) >= _AHEAD
         if behind is not self._behind:
             self._behind = behind
-            self._let_in(not behind)
+            self._set_open(not behind)
 
     def refuse_larger(self, largest: int) -> None:
         """End larger messages as `TOO_LARGE`: the broker closed the channel because of one."""
@@ -106,10 +106,10 @@ class Publisher:
                 self._settled(message, TOO_LARGE)
 
     def pause(self) -> None:
-        """Keep messages from now on until `go_on`: their receiver is being added."""
+        """Keep messages from now on until `resume`: their receiver is being added."""
         self._pauses += 1
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Publish the messages kept since `pause`."""
         self._pauses -= 1
         if not self._pauses:

@@ -69,9 +69,9 @@ class Receiver:
             inbound = wire.read(properties, body)
             to = inbound.envelope.to
             if inbound.kind in (wire.REPLY, wire.QUEUE_LOST):
-                raise Unreadable(f"its type is {inbound.kind!r}, and it came to an agent")
+                raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
             if to not in (mailbox.id, EVERYONE):
-                raise Unreadable(f"it is to {to!r}, and came to {mailbox.id!r}")
+                raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
         except Unreadable as error:
             self._dead_letters.refuse(tag, properties, body, str(error), mailbox.id)
             return
@@ -177,7 +177,7 @@ class Receiver:
 
     def _stopped(self, mailbox: Mailbox) -> RequestError:
         if self._router.ending:
-            return self._router.gone()
+            return self._router.closed_error()
         return AgentStopped(f'agent "{mailbox.id}" was removed')
 
     def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:
@@ -208,8 +208,8 @@ class Receiver:
                 and offer.policy == ACCESS_REQUESTED
                 and permission == wire.fingerprint(inbound.envelope, mailbox.id)
             )
-        goes_on = offer is not None and (offer.idempotent or mailbox.agent._goes_on(name))
-        if entry.state == STARTED and not goes_on:
+        resumes = offer is not None and (offer.idempotent or mailbox.agent._resumes(name))
+        if entry.state == STARTED and not resumes:
             self._doubt(delivery, mailbox, inbound)
         else:
             self._put(delivery, mailbox)
@@ -218,8 +218,8 @@ class Receiver:
         """End a message as in doubt: it was started, and no end is recorded."""
         where = f"{mailbox.id}.{delivery.envelope.name}"
         text = (
-            f'in doubt: "{where}" had begun when its process ended; '
-            "whether it took effect is not known"
+            f'in doubt: "{where}" was running when its process ended; '
+            "it is unknown whether it took effect"
         )
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
         delivery.mailbox = mailbox

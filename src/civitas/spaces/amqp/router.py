@@ -156,7 +156,7 @@ class AMQPRouter(Router):
         if delivery.answered:
             return
         if self.closed:
-            self.refuse(delivery, self.gone())
+            self.refuse(delivery, self.closed_error())
             return
         if self.observers:
             self._show_once(delivery)
@@ -247,7 +247,7 @@ class AMQPRouter(Router):
         if sent:
             self.requests.end(delivery)
             if self.closed and isinstance(error, RequestCancelled):
-                error = self.gone()  # `shut_down` cancelled it at its receiver
+                error = self.closed_error()  # `shut_down` cancelled it at its receiver
         super().settle(delivery, value, error)
         if delivery.kind == REQUEST and isinstance(delivery, InFlight):
             self.recorder.reply(delivery, value, error)
@@ -328,7 +328,7 @@ class AMQPRouter(Router):
                 lost,
             )
         for delivery in self.requests.deliveries():
-            self.refuse(delivery, self.gone())
+            self.refuse(delivery, self.closed_error())
         await broker.close()
         try:
             self.inbox.close()

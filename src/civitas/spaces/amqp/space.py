@@ -183,13 +183,13 @@ class AMQPSpace(Space):
                 self._detach(mailbox)
                 return
             finally:
-                self._router.broker.publisher.go_on()
+                self._router.broker.publisher.resume()
             if here and mailbox.arriving is not None:
                 self._begin(mailbox, mailbox.arriving)
 
         self._thread.spawn(add())
 
-    def _gone(self, mailbox: Mailbox, left: Delivery) -> None:
+    def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
         async def release() -> None:
             try:
                 await self._released(mailbox)

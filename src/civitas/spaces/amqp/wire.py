@@ -171,7 +171,7 @@ def read(properties: Any, body: bytes) -> Inbound:
         raise Unreadable(f"its type is {kind!r}, not one of {', '.join(sorted(_KINDS))}")
     message = read_json(body)
     if not isinstance(message, dict):
-        raise Unreadable("it is no JSON object")
+        raise Unreadable("it is not a JSON object")
     try:
         # Without `from`, a usual message takes the fast path of check_message.
         envelope = check_message(message, address(message.pop("from", None)))
@@ -204,12 +204,12 @@ def read_json(body: bytes) -> Any:
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError as error:
-        raise Unreadable(f"it is no JSON: {error}") from None
+        raise Unreadable(f"it is not JSON: {error}") from None
 
 
 def stored(properties: Any, body: bytes, permission: str | None = None) -> bytes:
     """Return a received message as an inbox stores it, with its permission if approved."""
-    headers = beside(properties) | ({} if permission is None else {_PERMISSION: permission})
+    headers = known_headers(properties) | ({} if permission is None else {_PERMISSION: permission})
     return to_json(
         {
             "message_id": properties.message_id,
@@ -234,7 +234,7 @@ def fingerprint(envelope: Envelope, agent: str) -> str:
     return sha256(what.encode()).hexdigest()
 
 
-def beside(properties: Any) -> dict[str, Any]:
+def known_headers(properties: Any) -> dict[str, Any]:
     """Return the headers of a message that civitas uses."""
     found = properties.headers or {}
     names = ("hops", "trail", "timeout", "original", "thread")

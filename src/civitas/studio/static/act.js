@@ -171,7 +171,7 @@ function showRound(view, number) {
   if (decision) right.push(h("div", { class: `s-decision ${decision.action}` }, h("h3", {}, WORDS[decision.action] || decision.action),
     quote("Instruction", text(decision.new_instruction)), quote("Reasoning", decision.reasoning)));
   else if (conclusion && view.deciding) right.push(h("p", { class: "s-soft" }, "Waits for H's decision."));
-  const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Told", reactive[0].instruction) : null,
+  const left = [h("h2", {}, `Worker (R), round ${number}`), reactive[0] && number > 1 ? quote("Instruction", reactive[0].instruction) : null,
     ...reactive.flatMap((lane) => showLane(view, lane)), conclusion ? showConclusion(conclusion) : null];
   return h("section", { class: "s-round" }, h("div", { class: "s-lane" }, left), h("div", { class: "s-lane" }, right));
 }
@@ -186,10 +186,10 @@ export function mount(root) {
   let view = null, asked = false, atEnd = true;
   const pick = h("select", { class: "s-input", "aria-label": "Run", onchange: () => attempt(() => show(pick.value))() });
   const about = h("div", { class: "s-about" });
-  const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Tell it something while it works", required: true });
+  const said = h("input", { class: "s-input", "aria-label": "Tell the agent", placeholder: "Send it a message while it works", required: true });
   const post = (what, body = {}) => call(`act/${what}`, { run: view.outline.id, ...body });
   const buttons = {
-    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), go_on: button("Go on", () => post("go_on"), "primary"),
+    stop: button("Stop", () => post("stop"), "danger"), pause: button("Pause", () => post("pause")), unpause: button("Continue", () => post("unpause"), "primary"),
     resume: button("Resume", async () => show((await post("resume")).run), "primary"),
   };
   const steer = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => post("steer", { text }))) },
@@ -214,14 +214,14 @@ export function mount(root) {
     const { state, job, task, totals, fault, told = [], order } = view.outline;
     buttons.stop.hidden = buttons.pause.hidden = steer.hidden = !job;
     buttons.pause.hidden ||= job !== "running";
-    buttons.go_on.hidden = job !== "paused";
+    buttons.unpause.hidden = job !== "paused";
     update(more, job || state === "running" ? null : further(view.outline.id, state, order));
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
     replace(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
-      told.map((each) => h("p", { role: "status" }, h("b", {}, "Told when it goes on: "), text(each))),
+      told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
       fault ? h("p", { class: "s-fault" }, text(fault)) : null);
   }
 
@@ -311,9 +311,9 @@ cardKind("decision", (card, decide) => {
     quote("Task", card.task),
     h("div", { class: "s-beside" }, found ? showConclusion(found) : null,
       found ? h("div", {}, h("h3", {}, "Evidence: what was really called"), showEvidence(found.evidence)) : null),
-    ...card.told.map((each) => quote("Said meanwhile", each)),
+    ...card.told.map((each) => quote("Messages from the user", each)),
     h("div", { class: "s-answer" }, h("div", { class: "s-beside" }, instruction, why),
       h("div", { class: "s-row" }, choose("Accept", "accept", "primary"), choose("Continue with instruction", "continue"), choose("Redirect with instruction", "redirect"),
-        h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue goes on from it; redirect does something else."))),
+        h("span", { class: "s-soft" }, "Accept ends the run with this conclusion; continue works on from it; redirect takes another way."))),
   ].filter(Boolean);
 });

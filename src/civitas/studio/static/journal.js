@@ -62,5 +62,5 @@ export function further(run, reason, order, done = 0) {
   }));
   const go = attempt(() => call("act/resume", { run, more: Object.fromEntries(fields.map((each) => [each.name, +each.value])) }));
   return h("form", { class: "s-row", "data-run": run, onsubmit: go }, fields.map((each) => [h("label", { class: "s-soft" }, MORE[each.name]), each]),
-    h("button", { class: "s-button primary" }, "Go on"));
+    h("button", { class: "s-button primary" }, "Continue"));
 }

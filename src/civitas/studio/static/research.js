@@ -159,7 +159,7 @@ function stepper(state, isRunning) {
       h("li", { class: state.step === name ? "now" : null, "aria-current": state.step === name ? "step" : null }, title))),
     h("p", { role: "status" }, isRunning
       ? [h("b", {}, `Iteration ${state.iteration}${of}: `), DOES[state.step], state.asking ? `, by ${state.asking}` : "", "."]
-      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended, and it can go on from here."]),
+      : [h("b", {}, count(state.done, "iteration")), over?.detail ? `: ${over.detail}` : over ? "." : ": its process ended; it can be resumed."]),
   ];
 }
 
@@ -178,7 +178,7 @@ function remarks({ remarks: all, generated, heard }) {
     generated.length ? h("p", { class: "s-soft" }, "Smaller objectives: ", generated.map((each) => `${each.topic} (${each.expertise.toFixed(2)})`).join("; ")) : null,
     last ? h("p", {}, h("b", {}, "Remark: "), last.text) : null,
     all.length > 1 ? h("details", {}, h("summary", {}, "Earlier remarks"), all.slice(0, -1).map((each) => h("p", {}, `${each.iteration}: ${each.text}`))) : null,
-    heard.map((text) => h("p", {}, h("b", {}, "It was told: "), text)),
+    heard.map((text) => h("p", {}, h("b", {}, "Message from the user: "), text)),
   ];
 }
 
@@ -200,7 +200,7 @@ function check({ narrative }) {
   if (!narrative) return [];
   const { citations, unsupported, uncited } = narrative;
   return [
-    h("h2", {}, "What its sources bear out"),
+    h("h2", {}, "What its sources support"),
     h("p", {}, `${count(citations, "citation")} checked, ${count(unsupported.length, "sentence")} marked [unsupported], ${uncited} without a source.`),
     unsupported.length ? h("ul", { class: "s-plain s-tasks" }, unsupported.map(([sentence, why]) => h("li", {},
       h("span", { class: "s-badge bad" }, "unsupported"), h("span", {}, sentence), h("span", { class: "s-soft" }, why)))) : null,

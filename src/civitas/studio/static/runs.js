@@ -55,7 +55,7 @@ export function mount(root) {
 
   const item = (each) => h("li", {}, h("button", { type: "button", "aria-current": String(each.id === chosen), "data-run": each.id, onclick: () => choose(each.id) },
     h("span", { class: "s-row" }, h("code", { class: "s-one" }, each.id), stateBadge(...stands(each))),
-    h("span", { class: "s-one" }, each.forked_from && h("span", { class: "s-soft" }, `copy of ${each.forked_from}: `), each.task || "(no task)"),
+    h("span", { class: "s-one" }, each.forked_from && h("span", { class: "s-soft" }, `fork of ${each.forked_from}: `), each.task || "(no task)"),
     h("span", { class: "s-row s-soft" }, h("span", { class: "s-one" }, `${each.kind} · ${entries(each.entries)}`), h("time", { title: day(made(each)) }, short(made(each))))));
 
   function list() {
@@ -182,17 +182,17 @@ function shownRun(view, id, choose) {
     replace(head,
       h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
-        h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Copy", fork), goesOn && about.order && button("Resume", resume, "primary")),
+        h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Fork", fork), goesOn && about.order && button("Resume", resume, "primary")),
       h("h3", { class: "s-text" }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("p", { class: "s-soft" }, about.forked_from
-        ? ["This is a copy of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from), ", which stays as it is, for going on from here with a changed program or another decision. "]
-        : "A copy is for going on from here with a changed program or another decision; this run stays as it is. ",
-        goesOn && !about.order && `It was begun by a program, which goes on with it by run_id="${about.id}".`,
-        about.forked_from && isOver(about.state) && "It is of a finished run, so nothing is left to go on with."),
+        ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from), ", which stays as it is. Resume it with a changed program or another decision.  "]
+        : "A fork is resumed with a changed program or another decision; this run stays as it is. ",
+        goesOn && !about.order && `A program of yours began it and can resume it with run_id="${about.id}".`,
+        about.forked_from && isOver(about.state) && "Its original has finished, so nothing is left to resume."),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
     replace(doubts, !is && about.in_doubt.length > 0 && [
-      h("h2", {}, "In doubt: these calls had begun when the process ended. Nobody knows whether they took effect."),
+      h("h2", {}, "In doubt: these calls were running when the process ended. It is unknown whether they took effect."),
       about.in_doubt.map(doubt)]);
   }
 
@@ -219,7 +219,7 @@ function shownRun(view, id, choose) {
     replace(given, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
       h("div", { class: "s-row" }, h("h2", {}, "Replay"), reason && stateBadge(reason),
         h("span", { class: "s-spacer" }), button("Close", () => replace(given), "quiet")),
-      h("p", { class: equal ? null : "s-fault" }, "Told again from the record: no model was asked, nothing was executed. ",
+      h("p", { class: equal ? null : "s-fault" }, "Replayed from the record: no model was asked, nothing was executed. ",
         equal ? "It equals what was recorded." : "It is not what was recorded."),
       typeof told.text === "string" && h("p", { class: "s-text" }, told.text || "(no text)"),
       told.detail && h("p", { class: "s-soft" }, told.detail), steps.length > 0 && h("ol", {}, steps),
@@ -229,7 +229,7 @@ function shownRun(view, id, choose) {
 
   async function fork() {
     const copy = await call(`runs/fork?${at}`, undefined, "POST");
-    toast(`${copy.id} is a copy of ${id}`, false);
+    toast(`${copy.id} is a fork of ${id}`, false);
     await choose(copy.id);
   }
 

@@ -25,16 +25,16 @@ export function mount(root) {
   const branch = button("Branch", async () => {
     const copy = await call(`runs/fork?run=${encodeURIComponent(head.run)}`, undefined, "POST");
     await call("act/resume", { run: copy.id });
-    toast("A copy of this town goes on from its last checkpoint. The town before is kept under Recorded towns.", false);
+    toast("A fork of this town continues from its last checkpoint. The original is kept under Recorded towns.", false);
   });
-  branch.title = "Go on with a copy, from the last checkpoint";
+  branch.title = "Continue with a fork from the last checkpoint";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
   const time = h("b", { class: "s-time" });
   const bar = h("progress", { "aria-label": "Progress", max: 1 });
   const told = h("span", { class: "s-soft", role: "status" });
   const map = makeMap((index) => choose(String(index + 1))); // ids are the numbers from 1
-  const nothing = empty("No town is set up. Choose above how many citizens live how long and press Set up, or choose a recorded town and press Go on.");
+  const nothing = empty("No town is set up. Choose above how many citizens live how long and press Set up, or choose a recorded town and press Resume.");
   const legend = h("div", { class: "s-legend" }, h("span", {}, "Ctrl + wheel, + and − zoom; drag moves"),
     GROUPS.map((each) => h("span", {}, h("i", { style: `background: var(--s-act-${each})` }), NAMES[each])),
     Object.entries(SHAPES).map(([kind, shape]) => h("span", {}, h("b", { class: kind }, shape), kind)));
@@ -53,7 +53,7 @@ export function mount(root) {
   }) }, number, h("button", { class: "s-button" }, "Show"));
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
-  const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it something", "aria-label": "Question to the citizen" });
+  const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it a question", "aria-label": "Question to the citizen" });
   const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async () => {
     if (question.value.trim()) await sent(question, (asked) => post("interview", { citizen, question: asked.trim() }));
   }) }, question, h("button", { class: "s-button" }, "Interview"));
