@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Generator, Mapping
 from typing import Any, Generic, TypeVar
 
 from civitas.approval import Question, answer
+from civitas.threads import loop_is_running
 
 T = TypeVar("T")
 
@@ -46,9 +46,7 @@ class Context(Generic[T]):
         self.sender = message["from"] if sender is None and message is not None else sender
         self.budget = budget
         self.deps = deps
-        self._loop: asyncio.AbstractEventLoop | None = None
-        with contextlib.suppress(RuntimeError):
-            self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
 
     def ask_person(self, question: str) -> Asked:
         """Ask the person behind the agent's approver, or its space's.
@@ -95,14 +93,12 @@ class Asked:
 
     def result(self) -> str:
         """Wait for the answer in a thread."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            if self._loop is None or not self._loop.is_running():
-                return asyncio.run(self._answer())
-            # The loop of the action's agent: an async approver may belong to it.
-            return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()
-        raise RuntimeError(
-            "ask_person(…).result() was called where an event loop is running, which would stop "
-            "until somebody answers: await it instead"
-        )
+        if loop_is_running():
+            raise RuntimeError(
+                "ask_person(…).result() was called where an event loop is running, which would "
+                "stop until somebody answers: await it instead"
+            )
+        if self._loop is None or not self._loop.is_running():
+            return asyncio.run(self._answer())
+        # The loop of the action's agent: an async approver may belong to it.
+        return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()

@@ -252,11 +252,7 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
         else:
             heard.set_result(None)
 
-    try:
-        here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-    except RuntimeError:
-        here = None
-    if here is underway.loop:
+    if asyncio._get_running_loop() is underway.loop:
         tell()
         heard.result()
         return Interruption(heard)
