@@ -65,11 +65,9 @@ class RunDisplay:
         model: str = "the model",
         to: TextIO | None = None,
     ) -> None:
-        try:
-            from rich.console import Console
-            from rich.text import Text
-        except ImportError as error:
-            raise MissingExtra("what shows a run, but for --json,", "cli") from error
+        MissingExtra.unless("what shows a run, but for --json,", "cli", "rich")
+        from rich.console import Console
+        from rich.text import Text
 
         self._text = Text
         # A character that the output cannot hold is no reason to fail.
