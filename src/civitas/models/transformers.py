@@ -286,25 +286,20 @@ class _Torch(Engine):
             turns = [f"{turn['role'].capitalize()}: {turn['content']}" for turn in chat]
             return tokenizer("\n\n".join([*turns, "Assistant:"]), return_tensors="pt")
         made = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
-        try:
-            return tokenizer.apply_chat_template(chat, **made)
-        except Exception as error:
+        forms = [chat]
+        if [turn["role"] for turn in chat[:2]] == ["system", "user"]:
             # Some templates refuse a system message; its text then precedes the user's.
-            if chat[0]["role"] != "system" or len(chat) < 2 or chat[1]["role"] != "user":
-                raise self._refused(error) from error
             content = f"{chat[0]['content']}\n\n{chat[1]['content']}"
+            forms.append([{"role": "user", "content": content}, *chat[2:]])
+        for form in forms:
             try:
-                return tokenizer.apply_chat_template(
-                    [{"role": "user", "content": content}, *chat[2:]], **made
-                )
-            except Exception as second:
-                raise self._refused(second) from second
-
-    def _refused(self, error: Exception) -> ModelError:
-        reason = one_line(str(error), 300)
-        return ModelError(
+                return tokenizer.apply_chat_template(form, **made)
+            except Exception as error:
+                refused = error
+        reason = one_line(str(refused), 300)
+        raise ModelError(
             f"{self.name}: its chat template does not take this conversation: {reason}"
-        )
+        ) from refused
 
     def _load(self) -> _Loaded:
         # Otherwise the library asks the hub, in a thread, to convert pickled weights.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
@@ -201,7 +200,8 @@ class LiteLLMModel(RemoteModel):
                     close = getattr(getattr(response, "completion_stream", None), "close", None)
                     close = close or getattr(response, "aclose", None)
                     if stream and close is not None:
-                        await _closed(close)
+                        with suppress(Exception):
+                            await close()
             # litellm ends a stream that broke off like a complete one.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
@@ -311,10 +311,3 @@ def _raise_forbidden(error: BaseException) -> None:
     for each in _chain(error):
         if isinstance(each, RemoteForbidden):
             raise each from None
-
-
-async def _closed(close: Any) -> None:
-    try:
-        await close()
-    except Exception:
-        logging.getLogger(__name__).debug("a stream could not be closed", exc_info=True)
