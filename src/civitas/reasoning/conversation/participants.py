@@ -271,7 +271,8 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
     """Restore the participants that keep a record, and the model that chooses, from the record."""
     thread = None if record.begun is None else record.begun["thread"]
     for entry in record.entries():
-        data, told_id = entry.data, _told_to(entry.data.get("key", ""))
+        data, key = entry.data, entry.data.get("key", "")
+        told_id = key.split(".", 2)[2] if key.startswith("told.") else ""  # to whom it was told
         agent: Any = setup.agents.get(told_id or data.get("agent", ""))
         if not getattr(agent, "_records", False):
             continue
@@ -286,11 +287,6 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
     model = getattr(setup.next, "model", None)
     if model is not None:
         catch_up_models(record, model, model, budget)
-
-
-def _told_to(key: str) -> str:
-    """Return the id of the participant that this delivery step is for; empty for other steps."""
-    return key.split(".", 2)[2] if key.startswith("told.") else ""
 
 
 async def _tell(
