@@ -218,7 +218,9 @@ class LiteLLMModel(RemoteModel):
     async def _after(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, or raise the error of this one."""
         _raise_forbidden(error)
-        response = _response(error)
+        # The server's refusal, which litellm wraps in its own errors.
+        refused = (each for each in _chain(error) if type(each).__name__ == "HTTPStatusError")
+        response = getattr(next(refused, None), "response", None)
         # litellm reports a failure in its own code, as it reads an answer, as a 500.
         status = getattr(error, "status_code", 500)
         again = _is_late(error) or _is_lost(error) or (may_pass(status) and status != 500)
@@ -286,12 +288,6 @@ def _chain(error: BaseException) -> list[BaseException]:
     while (earlier := chain[-1].__cause__ or chain[-1].__context__) and earlier not in chain:
         chain.append(earlier)
     return chain
-
-
-def _response(error: BaseException) -> Any:
-    """Return the server's refusal, which litellm wraps in its own errors; None if there is none."""
-    refused = [each for each in _chain(error) if type(each).__name__ == "HTTPStatusError"]
-    return getattr(refused[0], "response", None) if refused else None
 
 
 def _is_late(error: BaseException) -> bool:
