@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from civitas.approval import Question, answer
@@ -73,17 +74,13 @@ def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any
     }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Asked:
     """A question to a person, asked when the caller waits for the answer."""
 
-    __slots__ = ("_agent", "_loop", "_question")
-
-    def __init__(
-        self, agent: Any, question: Question, loop: asyncio.AbstractEventLoop | None
-    ) -> None:
-        self._agent = agent
-        self._question = question
-        self._loop = loop
+    _agent: Any
+    _question: Question
+    _loop: asyncio.AbstractEventLoop | None
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()

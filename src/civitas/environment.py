@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Any
 
 from civitas.action import Action
@@ -102,15 +103,13 @@ def failed(error: BaseException) -> dict[str, Any]:
 # -- threads ---------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class _Flight:
     """A call of `execute_action` in a worker thread, and the loop that awaits it."""
 
-    __slots__ = ("future", "loop", "over")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.over = False
-        self.future: concurrent.futures.Future[Any] | None = None
+    loop: asyncio.AbstractEventLoop
+    over: bool = False
+    future: concurrent.futures.Future[Any] | None = None
 
 
 class _Here(threading.local):
