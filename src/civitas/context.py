@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from civitas.approval import Question, answer
+from civitas.threads import loop_is_running
 
 T = TypeVar("T")
 
@@ -46,9 +47,7 @@ class Context(Generic[T]):
         self.sender = message["from"] if sender is None and message is not None else sender
         self.budget = budget
         self.deps = deps
-        self._loop: asyncio.AbstractEventLoop | None = None
-        with contextlib.suppress(RuntimeError):
-            self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
 
     def ask_person(self, question: str) -> Asked:
         """Ask the person behind the agent's approver, or its space's.
@@ -75,17 +74,13 @@ def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any
     }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Asked:
     """A question to a person, asked when the caller waits for the answer."""
 
-    __slots__ = ("_agent", "_loop", "_question")
-
-    def __init__(
-        self, agent: Any, question: Question, loop: asyncio.AbstractEventLoop | None
-    ) -> None:
-        self._agent = agent
-        self._question = question
-        self._loop = loop
+    _agent: Any
+    _question: Question
+    _loop: asyncio.AbstractEventLoop | None
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
@@ -95,14 +90,12 @@ class Asked:
 
     def result(self) -> str:
         """Wait for the answer in a thread."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            if self._loop is None or not self._loop.is_running():
-                return asyncio.run(self._answer())
-            # The loop of the action's agent: an async approver may belong to it.
-            return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()
-        raise RuntimeError(
-            "ask_person(…).result() was called where an event loop is running, which would stop "
-            "until somebody answers: await it instead"
-        )
+        if loop_is_running():
+            raise RuntimeError(
+                "ask_person(…).result() was called where an event loop is running, which would "
+                "stop until somebody answers: await it instead"
+            )
+        if self._loop is None or not self._loop.is_running():
+            return asyncio.run(self._answer())
+        # The loop of the action's agent: an async approver may belong to it.
+        return asyncio.run_coroutine_threadsafe(self._answer(), self._loop).result()

@@ -9,11 +9,12 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Any
 
 from civitas.action import Action
 from civitas.text import error_message
-from civitas.threads import WORKERS
+from civitas.threads import WORKERS, loop_is_running
 
 
 class Environment:
@@ -49,17 +50,13 @@ class Environment:
         cannot be stopped, so its result is dropped. An action that takes longer than its `timeout`
         is cancelled in the same way, and the result is an error.
         """
-        timeout = action.timeout
-        if timeout is None:
+        if action.timeout is None:
             return await self._execute(action, args)
-        limit = asyncio.timeout(timeout)
         try:
-            async with limit:
-                return await self._execute(action, args)
+            result: dict[str, Any] = await _in_time(action, self._execute(action, args))
+            return result
         except TimeoutError as error:
-            if limit.expired():
-                return failed(_too_long(action, error))
-            raise
+            return failed(error)
 
     def format_result(self, result: Any) -> dict[str, Any]:
         """Format the result with metadata."""
@@ -106,15 +103,13 @@ def failed(error: BaseException) -> dict[str, Any]:
 # -- threads ---------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True, eq=False)
 class _Flight:
     """A call of `execute_action` in a worker thread, and the loop that awaits it."""
 
-    __slots__ = ("future", "loop", "over")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.over = False
-        self.future: concurrent.futures.Future[Any] | None = None
+    loop: asyncio.AbstractEventLoop
+    over: bool = False
+    future: concurrent.futures.Future[Any] | None = None
 
 
 class _Here(threading.local):
@@ -156,11 +151,7 @@ def _fly(flight: _Flight, environment: Any, action: Action, args: dict[str, Any]
 
 def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
     """Wait for an async action's value, in a thread that may wait."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
+    if loop_is_running():
         if inspect.iscoroutine(awaitable):
             awaitable.close()
         raise RuntimeError(
@@ -179,7 +170,7 @@ def _run_to_end(action: Action, awaitable: Awaitable[Any]) -> Any:
             raise RuntimeError(f'"{action.name}" was cancelled') from None
         finally:
             flight.future = None
-    return asyncio.run(_within(action, awaitable))
+    return asyncio.run(_in_time(action, awaitable))
 
 
 async def _await(awaitable: Awaitable[Any]) -> Any:
@@ -189,21 +180,16 @@ async def _await(awaitable: Awaitable[Any]) -> Any:
         raise RuntimeError(f"SystemExit: {error}") from error
 
 
-async def _within(action: Action, awaitable: Awaitable[Any]) -> Any:
+async def _in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
     limit = asyncio.timeout(action.timeout)
     try:
         async with limit:
             return await awaitable
     except TimeoutError as error:
         if limit.expired():
-            raise _too_long(action, error) from None
+            text = f'"{action.name}" took longer than {action.timeout:g} s'
+            raise TimeoutError(text) from error
         raise
-
-
-def _too_long(action: Action, error: TimeoutError) -> TimeoutError:
-    late = TimeoutError(f'"{action.name}" took longer than {action.timeout:g} s')
-    late.__cause__ = error
-    return late
 
 
 # -- time ------------------------------------------------------------------------------------------

@@ -32,6 +32,11 @@ MAX_THREADS: Final = 4096
 """That many blocked calls are a defect of the program, not a load to support."""
 
 
+def loop_is_running() -> bool:
+    """Return whether this thread runs an event loop, of a space or not: waiting would block it."""
+    return asyncio._get_running_loop() is not None
+
+
 class _Worker:
     """One thread's place in the pool. `wake` is held until there is a job."""
 

@@ -158,12 +158,7 @@ async def approve(approver: Approver | None, request: ApprovalRequest) -> Decisi
     if approver is None:
         return False
     try:
-        if inspect.iscoroutinefunction(approver.approve):
-            answer = await approver.approve(request)
-        else:
-            answer = await ask_in_thread(approver, approver.approve, request)
-            if inspect.isawaitable(answer):
-                answer = await answer
+        answer = await _asked(approver, approver.approve, request)
     except Exception as error:
         log_failure(logger, f"approver {approver!r} failed on {request}, so it is refused", error)
         return False
@@ -189,17 +184,20 @@ async def answer(approver: Approver | None, question: Question) -> str:
             f"agent {question.agent!r} has a question and nobody to ask, since {who}; give it or "
             "its space an approver= such as TerminalApprover()"
         )
-    if inspect.iscoroutinefunction(method):
-        given = await method(question)
-    else:
-        given = await ask_in_thread(approver, method, question)
-        if inspect.isawaitable(given):
-            given = await given
+    given = await _asked(approver, method, question)
     if not isinstance(given, str):
         raise TypeError(
             f"the answer to a question of agent {question.agent!r} must be text, got {given!r:.80}"
         )
     return given
+
+
+async def _asked(approver: Any, function: Callable[[Any], Any], request: Any) -> Any:
+    """Return what an approver's function gives; one that is not `async` runs in a thread."""
+    if inspect.iscoroutinefunction(function):
+        return await function(request)
+    given = await ask_in_thread(approver, function, request)
+    return await given if inspect.isawaitable(given) else given
 
 
 class RefuseAll:
@@ -236,12 +234,7 @@ class CallbackApprover:
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Return the function's decision."""
-        if inspect.iscoroutinefunction(self.function):
-            answer: Any = await self.function(request)
-        else:
-            answer = await ask_in_thread(self, self.function, request)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = await _asked(self, self.function, request)
         return answer if isinstance(answer, Refused) else answer is True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from civitas.budget.amounts import KINDS, USD, digits
@@ -16,17 +17,15 @@ if TYPE_CHECKING:
 _OPEN: ContextVar[Bill | None] = ContextVar("civitas_bill", default=None)
 
 
+@dataclass(slots=True, eq=False)
 class Bill:
     """The reservations of a budget while the bill is open, and what they have cost.
 
     Others spend from the same budget meanwhile, so its amounts before and after do not tell.
     """
 
-    __slots__ = ("_budget", "_held")
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._held: list[Reservation] = []
+    _budget: Budget
+    _held: list[Reservation] = field(default_factory=list)
 
     @contextmanager
     def opened(self) -> Iterator[None]:

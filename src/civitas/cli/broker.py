@@ -239,10 +239,7 @@ def resend(above: str | None, key: str | None, all_: bool, exchange: str | None)
 
 def _opened(exchange: str | None) -> DeadLetters:
     """Return the dead letters of an exchange of the environment's broker."""
-    try:
-        import pika  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("civitas dead-letters", "amqp") from error
+    MissingExtra.unless("civitas dead-letters", "amqp", "pika")
     from civitas.spaces.amqp.dead_letters import DeadLetters
 
     _hush_pika()

@@ -173,16 +173,9 @@ def _kinds() -> list[_Row]:
 
 
 def _missing(extra: str, *packages: str) -> str:
-    if all(_installed(package) for package in packages):
+    if all(importlib.util.find_spec(package) for package in packages):
         return ""
     return f"the extra is not installed; run: pip install 'civitas[{extra}]'"
-
-
-def _installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ValueError:
-        return False  # its __spec__ is None
 
 
 def _size(count: int) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from civitas.errors import CivitasError, MissingExtra
-from civitas.http.network import check_allowed, through_proxy
+from civitas.http.network import check_allowed, proxy_for
 from civitas.text import one_line
 
 if TYPE_CHECKING:
@@ -306,9 +306,7 @@ class Client:
         import aiohttp
 
         check_allowed(request.url, self.name)
-        more: dict[str, Any] = {"headers": request.headers}
-        if self._check_address is None:
-            more |= through_proxy(request.url, request.headers)
+        proxy = proxy_for(request.url) if self._check_address is None else None
         opened: list[CivitasError | None] = []
         _connecting.set((urlsplit(request.url).hostname or "", opened))
         while True:
@@ -317,8 +315,9 @@ class Client:
                     request.method,
                     request.url,
                     data=request.body,
+                    headers=request.headers,
                     allow_redirects=False,
-                    **more,
+                    proxy=proxy,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if refused := next(filter(None, opened), None):

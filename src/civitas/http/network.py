@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from base64 import b64encode
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from civitas.errors import RemoteForbidden
 
@@ -42,19 +39,12 @@ def check_allowed(url: str, what: str) -> None:
         )
 
 
-def through_proxy(url: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return aiohttp's arguments for the environment's proxy for a URL; empty without one."""
+def proxy_for(url: str) -> str | None:
+    """Return the environment's proxy for a URL, or None."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
     if is_loopback(url) or proxy_bypass(parts.hostname or ""):
-        return {}
-    proxy = urlsplit(getproxies().get(parts.scheme, ""))
-    if not proxy.username:
-        return {"proxy": proxy.geturl()} if proxy.netloc else {}
-    given = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    login = {"Proxy-Authorization": f"Basic {b64encode(given.encode()).decode()}"}
-    at = proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
-    if parts.scheme == "https":  # through a tunnel, whose headers go to the proxy
-        return {"proxy": at, "proxy_headers": login}
-    return {"proxy": at, "headers": {**headers, **login}}
+        return None
+    proxy = getproxies().get(parts.scheme, "")
+    return proxy if urlsplit(proxy).netloc else None

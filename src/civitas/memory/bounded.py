@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from civitas.arguments import check_count, names_checked
-from civitas.memory.memory import Memory
+from civitas.memory.memory import Memory, check_memory
 
 DEFAULT_TOKENS = 8192
 """The default bound, in tokens."""
@@ -75,11 +75,7 @@ class TokenBoundedMemory(Memory):
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message, and drop the oldest ones that no longer fit."""
-        if not isinstance(memory, dict):
-            raise TypeError(
-                'a memory is a chat message {"role": …, "content": …}, not '
-                f"{type(memory).__name__}"
-            )
+        check_memory(memory)
         self._recount()
         if memory.get("role") == "user":
             self._task = len(self.items)

@@ -141,6 +141,14 @@ def check_thread(id: object) -> None:
         raise DefinitionError(f"a thread's id is a text of at least a character: {id!r}")
 
 
+def check_memory(memory: object) -> None:
+    """Raise unless the value can be a chat message."""
+    if not isinstance(memory, dict):
+        raise TypeError(
+            f'a memory is a chat message {{"role": …, "content": …}}, not {type(memory).__name__}'
+        )
+
+
 def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
     """Return a copy of the list, or of its last `limit` items."""
     if limit is None:

@@ -15,8 +15,8 @@ from civitas.errors import DefinitionError
 from civitas.jsonvalue import copy_json
 from civitas.memory.embedder import Embedder
 from civitas.memory.file import MemoryFile
+from civitas.memory.memory import check_memory
 from civitas.sqlite.fulltext import any_of, distinct, indexed, sendable, terms
-from civitas.text import json_type
 
 FOUND_CHARS = 100_000
 """How many characters of a message, from its start, are searched."""
@@ -185,10 +185,7 @@ class Recall:
 
 def row_of(memory: Any) -> tuple[str | None, str, str]:
     """Return a message as it is stored: its role, its JSON text, and its words for the search."""
-    if not isinstance(memory, dict):
-        raise TypeError(
-            f'a memory is a chat message {{"role": …, "content": …}}, not {json_type(memory)}'
-        )
+    check_memory(memory)
     item = copy_json(memory, "memory")
     role = item.get("role")
     text = json.dumps(item, ensure_ascii=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, ModelError, StateError
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
-from civitas.memory.memory import Memory, last
+from civitas.memory.memory import Memory, check_memory, last
 from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -102,11 +102,7 @@ class SummarizingMemory(TokenBoundedMemory):
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message. If that is too much, a summary is begun, but not awaited."""
-        if not isinstance(memory, dict):
-            raise TypeError(
-                'a memory is a chat message {"role": …, "content": …}, not '
-                f"{type(memory).__name__}"
-            )
+        check_memory(memory)
         # A copy: the summarising thread must not find it changed, nor twice in the list.
         memory = _copied(dict(memory))
         with self._lock:

@@ -254,12 +254,11 @@ def _hub_client() -> Any:
     # The hub's client reads the setting when it is loaded. Without the setting it also asks the hub
     # which agent programs it might be running under, on whatever host the file is.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    try:
-        import huggingface_hub
-        import huggingface_hub.constants
-        import huggingface_hub.utils
-    except ImportError as error:
-        raise MissingExtra("fetching from the Hugging Face hub", "local") from error
+    MissingExtra.unless("fetching from the Hugging Face hub", "local", "huggingface_hub")
+    import huggingface_hub
+    import huggingface_hub.constants
+    import huggingface_hub.utils
+
     return huggingface_hub
 
 

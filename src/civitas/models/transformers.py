@@ -191,7 +191,6 @@ class _Loaded:
     tokenizer: Any
     marks: re.Pattern[str]
     ends: frozenset[int]
-    context_tokens: int | None
 
 
 class _Torch(Engine):
@@ -210,16 +209,11 @@ class _Torch(Engine):
         super().__init__(name, slots=1)
         self._source = source
         self._device = device
-        self._context_tokens = context_tokens
+        self.context_tokens = context_tokens  # the model's own limit too, once it is loaded
         self._max_tokens = max_tokens
         self._temperature = temperature
         self._seed = seed
         self._loaded: _Loaded | None = None
-
-    @property
-    def context_tokens(self) -> int | None:
-        """How many tokens a prompt and its answer may take together; None if not known yet."""
-        return self._loaded.context_tokens if self._loaded else self._context_tokens
 
     def unload(self, safe: bool) -> None:
         """Free the memory as soon as no thread computes with it."""
@@ -241,12 +235,12 @@ class _Torch(Engine):
         prompt = self._prompt(loaded, job.request(loaded.marks))
         given = prompt["input_ids"].shape[-1]
         room = self._max_tokens
-        if loaded.context_tokens is not None:
-            room = min(room, loaded.context_tokens - given)
+        if self.context_tokens is not None:
+            room = min(room, self.context_tokens - given)
             if room < 1:
                 raise ContextOverflow(
                     f"{self.name}: the prompt has {given} tokens, and the context holds "
-                    f"{loaded.context_tokens}; nothing was cut"
+                    f"{self.context_tokens}; nothing was cut"
                 )
         streamer = loaded.transformers.TextStreamer(
             tokenizer,
@@ -286,25 +280,20 @@ class _Torch(Engine):
             turns = [f"{turn['role'].capitalize()}: {turn['content']}" for turn in chat]
             return tokenizer("\n\n".join([*turns, "Assistant:"]), return_tensors="pt")
         made = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": True}
-        try:
-            return tokenizer.apply_chat_template(chat, **made)
-        except Exception as error:
+        forms = [chat]
+        if [turn["role"] for turn in chat[:2]] == ["system", "user"]:
             # Some templates refuse a system message; its text then precedes the user's.
-            if chat[0]["role"] != "system" or len(chat) < 2 or chat[1]["role"] != "user":
-                raise self._refused(error) from error
             content = f"{chat[0]['content']}\n\n{chat[1]['content']}"
+            forms.append([{"role": "user", "content": content}, *chat[2:]])
+        for form in forms:
             try:
-                return tokenizer.apply_chat_template(
-                    [{"role": "user", "content": content}, *chat[2:]], **made
-                )
-            except Exception as second:
-                raise self._refused(second) from second
-
-    def _refused(self, error: Exception) -> ModelError:
-        reason = one_line(str(error), 300)
-        return ModelError(
+                return tokenizer.apply_chat_template(form, **made)
+            except Exception as error:
+                refused = error
+        reason = one_line(str(refused), 300)
+        raise ModelError(
             f"{self.name}: its chat template does not take this conversation: {reason}"
-        )
+        ) from refused
 
     def _load(self) -> _Loaded:
         # Otherwise the library asks the hub, in a thread, to convert pickled weights.
@@ -335,7 +324,8 @@ class _Torch(Engine):
         marks = [re.escape(mark) for mark in special if len(mark) > 1]
         ends = model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends, tokenizer.eos_token_id]
-        limits = (self._context_tokens, getattr(model.config, "max_position_embeddings", None))
+        limits = (self.context_tokens, getattr(model.config, "max_position_embeddings", None))
+        self.context_tokens = min((limit for limit in limits if limit), default=None)
         return _Loaded(
             torch,
             transformers,
@@ -343,7 +333,6 @@ class _Torch(Engine):
             tokenizer,
             re.compile("|".join([*marks, _TURN_MARKS])),
             frozenset(end for end in ends if end is not None),
-            min((limit for limit in limits if limit), default=None),
         )
 
     def _folder(self) -> Path:

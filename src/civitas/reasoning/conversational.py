@@ -28,7 +28,7 @@ from civitas.reasoning.replying import (
 from civitas.reasoning.stream import Watched
 from civitas.reasoning.thread import Interruption, Thread, steer
 from civitas.reasoning.threaded import Threaded
-from civitas.spaces.loop import loop_is_running
+from civitas.threads import loop_is_running
 
 if TYPE_CHECKING:
     from civitas.approval import Approver

@@ -49,17 +49,12 @@ def usage_json(usage: Usage) -> list[int]:
     return [usage.input_tokens, usage.output_tokens]
 
 
-def step_json(step: Step) -> dict[str, Any]:
-    """Return a called action as JSON data."""
-    return dumped(step)
-
-
 def reply_json(reply: Reply) -> dict[str, Any]:
     """Return a reply as JSON data."""
     names = ("text", "value", "messages", "stop_reason", "detail", "run_id")
     return {
         **{name: as_json(getattr(reply, name)) for name in names},
-        "steps": [step_json(step) for step in reply.steps],
+        "steps": [dumped(step) for step in reply.steps],
         "usage": usage_json(reply.usage),
     }
 

@@ -210,16 +210,14 @@ def _quoted(sender: str) -> str:
     return sender.replace("%", "%25").replace("/", "%2F")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Interruption:
     """A text sent to an agent that may be replying.
 
     It is true if a reply was under way. Awaiting it waits until that reply has heard the text.
     """
 
-    __slots__ = ("_heard",)
-
-    def __init__(self, heard: concurrent.futures.Future[None] | None) -> None:
-        self._heard = heard
+    _heard: concurrent.futures.Future[None] | None
 
     def __bool__(self) -> bool:
         return self._heard is not None
@@ -252,11 +250,7 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
         else:
             heard.set_result(None)
 
-    try:
-        here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-    except RuntimeError:
-        here = None
-    if here is underway.loop:
+    if asyncio._get_running_loop() is underway.loop:
         tell()
         heard.result()
         return Interruption(heard)

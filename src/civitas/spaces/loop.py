@@ -36,11 +36,6 @@ _TURN_S: Final = 0.005
 _HERE = threading.local()
 
 
-def loop_is_running() -> bool:
-    """Return whether this thread runs an event loop, of a space or not: waiting would block it."""
-    return asyncio._get_running_loop() is not None
-
-
 def on_a_space() -> bool:
     """Return whether this thread runs a space: two that waited for each other would deadlock."""
     return getattr(_HERE, "is_space", False)

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from civitas.action import is_async
@@ -26,11 +25,12 @@ from civitas.message import Envelope, address
 from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery
 from civitas.spaces.handler import call_callback
 from civitas.spaces.lanes import LanedMailbox
-from civitas.spaces.loop import LoopThread, loop_is_running, on_a_space
+from civitas.spaces.loop import LoopThread, on_a_space
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.request import Request, on_end, settle
 from civitas.spaces.router import Router
 from civitas.spaces.watchdog import WATCHDOG
+from civitas.threads import loop_is_running
 
 logger = logging.getLogger("civitas.space")
 
@@ -173,23 +173,13 @@ class Space:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         # In a thread, so that agents can still use the caller's loop before they leave.
         await asyncio.to_thread(self.close)
 

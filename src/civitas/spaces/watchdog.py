@@ -9,6 +9,7 @@ import sysconfig
 import threading
 import time
 import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,15 +26,13 @@ HELD_S = 1.0
 """How long an agent may block the loop before its name is logged."""
 
 
+@dataclass(slots=True, eq=False)
 class _Pulse:
     """When a loop was asked for a beat, and whether the beat is still to come."""
 
-    __slots__ = ("asked", "named", "owed")
-
-    def __init__(self) -> None:
-        self.asked = 0.0
-        self.owed = False
-        self.named: str | None = None
+    asked: float = 0.0
+    owed: bool = False
+    named: str | None = None
 
     def beat(self) -> None:
         self.owed = False

@@ -89,13 +89,11 @@ class TerminalConsole:
     def __init__(
         self, complete: Complete, interrupt: Callable[[], None], history: Path | None = None
     ) -> None:
-        try:
-            from prompt_toolkit import PromptSession
-            from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-            from prompt_toolkit.document import Document
-            from prompt_toolkit.history import FileHistory, InMemoryHistory
-        except ImportError as error:
-            raise MissingExtra("civitas chat at a terminal", "cli") from error
+        MissingExtra.unless("civitas chat at a terminal", "cli", "prompt_toolkit")
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+        from prompt_toolkit.document import Document
+        from prompt_toolkit.history import FileHistory, InMemoryHistory
 
         class FromHelp(Completer):
             def get_completions(self, document: Document, complete_event: CompleteEvent) -> Any:

@@ -65,11 +65,9 @@ class RunDisplay:
         model: str = "the model",
         to: TextIO | None = None,
     ) -> None:
-        try:
-            from rich.console import Console
-            from rich.text import Text
-        except ImportError as error:
-            raise MissingExtra("what shows a run, but for --json,", "cli") from error
+        MissingExtra.unless("what shows a run, but for --json,", "cli", "rich")
+        from rich.console import Console
+        from rich.text import Text
 
         self._text = Text
         # A character that the output cannot hold is no reason to fail.
@@ -140,7 +138,10 @@ class RunDisplay:
             if self._recorded.about:
                 self._line(self._recorded.about)
         if self._shows(event):
-            self._divide(event)
+            past = getattr(event, "past", False)
+            if past is not self._past and event.kind != "done":
+                self._past = past
+                self._line("until now:" if past else "from here on:", "dim")
         if event.kind in ("text", "reasoning"):
             if not self._reviewed:
                 self._write(event.kind, event.text)  # type: ignore[union-attr]
@@ -188,13 +189,6 @@ class RunDisplay:
         return event.kind not in self._unseen and not (
             self._reviewed and event.kind in ("text", "reasoning")
         )
-
-    def _divide(self, event: Event) -> None:
-        """Mark where the events from before this process begin and end."""
-        past = getattr(event, "past", False)
-        if past is not self._past and event.kind != "done":
-            self._past = past
-            self._line("until now:" if past else "from here on:", "dim")
 
     def _write(self, kind: str, text: str) -> None:
         """Show what a model writes, line by line as each is whole."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
@@ -201,7 +200,8 @@ class LiteLLMModel(RemoteModel):
                     close = getattr(getattr(response, "completion_stream", None), "close", None)
                     close = close or getattr(response, "aclose", None)
                     if stream and close is not None:
-                        await _closed(close)
+                        with suppress(Exception):
+                            await close()
             # litellm ends a stream that broke off like a complete one.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
@@ -218,7 +218,9 @@ class LiteLLMModel(RemoteModel):
     async def _after(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, or raise the error of this one."""
         _raise_forbidden(error)
-        response = _response(error)
+        # The server's refusal, which litellm wraps in its own errors.
+        refused = (each for each in _chain(error) if type(each).__name__ == "HTTPStatusError")
+        response = getattr(next(refused, None), "response", None)
         # litellm reports a failure in its own code, as it reads an answer, as a 500.
         status = getattr(error, "status_code", 500)
         again = _is_late(error) or _is_lost(error) or (may_pass(status) and status != 500)
@@ -288,12 +290,6 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
-def _response(error: BaseException) -> Any:
-    """Return the server's refusal, which litellm wraps in its own errors; None if there is none."""
-    refused = [each for each in _chain(error) if type(each).__name__ == "HTTPStatusError"]
-    return getattr(refused[0], "response", None) if refused else None
-
-
 def _is_late(error: BaseException) -> bool:
     return isinstance(error, TimeoutError) or type(error).__name__ == "Timeout"
 
@@ -311,10 +307,3 @@ def _raise_forbidden(error: BaseException) -> None:
     for each in _chain(error):
         if isinstance(each, RemoteForbidden):
             raise each from None
-
-
-async def _closed(close: Any) -> None:
-    try:
-        await close()
-    except Exception:
-        logging.getLogger(__name__).debug("a stream could not be closed", exc_info=True)

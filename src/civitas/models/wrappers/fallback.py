@@ -59,13 +59,10 @@ class FallbackModel(Answering):
             except (ModelError, MissingExtra) as error:
                 if begun:
                     raise  # the next model's answer would not continue these pieces
-                self._next(errors, error)
+                errors.append(error)
+                if len(errors) < len(self.models):
+                    logger.warning("%s; asking %s", error, self.models[len(errors)].name)
         raise self._none(errors) from errors[-1]
-
-    def _next(self, errors: list[Exception], error: Exception) -> None:
-        errors.append(error)
-        if len(errors) < len(self.models):
-            logger.warning("%s; asking %s", error, self.models[len(errors)].name)
 
     def _none(self, errors: list[Exception]) -> ModelError:
         # As `ContextOverflow`, it tells the caller that a shorter prompt may fit.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from types import AsyncGeneratorType
 from typing import Any
 
 from civitas.errors import DefinitionError, ModelError
@@ -97,23 +96,16 @@ class ScriptedModel(Answering):
                 yield part
             return
         said: list[str] = []
-        async with aclosing(self._pieces(reply, place)) as pieces:
-            async for piece in pieces:
-                said.append(piece)
-                yield TextPiece(piece)
-        yield ModelReply("".join(said))
-
-    async def _pieces(
-        self, given: AsyncGeneratorType[object, Any], place: int
-    ) -> AsyncGenerator[str, None]:
-        async with aclosing(given):
-            async for piece in given:
+        async with aclosing(reply):
+            async for piece in reply:
                 if not isinstance(piece, str):
                     raise DefinitionError(
                         f"{self.name}: reply {place + 1} yields {piece!r:.80}, which is not text"
                     )
                 if piece:
-                    yield piece
+                    said.append(piece)
+                    yield TextPiece(piece)
+        yield ModelReply("".join(said))
 
     def _reply(self, reply: Any, place: int) -> ModelReply:
         if isinstance(reply, ModelReply):

@@ -237,7 +237,10 @@ class Exchange:
             if self._asked.schema is not None:
                 value = None
                 if reason == "done" and state.last:
-                    turn = await self._conclude(state.last[-1])
+                    self._speaking = state.last[-1:]
+                    turn = await self._participants.conclude(state.last[-1], self._asked)
+                    self._speaking = ()
+                    self._keep(turn)
                     if turn.fault is None and turn.reply is not None:
                         text, value = readable(turn.reply.text), turn.reply.value
                     else:
@@ -249,6 +252,7 @@ class Exchange:
                 # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
         finally:
+            self._speaking = ()
             self.between = True
         state.open = False
         error = self._error
@@ -277,16 +281,6 @@ class Exchange:
             return said[0].text, values[said[0].speaker]
         text = "\n\n".join(f"{shown(each.speaker or '')}: {each.text}" for each in said)
         return text, values
-
-    async def _conclude(self, id: str) -> Turn:
-        """Ask the last speaker for the outcome by the schema."""
-        self._speaking = (id,)
-        try:
-            turn = await self._participants.conclude(id, self._asked)
-        finally:
-            self._speaking = ()
-        self._keep(turn)
-        return turn
 
     # -- what is said while somebody speaks --------------------------------------------------------
 

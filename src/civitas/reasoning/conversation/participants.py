@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import DefinitionError, JournalError, RunMismatch
 from civitas.message import address
 from civitas.reasoning.conversation.order import Handover, Order, as_order
-from civitas.reasoning.conversation.state import ConversationState, Utterance
+from civitas.reasoning.conversation.state import Content, ConversationState, Utterance
 from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.events import Done, TurnStarted
 from civitas.reasoning.group import in_thread
@@ -127,14 +127,6 @@ class Turn:
     fault: str | None = None
     error: BaseException | None = None
 
-    def set_reply(self, reply: Reply) -> None:
-        """Set the reply; if it is not an answer, also the fault and the error."""
-        self.reply = reply
-        if reply.stop_reason not in ANSWERED:
-            self.error = reply.error
-            why = [reply.stop_reason, reply.detail] if reply.detail else [str(reply.stop_reason)]
-            self.fault = ": ".join(why[1:] if why[0] == "error" and why[1:] else why)
-
 
 class Participants:
     """Delivers utterances to the participants and asks them. Everything runs on their loop."""
@@ -212,47 +204,47 @@ class Participants:
         emit = asked.emit
         if emit is not None:
             emit(TurnStarted(self._setup.id, id, number, **asked.of_run))
-        turn = Turn(id)
-        agent = self._setup.agents[id]
         handed = Handover(partial(record.mark, f"handed.{part}"))
         offered = self._setup.next.offered(state, id, handed)
         try:
-            reply = await ask_member(
-                agent, question, part, asked, record, emit, offered=offered, question=place
-            )
-            turn.set_reply(reply)
+            turn = await self._ask(id, question, part, asked, emit, offered=offered, question=place)
+        finally:
+            handed.is_over = True
+        if turn.reply is not None:
             turn.handed_to = handed.to
             if handed.to is None and (before := self._past(f"handed.{part}")) is not None:
                 turn.handed_to = before.result
-        except Exception as error:
-            self._failed(turn, error)
-        finally:
-            handed.is_over = True
         return turn
 
     async def conclude(self, id: str, asked: Asked) -> Turn:
         """Ask a participant for the outcome by the schema of the request."""
         await self.deliver((id,))
-        turn, agent = Turn(id), self._setup.agents[id]
-        part = f"conclusion/{id}"
-        try:
-            reply = await ask_member(
-                agent, _CONCLUDE, part, asked, self._record, None, asked.schema, question=0
-            )
-            turn.set_reply(reply)
-            if asked.emit is not None:
-                asked.emit(Done(str(agent.id), reply, **asked.of_run))
-        except Exception as error:
-            self._failed(turn, error)
+        part, schema = f"conclusion/{id}", asked.schema
+        turn = await self._ask(id, _CONCLUDE, part, asked, None, schema=schema, question=0)
+        if turn.reply is not None and asked.emit is not None:
+            asked.emit(Done(id, turn.reply, **asked.of_run))
         return turn
 
-    def _failed(self, turn: Turn, error: Exception) -> None:
-        """Note that a participant failed; raise an error that is not the participant's."""
-        if self._is_recorded and isinstance(error, JournalError | RunMismatch):
-            raise error
-        turn.error = error
-        turn.fault = error_line(error)
-        logger.warning("participant %r of %r failed: %s", turn.id, self._setup.id, turn.fault)
+    async def _ask(
+        self, id: str, prompt: Content, part: str, asked: Asked, emit: Any, **options: Any
+    ) -> Turn:
+        """Ask a participant; an error that is not the participant's is raised."""
+        turn, agent = Turn(id), self._setup.agents[id]
+        try:
+            reply = await ask_member(agent, prompt, part, asked, self._record, emit, **options)
+        except Exception as error:
+            if self._is_recorded and isinstance(error, JournalError | RunMismatch):
+                raise
+            turn.error = error
+            turn.fault = error_line(error)
+            logger.warning("participant %r of %r failed: %s", id, self._setup.id, turn.fault)
+            return turn
+        turn.reply = reply
+        if reply.stop_reason not in ANSWERED:
+            turn.error = reply.error
+            why = [reply.stop_reason, reply.detail] if reply.detail else [str(reply.stop_reason)]
+            turn.fault = ": ".join(why[1:] if why[0] == "error" and why[1:] else why)
+        return turn
 
     async def _question(self, id: str, part: str) -> Utterance | None:
         """Return the pending utterance that is a participant's prompt; deliver the others."""
@@ -279,7 +271,8 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
     """Restore the participants that keep a record, and the model that chooses, from the record."""
     thread = None if record.begun is None else record.begun["thread"]
     for entry in record.entries():
-        data, told_id = entry.data, _told_to(entry.data.get("key", ""))
+        data, key = entry.data, entry.data.get("key", "")
+        told_id = key.split(".", 2)[2] if key.startswith("told.") else ""  # to whom it was told
         agent: Any = setup.agents.get(told_id or data.get("agent", ""))
         if not getattr(agent, "_records", False):
             continue
@@ -294,11 +287,6 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
     model = getattr(setup.next, "model", None)
     if model is not None:
         catch_up_models(record, model, model, budget)
-
-
-def _told_to(key: str) -> str:
-    """Return the id of the participant that this delivery step is for; empty for other steps."""
-    return key.split(".", 2)[2] if key.startswith("told.") else ""
 
 
 async def _tell(

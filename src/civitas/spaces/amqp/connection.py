@@ -84,16 +84,11 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
             f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
             "set_permissions)"
         )
-    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _OTHER_NAME:
-        return (
-            f"the certificate of {where} is not to be trusted ({error.verify_message}): "
-            "connect to a name that it is for, by hostname= or AMQP_HOST"
-        )
     if isinstance(error, ssl.SSLCertVerificationError):
-        return (
-            f"the certificate of {where} is not to be trusted ({error.verify_message}): "
-            "give its authority as ca_file="
-        )
+        advice = "give its authority as ca_file="
+        if error.verify_code in _OTHER_NAME:
+            advice = "connect to a name that it is for, by hostname= or AMQP_HOST"
+        return f"the certificate of {where} is not to be trusted ({error.verify_message}): {advice}"
     if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
         other = "without use_ssl=True" if options.use_ssl else "with use_ssl=True"
         return f"{where} does not speak AMQP 0-9-1 on that port: try it {other}"

@@ -79,21 +79,14 @@ class AMQPSpace(Space):
         on_connection: Callable[[str, str], Any] | None = None,
     ) -> None:
         super().__init__(approver=approver, mailbox=mailbox)
-        try:
-            import pika  # noqa: F401
-        except ImportError as error:
-            raise MissingExtra("AMQPSpace", "amqp") from error
+        MissingExtra.unless("AMQPSpace", "amqp", "pika")
         if amqp_options is not None and not isinstance(amqp_options, AMQPOptions):
             raise ConfigError(f"amqp_options= must be an AMQPOptions, got {amqp_options!r}")
         for name, value, low, high in (
             ("keep", keep, 1, _LONGEST_KEEP_S),
             ("grace", grace, 0, _LONGEST_KEEP_S),
         ):
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | float)
-                or not low <= value <= high
-            ):
+            if type(value) not in (int, float) or not low <= value <= high:
                 raise ConfigError(f"{name}= must be {low} to {high} seconds, got {value!r}")
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
             raise ConfigError(f"inbox= must be a file's path, got {inbox!r}")
