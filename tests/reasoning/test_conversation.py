@@ -745,6 +745,7 @@ def test_a_participant_that_swallows_its_cancellation_does_not_keep_it_going() -
             try:
                 return await super().reply(text)
             except asyncio.CancelledError:
+                self.gate.set()
                 return answer("I go on")
 
     async def main() -> None:

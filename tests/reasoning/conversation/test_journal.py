@@ -545,7 +545,7 @@ def test_what_the_chooser_was_asked_is_recorded(tmp_path: Path) -> None:
         (asked,) = [
             entry.data["args"]
             for entry in journal.entries(RUN)
-            if entry.kind == "started" and entry.data["about"].get("model") == "chooser"
+            if entry.kind == "started" and entry.data.get("about", {}).get("model") == "chooser"
         ]
     assert asked["messages"] == chooser.received[0]
     assert asked["schema"]["properties"]["next"]["enum"] == ["a", "b"]
