@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import StateError
-from civitas.memory.memory import Memory
 from civitas.reasoning.group import budget_of
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
