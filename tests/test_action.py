@@ -92,6 +92,11 @@ def test_the_decorator_keeps_its_name_whatever_is_imported():
     assert again is action
 
 
+def test_help_that_is_no_json_is_refused():
+    with pytest.raises(DefinitionError, match="help= must be a JSON value"):
+        action(help=object())(read_file)
+
+
 def test_positional_options_are_refused():
     with pytest.raises(DefinitionError, match="name"):
         action("name")

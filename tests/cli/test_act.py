@@ -134,6 +134,13 @@ def test_the_summary_gives_the_exit_code_of_a_command_that_failed(folder: Path) 
         terminal.until("1 of 1 action failed: run_command (exit code 127)")
 
 
+def test_a_file_that_ends_like_a_failed_command_has_not_failed(folder: Path) -> None:
+    (folder / "log.txt").write_text("make: no rule\n[exit code 2]")
+    with OpenAIServer(does(("read_file", {"file_name": "log.txt"})), streamed("Read.")) as server:
+        done = act("Read the log", "--model", f"{server.url}#m", cwd=folder)
+    assert "\ndone: the model has answered\n" in done.stdout
+
+
 def test_a_long_result_is_cut_and_the_model_is_shown_more(folder: Path) -> None:
     (folder / "long.txt").write_text("".join(f"{n}\n" for n in range(100)))
     read = ("read_file", {"file_name": "long.txt"})

@@ -71,6 +71,15 @@ class Calculator(Agent):
         else:
             self.send({"to": "Host", "action": {"name": "list_files"}})
 
+class Teller(Agent):
+    @action
+    async def say(self, content: str) -> dict:
+        return {"heard": content}
+
+    @action
+    async def forget(self) -> None:
+        """Return nothing."""
+
 made = Calculator("My calculator")
 
 def make():
@@ -837,6 +846,17 @@ def test_lines_may_come_from_elsewhere(folder: Path) -> None:
         "Calculator: 7",
     ]
     assert done.stderr == ""
+
+
+def test_what_is_no_text_is_shown_as_data(folder: Path) -> None:
+    lines = '/Teller.forget\n/Teller.say content:"hi"\n'
+    done = piped(folder, lines, "--agent", "my_agents:Teller")
+    assert done.stdout.splitlines() == [
+        "> /Teller.forget",
+        "Teller: (nothing)",
+        '> /Teller.say content:"hi"',
+        'Teller: {"heard": "hi"}',
+    ]
 
 
 def test_to_all_is_to_whoever_has_the_action(folder: Path) -> None:

@@ -250,6 +250,23 @@ def test_a_time_limit_leaves_the_report_so_far_and_resume_goes_on(folder: Path) 
     assert "It uses port 4711.[^1^]" in done.stdout
 
 
+def test_a_question_that_begins_with_a_dash_goes_on_by_the_command_that_is_told(
+    folder: Path,
+) -> None:
+    question = "-1 degrees: does alpha work?"
+    recorded = ("--journal", "runs.db", "--run-id", "r1")
+    with OpenAIServer(text(SEARCH)) as server:
+        done = research(
+            "--folder", "notes", "--model", f"{server.url}#m", "--max-tokens", "100", *recorded,
+            "--", question, cwd=folder,
+        )  # fmt: skip
+        assert done.returncode == 1
+        done = typed(done.stderr.replace("max-tokens N", "max-tokens 101"), folder)
+    assert done.returncode == 1
+    assert "stopped: the budget was spent" in done.stderr
+    assert question in done.stdout
+
+
 def test_a_token_limit_says_to_give_a_higher_one(folder: Path) -> None:
     with OpenAIServer(text(SEARCH)) as server:
         done = research(

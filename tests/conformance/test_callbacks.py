@@ -551,6 +551,26 @@ def test_closing_while_an_action_waits_is_nothing_to_warn_of(make_space, log):
     assert list(log.lines) == []
 
 
+def test_closing_while_an_after_add_waits_is_nothing_to_warn_of(make_space, log):
+    entered = threading.Event()
+
+    class Waiting(Agent):
+        async def after_add(self) -> None:
+            entered.set()
+            await asyncio.Event().wait()
+
+    class Opener(Agent):
+        @action
+        async def open(self) -> None:
+            self.space.add(Waiting("waiting"))
+
+    space = make_space()
+    space.add(Opener("opener")).ask("opener", "open").result(timeout=10)
+    assert entered.wait(10)
+    space.close()
+    assert list(log.lines) == []
+
+
 def test_an_agent_may_come_again_and_its_callbacks_with_it(make_space):
     calls = []
 

@@ -1,5 +1,7 @@
 """Observers see what is sent and received."""
 
+import asyncio
+
 import pytest
 
 from civitas import Agent, action
@@ -237,3 +239,19 @@ def test_an_observer_may_send(space):
     me.send(message("other", "say", content="secret"))
     said = [m["action"]["args"]["content"] for m in other.wait_for(2)]
     assert sorted(said) == ["secret", "somebody told a secret"]
+
+
+def test_a_task_that_an_observer_starts_may_ask(space):
+    answers, tasks = Kept(), set()
+    me, server = space.add(Agent("me")), space.add(Server("server"))
+
+    async def ask():
+        answers.add(await me.ask("server", "add", a=1, b=2))
+
+    def start(message):
+        if message["action"]["name"] == "nothing":
+            tasks.add(asyncio.get_running_loop().create_task(ask()))
+
+    space.observe(start)
+    server.send(message("server", "nothing"))
+    assert answers.wait_for(1) == [3]

@@ -740,6 +740,28 @@ def test_cancelling_reaches_everyone_who_speaks_and_it_can_be_gone_on_with() -> 
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
+def test_a_participant_that_swallows_its_cancellation_does_not_keep_it_going() -> None:
+    class Stubborn(Gated):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            try:
+                return await super().reply(text)
+            except asyncio.CancelledError:
+                self.gate.set()
+                return answer("I go on")
+
+    async def main() -> None:
+        ann, bob = Stubborn("Ann"), Talker("Bob")
+        asked = asyncio.create_task(Conversation([ann, bob]).reply("go"))
+        await ann.begun.wait()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert ann.cancelled
+        assert bob.asked == 0
+
+    asyncio.run(asyncio.wait_for(main(), WAIT))
+
+
 def test_cancelling_reaches_an_action_of_a_participant() -> None:
     async def main() -> None:
         begun, ended = asyncio.Event(), asyncio.Event()

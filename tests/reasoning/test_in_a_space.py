@@ -468,6 +468,33 @@ def test_two_questions_of_one_asker_are_answered_one_after_the_other(space: Nati
     assert me.ask("boss", "both").result(timeout=WAIT) == ["re:A", "re:B"]
 
 
+def test_of_two_requests_that_reply_in_one_thread_the_second_waits(space: NativeSpace) -> None:
+    came: list[str] = []
+    order: list[str] = []
+
+    class Slow(Answers):
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            order.append("begins")
+            turns = 0
+            while len(came) < 2 or turns < 10:
+                turns += 1
+                await asyncio.sleep(0)
+            order.append("ends")
+            return say("ok")
+
+    class Desk(ReActAgent):
+        @action
+        async def look_up(self, question: str) -> str:
+            came.append(question)
+            return (await self.reply(question, thread="desk")).text
+
+    space.add(Desk("desk", Slow(), concurrency=2))
+    me = space.add(Agent("me"))
+    asked = [me.ask("desk", "look_up", question=question) for question in "AB"]
+    assert [each.result(timeout=WAIT) for each in asked] == ["ok", "ok"]
+    assert order == ["begins", "ends"] * 2
+
+
 @pytest.mark.parametrize("kind", ("each in its thread", "shared", "conversation", "person"))
 def test_help_is_answered_while_a_reply_is_under_way(space: NativeSpace, kind: str) -> None:
     """Who looked for actions, by `discover=` or `/*.help`, waited in vain for a conversation."""

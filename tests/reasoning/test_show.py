@@ -100,6 +100,12 @@ def test_of_a_dual_act_decisions_are_printed_in_words() -> None:
     assert reply.text == "There are 3."
 
 
+def test_an_answer_that_is_asked_for_again_stands_on_a_line_of_its_own() -> None:
+    human = agent("H", "I accept it.", decision("TERMINATE", "", "all is well"))
+    text, _ = shown(DualActAgent(human=human, reactive=agent("R")).stream("How many?"))
+    assert text.startswith("I accept it.\ndualact decides: TERMINATE all is well\n")
+
+
 def test_of_a_conversation_each_turn_is_headed_by_who_speaks() -> None:
     talk = Conversation([agent("ann", "Hello."), agent("bo", "Good day.")], until=MaxTurns(2))
     text, _ = shown(talk.stream("Greet."))

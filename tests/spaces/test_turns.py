@@ -38,6 +38,37 @@ def test_an_agent_with_a_long_mailbox_leaves_others_their_turn() -> None:
         assert order.wait_for(1_001).index("other") <= 100
 
 
+@pytest.mark.parametrize("asker", ("busy", "relay"))
+def test_one_that_is_let_in_again_and_again_leaves_others_their_turn(asker: str) -> None:
+    order: list[str] = []
+
+    class Noting(Agent):
+        @action
+        async def note(self) -> None:
+            """Keep that it was called."""
+            order.append(str(self.id))
+
+        @action
+        async def begin(self) -> None:
+            """Have itself asked, by itself or by another."""
+            await self.ask(asker, "ask_busy")
+
+        @action
+        async def ask_busy(self) -> None:
+            """Ask one that waits for this a thousand times; send to another in the midst of it."""
+            for n in range(1_000):
+                if n == 500:
+                    self.send(message("other", "note"))
+                await self.ask("busy", "note")
+
+    with NativeSpace() as space:
+        for id in ("busy", "relay", "other"):
+            space.add(Noting(id))
+        me: Any = space.add(Agent("me"))
+        me.ask("busy", "begin").result(timeout=WAIT_S)
+    assert order.index("other") <= 600
+
+
 def test_a_broadcast_to_many_agents_leaves_others_their_turn() -> None:
     """Each of them has one turn, and together they held the loop for a second."""
     worked: list[str] = []

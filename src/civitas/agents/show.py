@@ -60,19 +60,23 @@ class _Printer:
         if kind == "text":
             self._piece(event)
             return
-        if kind in ("message", "reasoning"):
+        if kind == "reasoning":
             return
+        if kind == "message":
+            # What the model is told ends its text: such as that its answer could not be read.
+            if event.agent == self._agent and event.message.get("role") != "assistant":
+                self._end_text()
+            return
+        if kind in ("decision", "conclusion") and self._holds:
+            self._drop()  # the model's JSON, printed in words
+            if kind == "conclusion":
+                self._say(event.conclusion.summary)
+        self._end_text()
         if kind == "decision":
-            self._drop()  # the JSON of H's model, printed below as a decision
             decision = event.decision
             words = decision.new_instruction or decision.reasoning
             self._line(f"{event.agent} decides: {decision.action.value} {json_text(words)}")
-            return
-        if kind == "conclusion" and self._holds:
-            self._drop()
-            self._say(event.conclusion.summary)
-        self._end_text()
-        if kind == "call_started":
+        elif kind == "call_started":
             self._line(f"→ {event.action} {escaped_json(event.args)}")
         elif kind == "call_ended":
             result = event.error or json_text(event.result.get("result"))
@@ -127,7 +131,6 @@ class _Printer:
             self._line(f"({reply.stop_reason}: {reply.detail})")
 
     def _line(self, text: str) -> None:
-        self._end_text()
         self._write(one_line(text, _WIDTH) + "\n")
 
     def _write(self, text: str) -> None:

@@ -48,9 +48,9 @@ class Request:
                     handling.waiting += 1
                     try:
                         router.try_now(delivery)
-                        if handling.mailbox.held:
-                            handling.mailbox.run_reentrant(handling)
                         if not delivery.answered:
+                            if handling.mailbox.held:
+                                router.make_ready(handling.mailbox)
                             yield from self._wait_here(router.loop)
                     finally:
                         handling.waiting -= 1

@@ -538,6 +538,19 @@ def test_a_choice_that_was_cut_off_is_charged(tmp_path: Path) -> None:
         assert reply.stop_reason == ("done" if number < 3 else "budget")
 
 
+def test_what_the_chooser_was_asked_is_recorded(tmp_path: Path) -> None:
+    with Journal(tmp_path / "0") as journal:
+        chooser = Chooser(journal, tmp_path / "1", 0, '{"next": "b"}')
+        chosen_by(chooser, journal, Budget()).reply_sync("go", run_id=RUN)
+        (asked,) = [
+            entry.data["args"]
+            for entry in journal.entries(RUN)
+            if entry.kind == "started" and entry.data.get("about", {}).get("model") == "chooser"
+        ]
+    assert asked["messages"] == chooser.received[0]
+    assert asked["schema"]["properties"]["next"]["enum"] == ["a", "b"]
+
+
 def test_an_answer_of_the_chooser_that_was_had_is_not_asked_for_again(tmp_path: Path) -> None:
     script = ("nobody", '{"next": "b"}')
     for number, (fatal, asked, calls) in enumerate(((2, 2, 3), (1, 1, 4))):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import StateError
-from civitas.memory.memory import Memory
 from civitas.reasoning.group import budget_of
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import KIND, LoopState, catch_up, program_of
@@ -78,13 +77,10 @@ class ReActAgent(LoopAgent):
         threads = {
             thread.id: memory_state(thread.memory)
             for thread in self._threads or ()
-            if thread.memory is not None and self._is_saved(thread.memory)
+            # A durable memory, which stays in its file, has a state_dict.
+            if thread.memory is not None and not hasattr(thread.memory, "state_dict")
         }
         return state(KIND, memory=memory_state(self.memory), threads=threads)
-
-    def _is_saved(self, memory: Memory) -> bool:
-        """Return whether a thread's memory is saved with the agent; one in a file stays there."""
-        return self._memory is None or not hasattr(memory, "state_dict")
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Replace the memory by the one in a state.
