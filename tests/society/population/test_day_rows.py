@@ -254,6 +254,8 @@ async def test_a_promoted_citizen_goes_on_with_its_plan() -> None:
         before = {name: values[2].copy() for name, values in population.arrays.items()}
         agent = population.promote(3)
         plan, now = agent.status["plan"], agent.status["now"]
+        # The columns of a plan are no part of a status, which has the plan itself.
+        assert not agent.status.keys() & {"plan_now", "plan_chosen", "plan_avoid", "item_do"}
         population.demote(3)
     assert plan[0]["from"] == 0
     assert plan[-1]["until"] == 86_400
