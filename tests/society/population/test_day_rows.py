@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.society.population.pairs import Make, all_equal, lived, same
+from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
 from civitas.errors import ConfigError
 from civitas.society import Grid, Intervention, Society
@@ -177,18 +177,6 @@ async def test_where_places_say_nothing_at_once_it_is_asked_place_by_place() -> 
     seen = await all_equal(make, 100)
     assert kind
     assert (seen[-1]["place"] >= 0).any()
-
-
-class Plain:
-    """A city that answers for one place at a time."""
-
-    def __init__(self, city: City) -> None:
-        self.modes = city.modes
-        for name in ("ids", "kinds", "kind", "by_kind", "capacity", "is_open", "seconds", "near"):
-            setattr(self, name, getattr(city, name))
-
-    def __contains__(self, place: object) -> bool:
-        return place in self.ids()  # type: ignore[attr-defined]
 
 
 def workers(city: Any) -> Population:
