@@ -193,6 +193,15 @@ def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]
             assert found == expected
 
 
+def test_savings_in_rows_are_taken_out_once() -> None:
+    bank = Bank()
+    bank.of_population(Population(3, None, []))
+    bank.deposits["2"] = 500
+    assert bank.deposits.pop("2") == 500
+    assert not bank.deposits
+    assert bank.owed == 0
+
+
 @pytest.mark.parametrize("own", (0, 10**12, 3 * 10**12, 10**14))
 def test_interest_of_large_deposits_is_paid_while_capital_lasts(own: int) -> None:
     kept = [10**13, 10**12, 5, 0, 10**13]
