@@ -57,6 +57,7 @@ BANQUE = "Toute annulation par écrit donne lieu au remboursement de l'abonnemen
         ("On Sundays the old tram line doesn't run.", LYON),
         ("The stations are not accessible to wheelchairs.", LYON),
         ("Lyon opened twelve new stations on 3 March 2021.", LYON),
+        ("On 3 March 2021 the city of Lyon launched 12 new stations.", LYON),
         ("Nevertheless, everybody may perhaps wrap something in shield() instead.", WAIT),
         ("Der Vertrag gilt nicht für Schäden über 1000 Euro.", BAHN),
         ("Anna Berg baute 1925 3 Häuser.", BAHN),

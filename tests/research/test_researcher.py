@@ -543,6 +543,9 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
         Researcher("r", None, ["alpha"]).report_sync()
     with pytest.raises(DefinitionError, match="iterations="):
         Researcher("r", None, ["alpha"], iterations=0)
+    for wrong in (0, 1.01, "all"):
+        with pytest.raises(DefinitionError, match="target= must be more than 0 and at most 1"):
+            Researcher("r", None, ["alpha"], target=wrong)
     with pytest.raises(DefinitionError, match="topic must be a text"):
         Researcher("r", None, [5])  # type: ignore[list-item]
     with pytest.raises(DefinitionError, match="plan="):
@@ -865,6 +868,14 @@ def test_a_word_of_a_title_counts_twice() -> None:
     assert [each.passage.url for each in Index(passages).search("port call")] == [
         *("http://a", "http://b")
     ]
+
+
+def test_a_word_said_once_in_a_passage_of_mean_length_scores_its_weight() -> None:
+    """As BM25 defines it."""
+    texts = ("Bees dance.", "Cats sleep.")
+    index = Index([Passage.of(f"http://web.test/{text[0]}", text, "") for text in texts])
+    (found,) = index.search("dance")
+    assert found.score == pytest.approx(sum(index.weights("dance").values()))
 
 
 def test_a_query_says_each_word_once() -> None:

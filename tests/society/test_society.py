@@ -76,6 +76,14 @@ async def test_a_state_of_another_or_a_damaged_one_is_refused(change: Any, told:
             society.load_state_dict(state)
 
 
+async def test_a_state_that_is_no_json_is_refused_with_its_agent() -> None:
+    citizens = busy(3)
+    async with Society(citizens, town(), seed=3, services=[Bank()]) as society:
+        citizens[1].status["known"] = {"a set"}
+        with pytest.raises(StateError, match=f"the state of agent '{citizens[1].id}' cannot be"):
+            society.state_dict()
+
+
 async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
     class Boom(Block):
         async def forward(self) -> None:

@@ -10,12 +10,25 @@ from tests.society.blocks.living import town
 
 from civitas.society import Move, Society
 from civitas.society.blocks.columns import ACT, DOES, ITEM, code
+from civitas.society.city.city import City
 from civitas.society.engine import LocalEngine
 from civitas.society.population.block import RowBlock
 from civitas.society.population.population import Population
 
 CITY = town(shop_2=(9, 20))
 PLACES = CITY.ids()
+
+
+class Plain:
+    """A city that answers for one place at a time."""
+
+    def __init__(self, city: City) -> None:
+        self.modes = city.modes
+        for name in ("ids", "kinds", "kind", "by_kind", "capacity", "is_open", "seconds", "near"):
+            setattr(self, name, getattr(city, name))
+
+    def __contains__(self, place: object) -> bool:
+        return place in self.ids()  # type: ignore[attr-defined]
 
 
 class Todo(RowBlock):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from tests.society.population.pairs import Make, all_equal, lived, same
+from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
 from civitas.errors import ConfigError
 from civitas.society import Grid, Intervention, Society
@@ -179,18 +179,6 @@ async def test_where_places_say_nothing_at_once_it_is_asked_place_by_place() -> 
     assert (seen[-1]["place"] >= 0).any()
 
 
-class Plain:
-    """A city that answers for one place at a time."""
-
-    def __init__(self, city: City) -> None:
-        self.modes = city.modes
-        for name in ("ids", "kinds", "kind", "by_kind", "capacity", "is_open", "seconds", "near"):
-            setattr(self, name, getattr(city, name))
-
-    def __contains__(self, place: object) -> bool:
-        return place in self.ids()  # type: ignore[attr-defined]
-
-
 def workers(city: Any) -> Population:
     """Those of one home, who work near by or far off, and know many parks."""
     names = city.ids()
@@ -254,6 +242,8 @@ async def test_a_promoted_citizen_goes_on_with_its_plan() -> None:
         before = {name: values[2].copy() for name, values in population.arrays.items()}
         agent = population.promote(3)
         plan, now = agent.status["plan"], agent.status["now"]
+        # The columns of a plan are no part of a status, which has the plan itself.
+        assert not agent.status.keys() & {"plan_now", "plan_chosen", "plan_avoid", "item_do"}
         population.demote(3)
     assert plan[0]["from"] == 0
     assert plan[-1]["until"] == 86_400

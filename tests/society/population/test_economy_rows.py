@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.society.blocks.living import town
-from tests.society.population.pairs import all_equal
+from tests.society.population.pairs import Plain, all_equal
 
 from civitas.clock import Clock
 from civitas.society.blocks import all_blocks
@@ -97,6 +97,7 @@ worlds = st.fixed_dictionaries(
         ),
         "strange": st.sampled_from(["", "", "shop-1", "work-1", "home-1"]),
         "public": st.sampled_from(["", "work-1", "shop-1"]),
+        "at_once": st.sampled_from([True, True, False]),
         "stateless": st.sampled_from([False, False, False, True]),
         "capital": st.sampled_from([0, 40, 10**6]),
         "interest": st.sampled_from([0, 27, 1_000_000]),
@@ -138,7 +139,8 @@ def want(kind: Any, place: str, number: int) -> Any:
 
 def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
     """Money, states and answers after each step, by columns or citizen by citizen."""
-    city, them = CITY, services(given)
+    city: Any = CITY if given["at_once"] else Plain(CITY)
+    them = services(given)
     by_id = {each.id: each for each in sorted(them, key=lambda each: id_order(each.id))}
     people = given["people"]
     population = Population(
@@ -189,6 +191,15 @@ def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]
     for rows, one_by_one in zip(lived(given, True), lived(given, False), strict=True):
         for found, expected in zip(rows, one_by_one, strict=True):
             assert found == expected
+
+
+def test_savings_in_rows_are_taken_out_once() -> None:
+    bank = Bank()
+    bank.of_population(Population(3, None, []))
+    bank.deposits["2"] = 500
+    assert bank.deposits.pop("2") == 500
+    assert not bank.deposits
+    assert bank.owed == 0
 
 
 @pytest.mark.parametrize("own", (0, 10**12, 3 * 10**12, 10**14))

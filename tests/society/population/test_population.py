@@ -313,6 +313,15 @@ async def test_a_block_without_a_rule_for_rows_lives_in_full_agents_alone() -> N
         assert (await society.step())["failures"] == 0
 
 
+async def test_a_block_with_no_rule_at_all_says_what_it_must_define() -> None:
+    class Empty(RowBlock):
+        """Has no rule."""
+
+    async with Society(Population(3, None, [Empty()])) as society:
+        with pytest.raises(NotImplementedError, match="Empty must define `def step_rows"):
+            await society.step()
+
+
 async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None:
     population = thrifty()
     async with Society(population) as society:
