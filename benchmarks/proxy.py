@@ -68,7 +68,7 @@ class Proxy:
         self._run(self._call(lambda: setattr(self, "_fatal", ("sent", text))))
 
     def cut_at_answer(self, text: bytes) -> None:
-        """Break every connection when the server sends this, once; what is before it is passed on."""
+        """Break every connection when the server sends this, once; what was before it is passed."""
         self._run(self._call(lambda: setattr(self, "_fatal", ("received", text))))
 
     def stall(self) -> None:
