@@ -46,7 +46,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._fatal = b""
+        self._fatal = ("", b"")
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
         try:
@@ -65,7 +65,11 @@ class Proxy:
 
     def cut_at(self, text: bytes) -> None:
         """Break every connection when a client sends this, once; it is not passed on."""
-        self._run(self._call(lambda: setattr(self, "_fatal", text)))
+        self._run(self._call(lambda: setattr(self, "_fatal", ("sent", text))))
+
+    def cut_at_answer(self, text: bytes) -> None:
+        """Break every connection when the server sends this, once; what was before it is passed."""
+        self._run(self._call(lambda: setattr(self, "_fatal", ("received", text))))
 
     def stall(self) -> None:
         """Take and keep connections, and pass nothing on: what is sent meanwhile waits."""
@@ -161,8 +165,11 @@ class Proxy:
         """Pass on one direction until its end."""
         while data := await reader.read(AT_ONCE):
             await self._flowing.wait()
-            if count == "sent" and self._fatal and self._fatal in data:
-                self._fatal = b""
+            direction, text = self._fatal
+            if count == direction and text in data:
+                self._fatal = ("", b"")
+                if direction == "received":
+                    writer.write(data[: data.index(text)])
                 self._cutting = self._loop.create_task(self._cut())
                 return
             writer.write(data)

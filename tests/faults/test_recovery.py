@@ -130,6 +130,22 @@ def test_an_id_that_comes_back_over_a_shaky_network_is_consumed_once(
     assert channel.queue_declare(queue, passive=True).method.consumer_count == 1
 
 
+@pytest.mark.timeout(120)  # rabbitmqctl takes long on a busy machine
+def test_a_broker_that_is_short_of_memory_says_so_and_says_when_that_is_over(
+    fragile: Broker, side: Callable[[int], Side]
+) -> None:
+    one = side(fragile.port)
+    one.come()
+    fragile.ctl("set_vm_memory_high_watermark", "0")
+    try:
+        asked = one.agent.ask("echo", "echo", text="late")
+        one.wait_for("blocked")
+    finally:
+        fragile.ctl("set_vm_memory_high_watermark", "0.4")
+    one.wait_for("unblocked")
+    assert asked.result(WAIT_S) == "late"
+
+
 @pytest.mark.long
 def test_a_network_that_takes_a_connection_and_passes_nothing_on_is_an_error(
     proxy: Proxy, side: Callable[[int], Side]

@@ -12,12 +12,23 @@ from pika.adapters.blocking_connection import BlockingChannel
 from civitas import Agent, AMQPOptions
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Doer, Gate
-from spaces.amqp.conftest import MakeSpace
+from spaces.amqp.conftest import WAIT_S, MakeSpace
 
 MANY = 5_500
 """More than are under way to the broker at a time."""
 
+CONFIRM = b"\x00\x3c\x00\x50"
+"""As AMQP writes it: the broker has a message, or has returned it."""
 
+
+def contents(there: Recorder, count: int) -> list[str]:
+    """Wait until so many have come, however long that takes as long as more come; gives them."""
+    for so_far in range(100, count, 100):
+        there.wait_for(so_far)
+    return [args["content"] for _, args in there.told(count)[:count]]
+
+
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("cut", (False, True))
 def test_what_an_agent_sends_comes_in_order(cut: bool, make_space: MakeSpace, proxy: Proxy) -> None:
     """Nothing overtakes what waits for the broker, nor what is sent again."""
@@ -50,10 +61,9 @@ def test_what_an_agent_sends_comes_in_order(cut: bool, make_space: MakeSpace, pr
     if cut:
         proxy.cut()
     proxy.resume()
-    there.wait_for(MANY + 1, timeout=30)
-    told = there.told(MANY + 1)
-    assert [args["content"] for _, args in told[:-1]] == [str(number) for number in range(MANY)]
-    assert told[-1] == ("response", {"data": "answer", "original_message_id": "one"})
+    assert contents(there, MANY) == [str(number) for number in range(MANY)]
+    answer = there.told(MANY + 1)[-1]
+    assert answer == ("response", {"data": "answer", "original_message_id": "one"})
 
 
 def test_a_thread_waits_in_send_while_the_broker_is_behind(
@@ -73,9 +83,62 @@ def test_a_thread_waits_in_send_while_the_broker_is_behind(
     sender.join(1)
     assert sender.is_alive()
     proxy.resume()
-    there.wait_for(2_000, timeout=30)
-    assert [args["content"] for _, args in there.told(2_000)] == [str(n) for n in range(2_000)]
+    assert contents(there, 2_000) == [str(number) for number in range(2_000)]
     sender.join()
+
+
+def test_a_thread_goes_on_in_send_when_the_broker_is_away(
+    make_space: MakeSpace, proxy: Proxy, events: Kept[str]
+) -> None:
+    """What it sends waits for the next connection."""
+    there = make_space(mailbox=10_000).add(Recorder("there"))
+    space = make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+        on_connection=lambda what, _: events.add(what),
+    )
+    me = space.add(Agent("me"))
+    numbers = [str(number) for number in range(1_100)]
+
+    def main() -> None:
+        for number in numbers:
+            me.send(message("there", "say", content=number))
+
+    proxy.refuse()
+    proxy.cut()
+    events.wait_for(lambda found: "lost" in found)
+    sender = threading.Thread(target=main)
+    sender.start()
+    sender.join(WAIT_S)
+    came_back = not sender.is_alive()
+    proxy.accept()
+    assert contents(there, len(numbers)) == numbers
+    assert came_back
+
+
+def test_what_was_returned_before_the_connection_was_lost_is_published_once_on_the_next(
+    make_space: MakeSpace,
+    proxy: Proxy,
+    events: Kept[str],
+    channel: BlockingChannel,
+    exchange: str,
+) -> None:
+    """Its receiver has come meanwhile: that it had no queue is no longer so."""
+    space = make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+        on_connection=lambda what, _: events.add(what),
+    )
+    me = space.add(Agent("me"))
+    proxy.refuse()
+    proxy.cut_at_answer(CONFIRM)
+    me.send(message("there", "say", content="sent"))
+    events.wait_for(lambda found: "lost" in found)
+    there = make_space().add(Recorder("there"))
+    copies = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(copies, exchange, "agent.there")
+    proxy.accept()
+    assert there.told(1) == [("say", {"content": "sent"})]
+    me.ask("there", "say", content="asked").result(timeout=WAIT_S)
+    assert channel.queue_declare(copies, passive=True).method.message_count == 2
 
 
 def test_what_is_sent_while_a_queue_is_gone_comes_in_order(
@@ -90,4 +153,4 @@ def test_what_is_sent_while_a_queue_is_gone_comes_in_order(
     for number in numbers:
         me.send(message("there", "say", content=number))
     proxy.resume()
-    assert [args["content"] for _, args in there.told(len(numbers))] == numbers
+    assert contents(there, len(numbers)) == numbers
