@@ -78,7 +78,7 @@ def test_an_action_replaces_an_agent_and_speaks_to_the_new_one(
         return "done"
 
     space.add(Doer("doer", do=replace))
-    assert me.ask("doer", "do").result(timeout=WAIT_S) == "done"
+    assert me.ask("doer", "do").result(timeout=4 * WAIT_S) == "done"
     made[-1].begun.wait_for(1)
     assert made[-1].begun[-1] == "hello"
     assert me.ask("holder", "note", name="more").result(timeout=WAIT_S) == "more"

@@ -133,9 +133,9 @@ def test_the_password_is_shown_nowhere(
         space.add(Agent("a"))
     shown = (repr(options), str(options), repr(space), str(caught.value), repr(caught.value))
     assert [text for text in (*shown, caplog.text) if secret in text] == []
-    for wrong in ({"password": secret, "port": 0}, {"password": secret, "heartbeat": 0}):
+    for wrong in ({"port": 0}, {"heartbeat": 0}, {"password": f"{secret}\ud800"}):
         with pytest.raises(ConfigError) as refused:
-            AMQPOptions(**wrong)  # type: ignore[arg-type]
+            AMQPOptions(**({"password": secret} | wrong))
         assert secret not in str(refused.value)
 
 
