@@ -53,10 +53,10 @@ def killed_at(
     """Kill a run there, go on with it, and see what came of it; whether anything was in doubt."""
     folder.mkdir()
     ended = processes.run(folder, program, **job)
-    if ended == 0 and job.get("durability") == "power":
+    traces = Traces(folder, program)
+    if ended == 0 and "commit" in job and traces.commits() < job["commit"][0]:
         return False  # commits of several at once are one, if it comes about so
     assert ended == KILLED
-    traces = Traces(folder, program)
     before = traces.effects()
     doubted = traces.doubted()
     under_way = {
