@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from civitas import (
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
+    TokenBoundedMemory,
 )
 from civitas.action import action
 from civitas.models.protocol import Call, ModelReply
@@ -31,6 +34,7 @@ from civitas.reasoning.events import (
     Done,
     MessageAdded,
 )
+from civitas.reasoning.loop.given import given_for
 from civitas.reasoning.reply import Reply
 from journal.crash import Crashing, on_a_loop, settled
 
@@ -529,3 +533,33 @@ def test_a_result_that_contains_itself_or_is_too_deep_is_recorded_as_text(
         assert "contains itself or is nested too deep" in str(shown["found"])
         for told in (reply, journal.replay("R")):
             assert told.to_json()["steps"][0]["result"]["result"]["pages"] == 3
+
+
+def test_what_a_model_was_given_is_kept_as_what_is_new_in_its_thread(tmp_path: Path) -> None:
+    def read(n: int) -> str:
+        """Read a page."""
+        return f"{n} " + "x" * 100
+
+    runs = 40
+    script = [part for n in range(runs) for part in (Call("c", "read", {"n": n}), f"Answer {n}.")]
+    model, memory = ScriptedModel(script), TokenBoundedMemory(1500)
+    given = []
+    with Journal(tmp_path / "j") as journal:
+        agent = ReActAgent(
+            "a", model, actions=[read], memory=memory, system_prompt="Be brief.", journal=journal
+        )
+        for n in range(runs):
+            agent.reply_sync(f"Question {n}: " + "x" * 100, run_id=f"{n}")
+            entries = journal.entries(f"{n}")
+            given += [
+                given_for(entries, "", each.sequence, journal.kept)
+                for each in entries
+                if each.kind == "ended" and "prompt" in each.data
+            ]
+        with closing(sqlite3.connect(tmp_path / "j")) as db:
+            sizes = [size for (size,) in db.execute("SELECT length(data) FROM kept")]
+    assert [each and each["messages"] for each in given] == model.received
+    assert len(memory.items) < runs  # it has forgotten the oldest
+    # Two for each run keep what is new, and few keep all that is remembered.
+    assert sorted(sizes)[len(sizes) // 2] < 800
+    assert sum(size > 2000 for size in sizes) <= runs * 2 // 16

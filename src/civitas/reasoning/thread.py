@@ -98,6 +98,7 @@ class Thread:
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
     shown: Any = None  # the actions as last shown to the model, and their source
     own: Any = None  # an orchestrator's data for the thread
+    remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
     uses: int = 0  # how many replies and other calls are using it
     left: bool = False  # whether its sender has left: it goes when nothing uses it
 

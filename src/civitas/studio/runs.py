@@ -156,7 +156,8 @@ class RunsTab:
 
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
         """Return the messages, tools and schema that a model was given for an entry's answer."""
-        return given_for(self._journal.entries(run), path, sequence)
+        journal = self._journal
+        return given_for(journal.entries(run), path, sequence, journal.kept)
 
     def replay(self, run: str) -> Any:
         """Return a replayed run's result as JSON data, and whether it is `equal` to the record."""

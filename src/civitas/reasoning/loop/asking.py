@@ -52,7 +52,7 @@ class Asking:
         self.schema = asked.answer
         self.state = LoopState()
         self.record = record
-        self._given = Given()
+        self._given = Given(record, self.thread)
         self._remembered = 0  # how many messages are in the memory
 
     async def ask(self) -> Any:

@@ -1,10 +1,15 @@
-"""What a model is given, recorded as the difference from the call before."""
+"""What a model is given, recorded as the difference from the call before.
+
+What a thread remembers from its earlier runs is recorded as the difference from what was recorded
+of it last, so that a journal grows with what is new.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pydantic_core import to_json as plain_json
 
@@ -15,9 +20,16 @@ from civitas.text import cut
 if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.reasoning.loop.answer import Shown
+    from civitas.reasoning.record import Record
+    from civitas.reasoning.thread import Thread
 
 MAX_RESULT_CHARS = 20_000
 """How much of a result a model is shown."""
+
+_FEW: Final = 8
+"""So many messages of earlier runs are recorded as they are."""
+_MAX_LINKS: Final = 32
+"""How many differences are read at most to restore what a thread remembered."""
 
 NOT_RUN = "not executed, because another call of the same answer was wrong"
 
@@ -41,10 +53,21 @@ def result_content(result: dict[str, Any], limit: int) -> str:
     return cut(json_text(rest), limit)
 
 
+class Remembered(NamedTuple):
+    """What a thread remembered from earlier runs, as a journal keeps it."""
+
+    journal: str
+    hash: str
+    links: int
+    messages: list[dict[str, Any]]
+
+
 class Given:
     """The last prompt of one part of a run, from which the next one's record is computed."""
 
-    def __init__(self) -> None:
+    def __init__(self, record: Record[Any], thread: Thread) -> None:
+        self._record = record
+        self._thread = thread
         self._before: list[dict[str, Any]] = []
         self._shown: Shown | None = None
 
@@ -62,7 +85,13 @@ class Given:
         mine = len(new) if new == own[len(own) - len(new) :] else _alike(new[::-1], own[::-1])
         noted: dict[str, Any] = {"same": same, "own": [len(own) - mine, len(own)]}
         if mine < len(new):
-            noted["new"] = _text(new[: len(new) - mine])
+            others = new[: len(new) - mine]
+            if len(others) > _FEW:
+                first = int(others[0].get("role") == "system")
+                noted["remembered"] = self._keep(others[first:])
+                others = others[:first]
+            if others:
+                noted["new"] = _text(others)
         if shown is not self._shown:
             self._shown = shown
             tools = [
@@ -73,9 +102,31 @@ class Given:
             noted |= {"tools": json_text(as_json(tools)), "schema": schema}
         return noted
 
+    def _keep(self, messages: list[dict[str, Any]]) -> str:
+        """Keep what the thread remembers; return its hash."""
+        record, last = self._record, self._thread.remembered
+        link: dict[str, Any] = {"new": messages}
+        links = 0
+        if last is not None and last.journal == record.journal and last.links < _MAX_LINKS:
+            # The memory may have forgotten the oldest.
+            gone = next((n for n, each in enumerate(last.messages) if each is messages[0]), 0)
+            left = last.messages[gone:]
+            if messages[: len(left)] == left:
+                link = {"after": last.hash, "gone": gone, "new": messages[len(left) :]}
+                links = last.links + 1
+        hash = record.keep(_text(link).encode())
+        made = Remembered(record.journal, hash, links, messages)
+        record.then(partial(setattr, self._thread, "remembered", made))
+        return hash
 
-def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, Any] | None:
-    """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
+
+def given_for(
+    entries: Iterable[Entry], path: str, sequence: int, kept: Callable[[str], bytes]
+) -> dict[str, Any] | None:
+    """Return the messages, tools and schema of an entry's answer or failure; None if unknown.
+
+    `kept` returns a value of the journal by its hash.
+    """
     own: list[Any] = []
     prompt: list[Any] = []
     about: dict[str, Any] = {}
@@ -87,6 +138,8 @@ def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, A
         noted = entry.data.get("prompt")
         if noted is not None:
             new = read_json(noted.get("new", "[]"))
+            if "remembered" in noted:
+                new += _remembered(noted["remembered"], kept)
             prompt = [*prompt[: noted["same"]], *new, *own[slice(*noted["own"])]]
             if "tools" in noted:
                 about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
@@ -95,12 +148,24 @@ def given_for(entries: Iterable[Entry], path: str, sequence: int) -> dict[str, A
     return None
 
 
-def _text(messages: list[Any]) -> str:
-    """Return messages as one text, the cheapest form for a thread with a long past."""
+def _remembered(hash: str | None, kept: Callable[[str], bytes]) -> list[Any]:
+    """Return what a thread remembered, from its differences."""
+    links = []
+    while hash is not None:
+        links.append(json.loads(kept(hash)))
+        hash = links[-1].get("after")
+    messages: list[Any] = []
+    for link in reversed(links):
+        messages = [*messages[link.get("gone", 0) :], *link["new"]]
+    return messages
+
+
+def _text(data: Any) -> str:
+    """Return JSON data as text, in the cheapest way."""
     try:
-        return plain_json(messages, inf_nan_mode="strings").decode()
+        return plain_json(data, inf_nan_mode="strings").decode()
     except ValueError:  # something that is not JSON
-        return json_text(messages)
+        return json_text(data)
 
 
 def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:
