@@ -12,12 +12,12 @@ from civitas.errors import DefinitionError
 from civitas.jsonvalue import (
     NotJSON,
     Unreadable,
-    as_json,
     copy_json,
     deep_json,
     json_text,
     read_json,
     readable,
+    to_json,
 )
 from civitas.reasoning.reply import ANSWERED, Reply, Step
 from civitas.reasoning.reply_request import AnswerSchema
@@ -86,7 +86,7 @@ class Conclusion:
 
     def __post_init__(self) -> None:
         _check("conclusion", self, _OF_CONCLUSION)
-        object.__setattr__(self, "artifacts", as_json(self.artifacts))
+        object.__setattr__(self, "artifacts", _json_artifacts(self.artifacts))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -243,6 +243,17 @@ def _check(what: str, made: Any, parts: _Parts) -> None:
     for name, (wanted, fits) in parts.items():
         if not fits(value := getattr(made, name)):
             raise DefinitionError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")
+
+
+def _json_artifacts(artifacts: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return artifacts as JSON data; a value that is not JSON becomes a text that says so."""
+    made: dict[str, Any] = {}
+    for name, value in artifacts.items():
+        try:
+            made[readable(str(name))] = to_json(value)
+        except (NotJSON, RecursionError) as error:
+            made[readable(str(name))] = f"(a {type(value).__name__} that is not JSON: {error})"
+    return made
 
 
 def steps_text(steps: Iterable[str]) -> str:
