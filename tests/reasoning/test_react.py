@@ -287,7 +287,7 @@ class Point:
         ([(1, "a")], '[[1, "a"]]'),
         ({"k": "ü"}, '{"k": "ü"}'),
         (Point(1, 2), '{"x": 1, "y": 2}'),
-        (date(2024, 2, 29), '"2024-02-29"'),
+        (date(2024, 2, 29), "2024-02-29"),
         ("\ud800", "?"),
         (10**5000, "(an integer that cannot be shown"),
         (object, "<class 'object'>"),
@@ -918,7 +918,7 @@ def test_a_context_is_filled_in_and_not_shown() -> None:
     assert model.last["content"] == "a telescope"
     assert list(model.offered[0][0].parameters["properties"]) == ["where"]
     assert seen[0].agent is thinker
-    assert (seen[0].run, seen[0].message, seen[0].budget) == ("run-7", None, None)
+    assert (seen[0].run_id, seen[0].message, seen[0].budget) == ("run-7", None, None)
 
 
 def test_a_model_cannot_give_the_context() -> None:

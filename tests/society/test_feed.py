@@ -83,7 +83,7 @@ def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
         (Like(9), "no post 9"),
         (Like("1"), "no post '1'"),
         (Follow("1"), "itself"),
-        (Follow("99"), "no citizen"),
+        (Follow("99"), "who is not a citizen"),
         (Post(""), "1 to 280"),
         (Post("x" * 281), "1 to 280"),
     ),
