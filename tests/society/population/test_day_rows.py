@@ -72,6 +72,7 @@ async def test_a_drawn_town_lives_the_same_for_200_steps() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 async def test_larger_towns_live_the_same_with_closed_places_and_new_homes() -> None:
     for seed in (11, 12):
         make = drawn(150, seed)

@@ -344,7 +344,8 @@ class LocalAgents:
                 if not queue.claimed:
                     return
                 try:
-                    await self._publisher.confirmed_or_returned(sent)
+                    with suppress(LinkLost):  # else they are published again, on another channel
+                        await self._publisher.confirmed_or_returned(sent)
                     await self._queues.delete(queue)
                 except (LinkLost, AMQPError, Refused) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
