@@ -81,6 +81,22 @@ def copy_json(value: Any, path: str = "") -> Any:
     type and tuples to lists, as `json.dumps` does it. All else is refused, with the limits of
     `to_json`. `path` is the start of the path that an error names.
     """
+    if type(value) is dict and len(value) <= 8:
+        copy = value.copy()
+        for key, item in copy.items():  # the arguments of most calls; all else is copied below
+            if type(key) is not str or not key.isascii() or len(key) > 256:
+                break
+            kind = type(item)
+            if kind is str:
+                if len(item) > 4096 or not item.isascii():
+                    break
+            elif kind is int:
+                if not -0x8000000000000000 <= item <= 0x7FFFFFFFFFFFFFFF:
+                    break
+            elif kind is not bool and item is not None:
+                break
+        else:
+            return copy
     return _copied(value, path, _DEEPEST_COPY, widen=False)
 
 
@@ -334,7 +350,10 @@ def unfenced(text: str) -> str:
 
 def read_json(text: str) -> Any:
     """Return the JSON value of a text, which may have only a ```json fence around it."""
-    text = unfenced(text)
+    try:
+        return DECODER.decode(text)
+    except (ValueError, RecursionError):
+        text = unfenced(text)
     try:
         return DECODER.decode(text)
     except json.JSONDecodeError as error:

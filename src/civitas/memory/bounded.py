@@ -70,13 +70,16 @@ class TokenBoundedMemory(Memory):
     @property
     def tokens(self) -> int:
         """How many tokens the remembered messages have."""
-        self._recount()
+        if len(self._sizes) != len(self.items):
+            self._recount()
         return self._tokens
 
     def add_memory(self, memory: dict[str, Any]) -> None:
         """Add a chat message, and drop the oldest ones that no longer fit."""
-        check_memory(memory)
-        self._recount()
+        if type(memory) is not dict:
+            check_memory(memory)
+        if len(self._sizes) != len(self.items):
+            self._recount()
         if memory.get("role") == "user":
             self._task = len(self.items)
         self.items.append(memory)
@@ -87,9 +90,7 @@ class TokenBoundedMemory(Memory):
             self._drop()
 
     def _recount(self) -> None:
-        # The list is public: other code may have cleared or extended it.
-        if len(self._sizes) == len(self.items):
-            return
+        """Count anew: the list is public, and other code may have cleared or extended it."""
         self._sizes = [self._size(item) for item in self.items]
         self._tokens = sum(self._sizes)
         users = [place for place, item in enumerate(self.items) if item.get("role") == "user"]

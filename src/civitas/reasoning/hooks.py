@@ -88,21 +88,6 @@ class Hooks:
                     raise HookError(str(agent.id), type, name, str(error)) from None
         return kwargs
 
-    async def change(
-        self,
-        type: str,
-        agent: Any,
-        about: dict[str, Any],
-        name: str,
-        value: Any,
-        check: Callable[[Any], object],
-        budget: Budget | None = None,
-    ) -> Any:
-        """Call the hooks of a type, and return one argument as they changed it."""
-        kwargs = {**about, name: value}
-        made = await self.run(type, agent, kwargs, lambda made: check(made[name]), budget)
-        return made[name]
-
 
 def _seconds(type: str, budget: Budget | None) -> float | None:
     """Return how many seconds a hook may take; None for no limit."""
@@ -116,8 +101,9 @@ def expect(value: object, kind: type) -> None:
         raise TypeError(f"it gave no {kind.__name__} but {value!r:.80}")
 
 
-def expect_messages(messages: object) -> None:
+def expect_messages(made: dict[str, Any]) -> None:
     """Check that a hook returned messages for a model."""
+    messages = made["messages"]
     if not isinstance(messages, list) or not messages:
         raise TypeError(f"it gave no list of messages but {messages!r:.80}")
     for message in messages:
@@ -125,16 +111,21 @@ def expect_messages(messages: object) -> None:
             raise TypeError(f"a message is a dict, and among those it gave is {message!r:.80}")
 
 
-def expect_answer(given: object, answer: object) -> None:
+def expect_answer(given: object, made: dict[str, Any]) -> None:
     """Check that a hook returned a `ModelReply`, or an answer of the model's own class."""
-    if type(answer) is not type(given):
-        expect(answer, ModelReply)
+    if type(made["answer"]) is not type(given):
+        expect(made["answer"], ModelReply)
 
 
-def expect_args(args: object) -> None:
+def expect_args(made: dict[str, Any]) -> None:
     """Check that a hook returned the arguments of a call."""
-    expect(args, dict)
-    copy_json(args)
+    expect(made["args"], dict)
+    copy_json(made["args"])
+
+
+def expect_result(made: dict[str, Any]) -> None:
+    """Check that a hook returned the result of a call."""
+    expect(made["result"], dict)
 
 
 class Hooked:
@@ -244,7 +235,9 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
     about = {"run_id": None, "thread": thread.id}
     with observing(None):  # an observation that a hook causes is not this message of the run
         check = agent._as_observed
-        item = check(await hooks.change("pre_observe", agent, about, "message", item, check))
+        kwargs = {**about, "message": item}
+        made = await hooks.run("pre_observe", agent, kwargs, lambda made: check(made["message"]))
+        item = check(made["message"])
     await agent._remember(item, thread)
     with observing(None):
         await hooks.run("post_observe", agent, {**about, "message": item})

@@ -360,10 +360,11 @@ class Rounds:
         hooks = self._agent._hooks
         if hooks is None or not hooks.has(type):
             return value
-        change, told = hooks.change, {**about, **self._asked.of_run}
+        run, kwargs = hooks.run, {**about, **self._asked.of_run, name: value}
 
         async def call(step: Step) -> Any:
-            return await change(type, self._agent, told, name, value, check, self._budget)
+            of, budget = (type, self._agent, kwargs), self._budget
+            return (await run(*of, lambda made: check(made[name]), budget))[name]
 
         try:
             return await self._record.step(f"{type}.{about['loop']}", call, of=of)

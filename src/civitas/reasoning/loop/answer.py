@@ -128,12 +128,7 @@ class Answer:
 
     text: str
     calls: list[Wanted]
-    fault: str = ""  # what is wrong with the answer as a whole
-
-    @property
-    def faults(self) -> str:
-        """Return why the answer cannot be used, in words; empty if it can."""
-        return self.fault or "; ".join([call.fault for call in self.calls if call.fault])
+    fault: str = ""  # why it cannot be used, in words
 
 
 def read_answer(
@@ -158,7 +153,8 @@ def read_answer(
         )
         return Answer(text, [], fault)
     ids: set[str] = set()
-    return Answer(text, [_read_call(call, ids, find, known) for call in calls])
+    wanted = [_read_call(call, ids, find, known) for call in calls]
+    return Answer(text, wanted, "; ".join([each.fault for each in wanted if each.fault]))
 
 
 def _read_call(

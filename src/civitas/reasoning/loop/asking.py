@@ -60,18 +60,22 @@ class Asking:
         record, iteration = self.record, self.state.iteration
         try:
             self.shown = self.agent._show(self.thread, self.asked.offered)
+            hooks = self.agent._hooks
             if record is NULL_RECORD:
-                given = await self._ask(NULL_STEP)
+                asks = self._answer(self.prompt()) if hooks is None else self._ask(NULL_STEP)
+                given = await asks
             else:
                 name = getattr(self.model, "name", None)
                 given = await record.step(f"{iteration}", self._ask, of=ANSWER, model=name)
             # Count usage before reading: an unreadable answer costs tokens too.
             usage = getattr(given, "usage", None)
-            if isinstance(usage, Usage):
+            if isinstance(usage, Usage) and usage.total:
                 self.state.usage = self.state.usage + usage
             hooks = self.agent._hooks
             if hooks is None or not hooks.has("post_reasoning"):
                 return given
+            if record is NULL_RECORD:
+                return await self._post_hooks(hooks, given, NULL_STEP)
             after = partial(self._post_hooks, hooks, given)
             return await record.step(f"post_reasoning.{iteration}", after, of=ANSWER)
         except BudgetExceeded as error:
@@ -85,22 +89,24 @@ class Asking:
             detail = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             raise Stop("error", detail, error) from error
 
-    @property
-    def _about(self) -> dict[str, Any]:
-        """Return what hooks get besides the answer."""
-        return {"iteration": self.state.iteration, **self.asked.of_run}
+    def _about(self, name: str, value: Any) -> dict[str, Any]:
+        """Return what hooks get."""
+        asked, iteration = self.asked, self.state.iteration
+        return {name: value, "iteration": iteration, "run_id": asked.run_id, "thread": asked.thread}
 
     async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
         """Return an answer as the `post_reasoning` hooks changed it."""
-        of, check = ("post_reasoning", self.agent, self._about), partial(expect_answer, given)
-        return await hooks.change(*of, "answer", given, check, self.budget)
+        of, check = ("post_reasoning", self.agent), partial(expect_answer, given)
+        made = await hooks.run(*of, self._about("answer", given), check, self.budget)
+        return made["answer"]
 
     async def _ask(self, step: Step) -> Any:
         hooks, hooked = self.agent._hooks, None
         if hooks is not None and hooks.has("pre_reasoning"):
-            await self.record.commit()  # which puts messages into memory, and so the prompt
-            of, check = ("pre_reasoning", self.agent, self._about), expect_messages
-            hooked = await hooks.change(*of, "messages", self.prompt(), check, self.budget)
+            if self.record is not NULL_RECORD:
+                await self.record.commit()  # which puts messages into memory, and so the prompt
+            of = ("pre_reasoning", self.agent, self._about("messages", self.prompt()))
+            hooked = (await hooks.run(*of, expect_messages, self.budget))["messages"]
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()

@@ -27,7 +27,7 @@ from civitas.errors import (
 )
 from civitas.jsonvalue import as_json, copy_json, json_text
 from civitas.reasoning.events import CallEnded, CallStarted
-from civitas.reasoning.hooks import Hooks, expect, expect_args
+from civitas.reasoning.hooks import Hooks, expect_args, expect_result
 from civitas.reasoning.loop.answer import Wanted
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("civitas.reasoning")
 
+_SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
 _SKIPPED: Final = (
     "skipped: the process ended while it was executed, and a person has decided not to execute it "
@@ -146,6 +147,8 @@ class Calls:
 class Call:
     """One call of an answer."""
 
+    __slots__ = ("_agent", "_asked", "_of", "_place", "_record", "_refused", "_wanted")
+
     def __init__(self, of: Calls, place: int) -> None:
         self._agent = of.agent
         self._asked = of.asked
@@ -187,10 +190,12 @@ class Call:
             )
         hooks = self._agent._hooks
         if hooks is not None and not self._refused and hooks.has("post_acting"):
+            after = partial(self._after, hooks, result)
             try:
-                result = await record.step(
-                    f"post_acting.{self.key}", partial(self._after, hooks, result), beside=beside
-                )
+                if record is NULL_RECORD:
+                    result = await after(NULL_STEP)
+                else:
+                    result = await record.step(f"post_acting.{self.key}", after, beside=beside)
             except HookError as error:
                 self._of.broken.append(error)
         if not known:
@@ -206,8 +211,18 @@ class Call:
         """Emit that the call has ended."""
         emit, wanted, asked = self._asked.emit, self._wanted, self._asked
         if emit is not None:
-            about = (str(self._agent.id), self._of.iteration, wanted.id, wanted.name)
-            emit(CallEnded(*about, result, error_of(result), **asked.of_run))
+            emit(
+                CallEnded(
+                    str(self._agent.id),
+                    self._of.iteration,
+                    wanted.id,
+                    wanted.name,
+                    result,
+                    error_of(result),
+                    run_id=asked.run_id,
+                    thread=asked.thread,
+                )
+            )
 
     # -- as it is recorded -------------------------------------------------------------------------
 
@@ -241,22 +256,38 @@ class Call:
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
             _change(wanted, step.args)
         if asked.emit is not None:
-            about = (str(agent.id), self._of.iteration, wanted.id, wanted.name, wanted.args)
-            asked.emit(CallStarted(*about, **asked.of_run))
+            asked.emit(
+                CallStarted(
+                    str(agent.id),
+                    self._of.iteration,
+                    wanted.id,
+                    wanted.name,
+                    wanted.args,
+                    run_id=asked.run_id,
+                    thread=asked.thread,
+                )
+            )
         return await execute(agent, wanted, asked, step)
 
-    def _told(self) -> dict[str, Any]:
+    def _about_hooked(self) -> dict[str, Any]:
         """Return what hooks get about the call."""
         wanted, asked = self._wanted, self._asked
-        told = {"action": wanted.name, "iteration": self._of.iteration, "call_id": wanted.id}
-        return {**told, **asked.of_run}
+        return {
+            "action": wanted.name,
+            "args": _copied(wanted.args),
+            "iteration": self._of.iteration,
+            "call_id": wanted.id,
+            "run_id": asked.run_id,
+            "thread": asked.thread,
+        }
 
     async def _before(self, hooks: Hooks) -> dict[str, Any] | None:
         """Call the `pre_acting` hooks; return the call's result if one refused it, else None."""
-        await self._record.commit()  # hooks may see messages only once they are recorded
-        args, of = copy_json(self._wanted.args), ("pre_acting", self._agent, self._told())
+        if self._record is not NULL_RECORD:
+            await self._record.commit()  # hooks may see messages only once they are recorded
         try:
-            _change(self._wanted, await hooks.change(*of, "args", args, expect_args))
+            of = ("pre_acting", self._agent, self._about_hooked())
+            _change(self._wanted, (await hooks.run(*of, expect_args))["args"])
         except HookError as error:
             if error.__cause__ is None:
                 self._of.broken.append(error)  # no arguments: the model cannot repair that
@@ -272,9 +303,13 @@ class Call:
 
     async def _after(self, hooks: Hooks, result: dict[str, Any], step: Step) -> Any:
         """Return a result as the `post_acting` hooks changed it."""
-        told = {**self._told(), "args": copy_json(self._wanted.args)}
-        check = partial(expect, kind=dict)
-        return await hooks.change("post_acting", self._agent, told, "result", result, check)
+        kwargs = {**self._about_hooked(), "result": result}
+        return (await hooks.run("post_acting", self._agent, kwargs, expect_result))["result"]
+
+
+def _copied(args: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of checked arguments that shares nothing mutable with them."""
+    return args.copy() if _SCALARS.issuperset(map(type, args.values())) else copy_json(args)
 
 
 def _change(call: Wanted, args: dict[str, Any]) -> None:

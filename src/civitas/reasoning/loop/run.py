@@ -60,20 +60,21 @@ class Run(Asking):
         self._cancels = 0
         self._under_way = False
         self._told: list[str] = []
+        self._of_run = asked.of_run
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
+        if self.thread.underway is None:
+            self.thread.underway = self
         try:
+            if self.record is NULL_RECORD:
+                return await self._reply()
             return await self._recorded()
         except Stop as stop:  # its memory failed between two turns
             return self.end(stop)
 
     async def _recorded(self) -> Reply:
         record = self.record
-        if self.thread.underway is None:
-            self.thread.underway = self
-        if record is NULL_RECORD:
-            return await self._reply()
         stop: Stop | None = None
         try:
             self._resume()
@@ -131,13 +132,13 @@ class Run(Asking):
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
-        cut = _CUT.get(str(getattr(given, "finish_reason", "")), "")
+        cut = "" if answer.calls else _CUT.get(str(getattr(given, "finish_reason", "")), "")
         if self.schema is not None and not answer.calls and not answer.fault:
             try:
                 value = self.schema.read(answer.text)
             except Unreadable as error:
                 answer.fault = f"{error} (It was {cut}.)" if cut else str(error)
-        if faults := answer.faults:
+        if faults := answer.fault:
             if self.record.past(f"{state.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
                 raise _gone(faults)
@@ -163,9 +164,12 @@ class Run(Asking):
     def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
         """Return the reply if the calls of an answer end the run; None to continue."""
         state = self.state
-        for call, step in zip(answer.calls, state.steps[-len(contents) :], strict=True):
+        for place, call in enumerate(answer.calls, -len(contents)):
             assert call.action is not None
-            if call.action.terminal and step.error is None and step.executed:
+            if not call.action.terminal:
+                continue
+            step = state.steps[place]
+            if step.error is None and step.executed:
                 value = step.result.get("result")
                 state.text = "" if value is None else json_text(value)
                 return self.end(Stop("terminal", ""), value)
@@ -302,19 +306,17 @@ class Run(Asking):
         new = self.state.messages[after:upto]
         try:
             if self.record is NULL_RECORD:
+                add = self.memory.add_memory
                 for message in new:
-                    self.memory.add_memory(message)
+                    add(message)
             else:
                 remember(self.memory, self.record, new, after)
         except Exception as error:
             raise Stop.on_memory(self.id, error) from error
         self._remembered = upto
-        self._tell(new)
-
-    def _tell(self, messages: list[dict[str, Any]]) -> None:
         if self.emit is not None:
-            for message in messages:
-                self.emit(MessageAdded(self.id, message, **self.asked.of_run))
+            for message in new:
+                self.emit(MessageAdded(self.id, message, **self._of_run))
 
     def _add(self, **message: Any) -> None:
         """Add a message to the reply; the next `save` adds it to memory."""
@@ -334,10 +336,12 @@ class Run(Asking):
 
     def _add_calls(self, answer: Answer) -> None:
         calls = [{"id": c.id, "name": c.shown, "args": c.args} for c in answer.calls]
-        self._add(role="assistant", content=answer.text, tool_calls=calls)
+        made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
+        self.state.messages.append(made)
 
     def _add_result(self, call: Wanted, content: str) -> None:
-        self._add(role="tool", tool_call_id=call.id, name=call.shown, content=content)
+        made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
+        self.state.messages.append(made)
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
