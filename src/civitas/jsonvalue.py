@@ -81,9 +81,21 @@ def copy_json(value: Any, path: str = "") -> Any:
     type and tuples to lists, as `json.dumps` does it. All else is refused, with the limits of
     `to_json`. `path` is the start of the path that an error names.
     """
+    return _copied(value, path, _DEEPEST_COPY, widen=False)
+
+
+class _Refused(Exception):
+    """A value is not JSON; `way` is the path to it, its last step first."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.way: list[str | int] = []
+
+
+def _copied(value: Any, start: str, levels: int, *, widen: bool) -> Any:
     if type(value) is dict and len(value) <= 8:
         copy = value.copy()
-        for key, item in copy.items():  # the arguments of most calls; all else is copied below
+        for key, item in copy.items():  # a small flat object, as most are; all else is copied below
             if type(key) is not str or not key.isascii() or len(key) > 256:
                 break
             kind = type(item)
@@ -97,18 +109,6 @@ def copy_json(value: Any, path: str = "") -> Any:
                 break
         else:
             return copy
-    return _copied(value, path, _DEEPEST_COPY, widen=False)
-
-
-class _Refused(Exception):
-    """A value is not JSON; `way` is the path to it, its last step first."""
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        self.way: list[str | int] = []
-
-
-def _copied(value: Any, start: str, levels: int, *, widen: bool) -> Any:
     try:
         return _copy(value, levels, [_LARGEST_BYTES], widen)
     except _Refused as refused:

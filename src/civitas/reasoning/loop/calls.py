@@ -190,11 +190,11 @@ class Call:
             )
         hooks = self._agent._hooks
         if hooks is not None and not self._refused and hooks.has("post_acting"):
-            after = partial(self._after, hooks, result)
             try:
                 if record is NULL_RECORD:
-                    result = await after(NULL_STEP)
+                    result = await self._after(hooks, result, NULL_STEP)
                 else:
+                    after = partial(self._after, hooks, result)
                     result = await record.step(f"post_acting.{self.key}", after, beside=beside)
             except HookError as error:
                 self._of.broken.append(error)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pydantic_core import to_json as plain_json
 
 from civitas.goal import Goal, format_goals
-from civitas.jsonvalue import as_json, json_text, read_json, readable
+from civitas.jsonvalue import json_text, read_json, readable
 from civitas.text import cut
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Given:
                 for each in shown.actions
             ]
             # As text: the journal stores equal texts of several runs once.
-            noted |= {"tools": json_text(as_json(tools)), "schema": schema}
+            noted |= {"tools": _text(tools), "schema": schema}
         return noted
 
     def _keep(self, messages: list[dict[str, Any]]) -> str:

@@ -21,7 +21,6 @@ from civitas.reasoning.thread import Thread
 from civitas.workflow import block_actions
 
 if TYPE_CHECKING:
-    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal
     from civitas.models.protocol import Model
@@ -58,22 +57,9 @@ class LoopAgent(RecordedAgent):
         max_result_chars: int = MAX_RESULT_CHARS,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
-        shared: bool = False,
-        receive_own_broadcasts: bool = True,
-        concurrency: int | None = None,
-        approver: Approver | None = None,
-        deps: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(
-            id,
-            shared=shared,
-            receive_own_broadcasts=receive_own_broadcasts,
-            concurrency=concurrency,
-            approver=approver,
-            deps=deps,
-            **options,
-        )
+        super().__init__(id, **options)
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
         # Store only what differs from the class: a society holds very many agents.
