@@ -7,7 +7,8 @@ import ctypes
 import functools
 import importlib
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from civitas.errors import MissingExtra
 
@@ -39,18 +40,21 @@ def sparse() -> Any:
 
 
 @functools.cache
-def give_back() -> None:
+def give_back() -> Callable[[int], object]:
     """Let the C library return the memory of large arrays to the system when they are freed.
 
     glibc returns blocks from 128 KB on. It raises this limit to the size of each freed block, up to
-    32 MB, and keeps smaller blocks: with 600,000 citizens a quarter of all memory.
+    32 MB, and keeps smaller blocks: with 600,000 citizens a quarter of all memory. The returned
+    function returns to the system what is free now; its argument is 0.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
-        return  # the user has configured the allocator
+        return int  # the user has configured the allocator
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(-3, 1 << 22)  # M_MMAP_THRESHOLD
-        mallopt(-1, 1 << 26)  # M_TRIM_THRESHOLD; its default is 128 KB
+        library = ctypes.CDLL(None)
+        library.mallopt(-3, 1 << 22)  # M_MMAP_THRESHOLD
+        library.mallopt(-1, 1 << 26)  # M_TRIM_THRESHOLD; its default is 128 KB
+        return cast("Callable[[int], object]", library.malloc_trim)
+    return int
 
 
 def smaller(a: Any, b: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -171,6 +172,25 @@ T = TypeVar("T", Place, Road, Mode)
 
 
 # -- a whole city ----------------------------------------------------------------------------------
+
+
+class Numbers(Mapping[str, int]):
+    """The place of each text in a rising sequence; a dict of a large city's would take 0.3 GB."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+
+    def __getitem__(self, text: str) -> int:
+        number = bisect_left(self._texts, text) if isinstance(text, str) else len(self._texts)
+        if number == len(self._texts) or self._texts[number] != text:
+            raise KeyError(text)
+        return number
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, T]:

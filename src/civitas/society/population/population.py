@@ -71,7 +71,7 @@ class Population:
         self.metrics = dict(metrics or {})
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
         index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
-        self._place: dict[str, int] = index or {
+        self._place: Mapping[str, int] = index or {
             place: number for number, place in enumerate(self.places)
         }
         declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
