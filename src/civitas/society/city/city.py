@@ -14,12 +14,12 @@ from civitas.society.city.generate import generated
 from civitas.society.city.map import (
     MODES,
     Mode,
-    Numbers,
     Place,
     Road,
     check_integer,
     checked_nodes,
     checked_roads,
+    numbers_of,
     read,
     unique,
     written,
@@ -82,7 +82,7 @@ class City:
             access.append(abs(place.x - x) + abs(place.y - y))
             hangs.append(index[place.node or place.id])
         self._ids = tuple(by_id)
-        self.place_numbers = Numbers(self._ids)
+        self.place_numbers = numbers_of(self._ids)
         self._hang_rows = np.array(hangs, dtype=np.int64)
         self._access_rows = np.array(access, dtype=np.int64)
         of_kind: dict[str, list[int]] = {}

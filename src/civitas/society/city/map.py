@@ -15,6 +15,8 @@ from civitas.text import error_text, excerpt
 _FARTHEST = 10_000_000
 _LONGEST_ROAD = 1_000_000
 _MOST = 1_000_000_000
+_FEW = 100_000
+"""A dict of more places than these would take more than 7 MB."""
 _FORMAT = "civitas.city/1"
 
 
@@ -174,8 +176,15 @@ T = TypeVar("T", Place, Road, Mode)
 # -- a whole city ----------------------------------------------------------------------------------
 
 
-class Numbers(Mapping[str, int]):
-    """The place of each text in a rising sequence; a dict of a large city's would take 0.3 GB."""
+def numbers_of(ids: Sequence[str]) -> Mapping[str, int]:
+    """Return the number of each id of a rising sequence; in little memory if they are many."""
+    if len(ids) > _FEW:
+        return _Numbers(ids)
+    return {id: number for number, id in enumerate(ids)}  # several times as fast
+
+
+class _Numbers(Mapping[str, int]):
+    """The number of each text of a rising sequence."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
