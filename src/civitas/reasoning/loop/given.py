@@ -19,7 +19,7 @@ from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
-    from civitas.reasoning.loop.answer import Shown
+    from civitas.reasoning.loop.answer import OfferedActions
     from civitas.reasoning.record import Record
     from civitas.reasoning.thread import Thread
 
@@ -69,13 +69,13 @@ class Given:
         self._record = record
         self._thread = thread
         self._before: list[dict[str, Any]] = []
-        self._shown: Shown | None = None
+        self._shown: OfferedActions | None = None
 
     def note(
         self,
         prompt: list[dict[str, Any]],
         own: list[dict[str, Any]],
-        shown: Shown,
+        shown: OfferedActions,
         schema: dict[str, Any] | None,
     ) -> dict[str, Any]:
         """Return what to record of a call; `own` are the run's messages, recorded already."""

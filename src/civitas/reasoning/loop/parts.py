@@ -14,7 +14,7 @@ from civitas.errors import DefinitionError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
 from civitas.reasoning.group import check_model, check_part
-from civitas.reasoning.loop.answer import Shown, as_action
+from civitas.reasoning.loop.answer import OfferedActions, as_action
 from civitas.reasoning.loop.given import MAX_RESULT_CHARS
 from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.thread import Thread
@@ -189,18 +189,18 @@ class LoopAgent(RecordedAgent):
         """Return other agents' actions, by name, as the last reply of its own thread found them."""
         return self._kept.default.discovered or {}
 
-    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> Shown:
+    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them, without denied ones."""
         given = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
         now = [(each, getattr(each, "access_policy", None)) for each in given]
-        kept: tuple[list[Any], Shown] | None = thread.shown
+        kept: tuple[list[Any], OfferedActions] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
         visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
         names = {each.name for each in given}
         visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
-        shown = Shown(visible)
+        shown = OfferedActions(visible)
         thread.shown = (now, shown)
         return shown
 
