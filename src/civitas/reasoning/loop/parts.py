@@ -21,6 +21,7 @@ from civitas.reasoning.thread import Thread
 from civitas.workflow import block_actions
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal
     from civitas.models.protocol import Model
@@ -57,8 +58,17 @@ class LoopAgent(RecordedAgent):
         max_result_chars: int = MAX_RESULT_CHARS,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
+        if shared is not False or receive_own_broadcasts is not True:
+            options |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
+        if concurrency is not None or approver is not None or deps is not None:
+            options |= {"concurrency": concurrency, "approver": approver, "deps": deps}
         super().__init__(id, **options)
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
