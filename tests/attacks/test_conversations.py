@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import gc
 import json
@@ -153,6 +154,36 @@ def test_one_that_cannot_be_cancelled_is_waited_for() -> None:
         assert speakers(talk) == ["Ann"]
 
     asyncio.run(asyncio.wait_for(main(), WAIT))
+
+
+def test_a_reply_whose_reader_left_ends_though_its_cancellation_was_swallowed() -> None:
+    async def main() -> None:
+        let_go, begun = asyncio.Event(), asyncio.Event()
+
+        async def stubborn() -> Any:
+            begun.set()
+            while not let_go.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await let_go.wait()
+            return answer("late")
+
+        talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
+
+        async def read() -> None:
+            async for _ in talk.stream("go"):
+                pass
+
+        reader = asyncio.create_task(read())
+        await begun.wait()
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        await asyncio.sleep(0)
+        let_go.set()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not rest or not (await asyncio.wait(rest, timeout=WAIT))[1]
+
+    asyncio.run(main())
 
 
 def test_one_that_cannot_observe_is_left_in_peace(caplog: pytest.LogCaptureFixture) -> None:

@@ -130,6 +130,7 @@ class ReplyStream:
             except asyncio.CancelledError:
                 self._over = True
                 self._task.cancel()
+                line.close()
                 raise
         return line.events.popleft()
 
@@ -157,8 +158,10 @@ class ReplyStream:
         await self.aclose()
 
     def __del__(self) -> None:
-        task = getattr(self, "_task", None)
+        task, line = getattr(self, "_task", None), getattr(self, "_line", None)
         if task is not None and not task.done():
+            if line is not None:
+                line.close()  # a participant may swallow the cancellation
             try:
                 task.get_loop().call_soon_threadsafe(task.cancel)
             except RuntimeError:
