@@ -96,6 +96,20 @@ def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path)
     assert "\x1b" not in done.stderr
 
 
+def test_files_that_cannot_be_read_are_told(folder: Path) -> None:
+    (folder / "notes" / "manual.pdf").write_bytes(b"%PDF-1.4 cut off")
+    for more in ([], ["--json"]):
+        done = research(PORT, "--folder", "notes", *more, cwd=folder)
+        assert done.returncode == 0
+        assert re.search(r"1 file is left out: 1 × the PDF is damaged", done.stderr)
+    (folder / "notes" / "alpha.md").unlink()
+    (folder / "notes" / "beta.txt").unlink()
+    done = research(PORT, "--folder", "notes", cwd=folder)
+    assert done.returncode == 1
+    assert "nothing could be searched or read: folder " in done.stdout
+    assert "1 × the PDF is damaged" in done.stdout
+
+
 def test_the_report_and_the_page_are_written_and_are_no_source(folder: Path) -> None:
     order = (PORT, "--folder", ".", "--out", "report.md", "--html", "report.html")
     first = research(*order, cwd=folder)
