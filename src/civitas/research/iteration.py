@@ -45,10 +45,10 @@ class Iterating(Workbench):
         if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure
             del progress.done[-len(self.tasks) :]  # so that a resumed run tries them again
-        elif not self.tasks:
-            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif self._all_understood():
             progress.stop, progress.detail = "done", ""
+        elif not self.tasks:
+            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif nothing_new:
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
             if self.results and all(each.error for each in self.results):
@@ -127,7 +127,11 @@ class Iterating(Workbench):
         if name == "plan":
             tasks = self.tasks if given is None else list(given)
             self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
-            self.tasks = self.tasks[: self.max_tasks]
+            left = getattr(self._budget, "left", None)  # a budget of the user's own may not say
+            affordable = (
+                left and left.actions
+            ) or self.max_tasks  # with none left, all are refused
+            self.tasks = self.tasks[: min(self.max_tasks, affordable)]
         elif name == "research":
             self.results = self.results if given is None else list(map(sourced, given))
             self.progress.done.extend(self.tasks)

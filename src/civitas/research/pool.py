@@ -166,7 +166,7 @@ def passages_of(resource: Resource) -> list[Passage]:
     made = []
     for text, section in pieces(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
-        named = " – ".join(each for each in (title, section.title) if each)
+        named = " – ".join(dict.fromkeys(each for each in (title, section.title) if each))
         made.append(Passage.of(url, text, resource.fetched_at or "", named))
     return made
 
