@@ -104,6 +104,8 @@ def check(order: ResearchOrder) -> None:
     for name, path in (("--out", order.out), ("--html", order.html)):
         if path and not os.access(Path(path).absolute().parent, os.W_OK):
             raise ConfigError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
+    if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
+        raise ConfigError(f"--out and --html must be two files, got {order.out!r} for both")
     if order.html:
         from civitas.research.page import page
         from civitas.research.report import Report
