@@ -709,12 +709,14 @@ def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
     assert "<!--" not in report.markdown
 
 
-def found(text: str, objective: str | list[str], **options: Any) -> Report:
+def found(
+    text: str, objective: str | list[str], url: str = "https://a.test/", **options: Any
+) -> Report:
     """The report of one page, which a tool reads."""
 
     @action(idempotent=True)
     async def look(query: str) -> Resource:
-        return Resource("https://a.test/", "A page", True, text)
+        return Resource(url, "A page", True, text)
 
     return Researcher("r", None, objective, [Action.of(look)], **options).report_sync()
 
@@ -747,6 +749,8 @@ def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
     assert "<h2>What does __init__ take?</h2>" in shown
     quoted = text.replace("`__str__`", "<code>__str__</code>")
     assert f"<li>“{quoted}” <sup" in shown
+    marked = found("The bridge was **not** built in 1903.", "bridge", "file:///notes/a.md")
+    assert "was **not** built" in marked.markdown
 
 
 def test_an_objective_that_was_understood_before_is_done() -> None:

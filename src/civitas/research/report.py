@@ -28,6 +28,7 @@ ENDED: Final[dict[str, str]] = {
 """Why research ended, in words."""
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 _ESCAPED = re.compile(r"([\\\[\]<>`*_])")
+_OF_MARKDOWN = re.compile(r"\.(?:md|markdown)(?:#|$)", re.IGNORECASE)
 # What Markdown would not show as it stands in a quote: `*args`, `__init__`. Code spans stay.
 _CHANGED = re.compile(
     r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"
@@ -106,7 +107,7 @@ def made(
     cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
     narrative, citations = renumbered(progress.narrative, cited)
     if extractive:
-        narrative = _verbatim(narrative)
+        narrative = _verbatim(narrative, citations)
     stop: StopReason = progress.stop or "max_iterations"
     empty = _without_source(progress, known)
     topics = [_plain(each.topic) for each in progress.objectives]
@@ -190,14 +191,19 @@ def _plain(text: str) -> str:
     return _ESCAPED.sub(r"\\\1", one_line(text, 10_000))
 
 
-def _verbatim(narrative: str) -> str:
-    """Return an extractive narrative so that Markdown shows its quotes and topics as they are."""
-    return "\n".join(
-        f"## {_plain(line[3:])}"
-        if line.startswith("## ")
-        else _CHANGED.sub(lambda found: found[1] or f"\\{found[3]}", line)
-        for line in narrative.split("\n")
-    )
+def _verbatim(narrative: str, citations: list[Citation]) -> str:
+    """Return an extractive narrative so that Markdown shows its quotes and topics as they are.
+
+    A quote of a Markdown file keeps its marks.
+    """
+    marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
+    lines = narrative.split("\n")
+    for at, line in enumerate(lines):
+        if line.startswith("## "):
+            lines[at] = f"## {_plain(line[3:])}"
+        elif line.rpartition(" ")[2] not in marked:
+            lines[at] = _CHANGED.sub(lambda found: found[1] or f"\\{found[3]}", line)
+    return "\n".join(lines)
 
 
 def _link(url: str) -> str:
