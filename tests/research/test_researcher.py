@@ -167,6 +167,16 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert report.citations == []
 
 
+def test_a_tool_whose_resource_is_none_has_failed() -> None:
+    async def look(query: str) -> Resource:
+        return Resource("http://web.test/", "Alpha", True, {"port": 1})  # type: ignore[arg-type]
+
+    report = Researcher("r", None, "the alpha protocol", [look, *tools()]).report_sync()
+    assert report.stop_reason == "done"
+    report = Researcher("r", None, "the alpha protocol", [look]).report_sync()
+    assert "a resource's content must be a text, got {'port': 1}" in report.detail
+
+
 class Flaky:
     """A search and a reader that fail while `down` has their names."""
 
@@ -977,6 +987,8 @@ def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
     assert "4711" in first.value.citations[0].passage.text
     assert "128 bits" in second.value.citations[0].passage.text
     assert "# the key of beta" in second.text
+    with pytest.raises(DefinitionError, match="gives a report: leave schema= out"):
+        researcher.reply_sync("the port of alpha", schema=int)
     assert researcher.objectives == []
 
 

@@ -264,6 +264,8 @@ class Researcher(RecordedAgent, Iterating):
             catch_up_models(record, self._model, self.model, self.budget or budget)
 
     def _check_request(self, request: ReplyRequest) -> None:
+        if request.answer is not None:
+            raise DefinitionError(f"agent {self.id!r} gives a report: leave schema= out")
         if type(self.steps["plan"]) is Plan:  # one of the user's own may need no tools
             check_tools(self.tools, self.id, extractive=self._model is None)
         # A run of its own objectives also resumes with more of them.
