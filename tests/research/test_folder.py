@@ -219,6 +219,11 @@ def test_the_index_is_kept_in_the_cache_folder(
     assert names(search_folder(docs), "fish") == ["cats.md"]
     assert sorted(docs.rglob("*")) == before
     assert len(list((tmp_path / "home").rglob("*.db"))) == 2
+    monkeypatch.setenv("CIVITAS_HOME", str(docs / "cats.md"))
+    with pytest.raises(
+        FolderIndexError, match=r"cannot be made \(Not a directory\): set CIVITAS_H"
+    ):
+        search_folder(docs)
 
 
 def test_several_searches_at_once_find_all(docs: Path, index: Path) -> None:

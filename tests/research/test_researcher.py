@@ -549,6 +549,15 @@ def test_tools_count_as_actions_and_spend_of_the_same_budget() -> None:
     assert [each.passage.url for each in report.citations] == [ALPHA]
 
 
+def test_a_plan_that_the_budget_cut_ends_by_the_budget_though_nothing_was_found() -> None:
+    def look(query: str) -> list[Resource]:
+        return []
+
+    asked = "Which port does the alpha protocol use?"
+    report = Researcher("r", None, asked, [look], budget=Budget(actions=2))
+    assert report.report_sync().stop_reason == "budget"
+
+
 def test_without_objectives_or_tools_it_says_what_to_give() -> None:
     with pytest.raises(DefinitionError, match="no objectives"):
         Researcher("r", None, tools=tools()).report_sync()

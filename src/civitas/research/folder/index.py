@@ -324,5 +324,10 @@ def _cached(root: str, pattern: str | None) -> str:
     """Return the path of a folder's index in the user's cache folder."""
     name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
     folder = weights.folder().parent / "folders"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return str(folder / f"{name}.db")
+    path = str(folder / f"{name}.db")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"its folder cannot be made ({error.strerror}): set CIVITAS_HOME to one that can"
+        raise FolderIndexError(path, reason) from error
+    return path
