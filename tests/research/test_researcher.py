@@ -30,6 +30,7 @@ from civitas.errors import (
     ModelError,
     RunMismatch,
 )
+from civitas.memory.bounded import estimate_tokens
 from civitas.models.protocol import ModelReply, Usage
 from civitas.research import (
     Findings,
@@ -919,6 +920,26 @@ def test_a_model_is_told_the_last_fifty_tasks() -> None:
     researcher.report_sync()
     prompt = told(model, 2)
     assert [n for n in range(60) if f'"q{n}"' in prompt] == [*range(10, 60)]
+
+
+def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
+    @action(idempotent=True)
+    def search(query: str) -> list[Resource]:
+        """Search.
+
+        Args:
+            query: words
+        """
+        return [Resource(f"http://web.test/{query}/{n}", "found " * 40) for n in range(9)]
+
+    tasks = [("search", {"query": f"q{number}"}) for number in range(60)]
+    script = [plan(*tasks), evaluation({"alpha": 0.1}), plan()]
+    researcher, model = research(script, tools=[search], max_tasks=60)
+    model.context_tokens = 2000  # type: ignore[attr-defined]
+    researcher.report_sync()
+    assert estimate_tokens(told(model, 2)) < 1500
+    assert 0 < told(model, 2).count("http://web.test/") < 9
+    assert '"q59"' in told(model, 2)
 
 
 def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
