@@ -96,6 +96,27 @@ def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path)
     assert "\x1b" not in done.stderr
 
 
+def test_files_that_cannot_be_read_are_told(folder: Path) -> None:
+    (folder / "notes" / "manual.pdf").write_bytes(b"%PDF-1.4 cut off")
+    for more in ([], ["--json"]):
+        done = research(PORT, "--folder", "notes", *more, cwd=folder)
+        assert done.returncode == 0
+        assert re.search(r"1 file is left out: 1 × the PDF is damaged", done.stderr)
+    (folder / "notes" / "alpha.md").unlink()
+    (folder / "notes" / "beta.txt").unlink()
+    done = research(PORT, "--folder", "notes", cwd=folder)
+    assert done.returncode == 1
+    assert "nothing could be searched or read: folder " in done.stdout
+    assert "1 × the PDF is damaged" in done.stdout
+
+
+def test_an_output_of_ascii_gets_the_report_too(folder: Path) -> None:
+    env = {**os.environ, **environment(folder, PYTHONIOENCODING="ascii")}
+    done = run("research", PORT, "--folder", "notes", cwd=folder, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "\\u201cThe alpha protocol uses port 4711.\\u201d [^1^]" in done.stdout
+
+
 def test_the_report_and_the_page_are_written_and_are_no_source(folder: Path) -> None:
     order = (PORT, "--folder", ".", "--out", "report.md", "--html", "report.html")
     first = research(*order, cwd=folder)
@@ -143,6 +164,10 @@ def test_events_are_lines_of_json_and_the_last_is_the_report(folder: Path) -> No
         (
             [PORT, "--folder", "notes", "--out", "no/where.md"],
             "--out: nothing can be written in 'no'",
+        ),
+        (
+            [PORT, "--folder", "notes", "--out", "r", "--html", "./r"],
+            "--out and --html must be two files, got 'r' for both",
         ),
         ([PORT, "--folder", "notes", "--model", "nothing"], "there is no model 'nothing'"),
     ),

@@ -33,6 +33,11 @@ from civitas import (
 PAGE = Path(__file__).parents[2] / "docs" / "replies.md"
 
 
+def look(query: str) -> str:
+    """Look up what is asked."""
+    return "Yes."
+
+
 def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b
@@ -128,7 +133,7 @@ def test_every_stream_takes_async_with_and_ends_with_done(kind: str) -> None:
         if kind == "conversation":
             return Conversation([agent("a", "Yes.")], max_turns=1)
         if kind == "researcher":
-            return Researcher("r", tools=[add])
+            return Researcher("r", tools=[look])
         if kind == "person":
             return Person("p", stdin=io.StringIO("yes\n"), stdout=io.StringIO())
         if kind == "remote":

@@ -285,6 +285,13 @@ def test_a_footnote_that_no_passage_has_is_dropped(note: str) -> None:
     assert done.unsupported == [("The queue holds 10 items.", "cites an unknown source")]
 
 
+def test_a_footnote_in_a_paragraph_of_its_own_is_for_no_sentence() -> None:
+    done = check("The queue holds 10 items.\n\n[^1^]\n\nIt waits. [^1^] [^2^]", PASSAGES)
+
+    assert "10 items.\n\n\n\nIt waits." in done.markdown
+    assert (done.uncited, [text for text, _ in done.unsupported]) == (1, ["It waits."])
+
+
 def test_passages_may_bear_a_sentence_out_together_and_only_those_needed_are_kept() -> None:
     both = "The queue holds 10 items, and put() waits for a free place."
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from civitas import ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError, FileError, FolderIndexError
+from civitas.errors import DefinitionError, FileError, FolderIndexError, SearchError
 from civitas.research import search_folder
 from civitas.research.findings import Resource
 from civitas.research.pool import ResourcePool, passages_of
@@ -59,6 +59,7 @@ def test_a_question_finds_the_file_the_passage_and_its_heading(docs: Path, index
     assert best.url == (docs / "cats.md").as_uri() + "#what-they-eat"
     assert best.text == "## What they eat\n\nCats are fed with fish."
     assert best.title == "Cats – What they eat"
+    assert passages_of(found(search, "sleep")[0])[0].title == "Cats"
     (owls,) = found(search, "mouse hunting OR mice")
     assert owls.url.endswith("/birds/a%20%231%3F.rst")
     assert found(search, "zebra") == found(search, "…") == []
@@ -174,7 +175,21 @@ def test_what_is_left_out_is_logged_once(
     assert "1 × it is binary or minified" in logged
     (docs / "link.md").unlink()
     found(search, "cats")
-    assert "1 files are left out" in caplog.messages[1]
+    assert "1 file is left out" in caplog.messages[1]
+
+
+def test_where_no_file_has_text_the_search_says_why(tmp_path: Path, index: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    search = search_folder(docs, index=index)
+    with pytest.raises(SearchError, match=r"docs has no text to search$"):
+        found(search, "cats")
+    (docs / "manual.pdf").write_bytes(b"%PDF-1.4 cut off")
+    with pytest.raises(SearchError, match="no text to search: 1 file is left out: 1 × the PDF is"):
+        found(search, "cats")
+    (docs / "cats.md").write_text("Cats sleep.")
+    assert names(search, "cats") == ["cats.md"]
+    assert names(search, "dogs") == []
 
 
 def test_scripts_without_spaces_are_searched(docs: Path, index: Path) -> None:
@@ -204,6 +219,11 @@ def test_the_index_is_kept_in_the_cache_folder(
     assert names(search_folder(docs), "fish") == ["cats.md"]
     assert sorted(docs.rglob("*")) == before
     assert len(list((tmp_path / "home").rglob("*.db"))) == 2
+    monkeypatch.setenv("CIVITAS_HOME", str(docs / "cats.md"))
+    with pytest.raises(
+        FolderIndexError, match=r"cannot be made \(Not a directory\): set CIVITAS_H"
+    ):
+        search_folder(docs)
 
 
 def test_several_searches_at_once_find_all(docs: Path, index: Path) -> None:
@@ -226,6 +246,8 @@ def test_a_model_searches(docs: Path, index: Path) -> None:
 def test_what_is_given_wrongly_is_said(docs: Path, index: Path, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="results must be a positive number, got 0"):
         search_folder(docs, index=index, results=0)
+    with pytest.raises(DefinitionError, match="pattern must be a text, got 5"):
+        search_folder(docs, index=index, pattern=5)  # type: ignore[arg-type]
     with pytest.raises(FileError, match="does not exist"):
         search_folder(tmp_path / "none", index=index)
     search_folder(docs, index=index)

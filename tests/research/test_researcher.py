@@ -30,6 +30,7 @@ from civitas.errors import (
     ModelError,
     RunMismatch,
 )
+from civitas.memory.bounded import estimate_tokens
 from civitas.models.protocol import ModelReply, Usage
 from civitas.research import (
     Findings,
@@ -165,6 +166,16 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert researcher.results[0].error in told(model, 1)
     assert "Nothing relevant was found for “alpha”: nothing was read." in report.markdown
     assert report.citations == []
+
+
+def test_a_tool_whose_resource_is_none_has_failed() -> None:
+    async def look(query: str) -> Resource:
+        return Resource("http://web.test/", "Alpha", True, {"port": 1})  # type: ignore[arg-type]
+
+    report = Researcher("r", None, "the alpha protocol", [look, *tools()]).report_sync()
+    assert report.stop_reason == "done"
+    report = Researcher("r", None, "the alpha protocol", [look]).report_sync()
+    assert "a resource's content must be a text, got {'port': 1}" in report.detail
 
 
 class Flaky:
@@ -531,16 +542,32 @@ def test_a_budget_holds_and_the_report_so_far_is_given() -> None:
 
 def test_tools_count_as_actions_and_spend_of_the_same_budget() -> None:
     seen: list[str] = []
-    researcher, _ = research(tools=tools(seen.append), budget=Budget(actions=2))
-    assert researcher.report_sync().stop_reason == "budget"
-    assert seen == ["search alpha"]  # both pages together were one too many
+    script = [*SCRIPT[:4], evaluation({"alpha": 0.5}), plan(("read", {"url": BETA}))]
+    researcher, _ = research(script, tools=tools(seen.append), budget=Budget(actions=2))
+    report = researcher.report_sync()
+    assert report.stop_reason == "budget"
+    assert seen == ["search alpha", "read alpha"]  # both pages together were one too many
+    assert [each.passage.url for each in report.citations] == [ALPHA]
+
+
+def test_a_plan_that_the_budget_cut_ends_by_the_budget_though_nothing_was_found() -> None:
+    def look(query: str) -> list[Resource]:
+        return []
+
+    asked = "Which port does the alpha protocol use?"
+    report = Researcher("r", None, asked, [look], budget=Budget(actions=2))
+    assert report.report_sync().stop_reason == "budget"
 
 
 def test_without_objectives_or_tools_it_says_what_to_give() -> None:
     with pytest.raises(DefinitionError, match="no objectives"):
         Researcher("r", None, tools=tools()).report_sync()
+    with pytest.raises(DefinitionError, match="no objectives"):
+        asyncio.run(Researcher("r", None, tools=tools()).run())
     with pytest.raises(DefinitionError, match=r"search_folder\(PATH\)"):
         Researcher("r", None, ["alpha"]).report_sync()
+    with pytest.raises(DefinitionError, match="exactly one text, a query; got 'read'"):
+        Researcher("r", None, ["alpha"], tools()[1:]).report_sync()
     with pytest.raises(DefinitionError, match="iterations="):
         Researcher("r", None, ["alpha"], iterations=0)
     for wrong in (0, 1.01, "all"):
@@ -553,6 +580,29 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
 
 
 # -- steps of one's own ----------------------------------------------------------------------------
+
+
+def test_a_narrative_of_ones_own_stays_when_a_later_step_fails() -> None:
+    class Broken(Block):
+        async def forward(self, researcher: Researcher) -> None:
+            raise ZeroDivisionError("by nothing")
+
+    text = Gives(Narrative("Said by *my own* step."))
+    report = Researcher(
+        "r", None, "the alpha protocol", tools(), narrate=text, evaluate=Broken()
+    ).report_sync()
+    assert report.stop_reason == "error"
+    assert "Said by *my own* step." in report.markdown
+    assert "extractive" not in report.markdown
+
+
+def test_a_plan_and_a_research_of_ones_own_need_no_tools() -> None:
+    tasks = Gives([ResearchTask("ask", {}, "")])
+    result = ResearchResult("ask", {}, "", "The alpha protocol uses port 9.")
+    report = Researcher(
+        "r", None, "alpha protocol port", plan=tasks, research=Gives([result])
+    ).report_sync()
+    assert report.citations[0].sentence == "“The alpha protocol uses port 9.”"
 
 
 def test_a_report_so_far_changes_nothing() -> None:
@@ -679,12 +729,14 @@ def test_a_quote_is_of_one_paragraph_and_no_heading_comment_or_code() -> None:
     assert "<!--" not in report.markdown
 
 
-def found(text: str, objective: str, **options: Any) -> Report:
+def found(
+    text: str, objective: str | list[str], url: str = "https://a.test/", **options: Any
+) -> Report:
     """The report of one page, which a tool reads."""
 
     @action(idempotent=True)
     async def look(query: str) -> Resource:
-        return Resource("https://a.test/", "A page", True, text)
+        return Resource(url, "A page", True, text)
 
     return Researcher("r", None, objective, [Action.of(look)], **options).report_sync()
 
@@ -706,6 +758,35 @@ def found(text: str, objective: str, **options: Any) -> Report:
 )
 def test_a_sentence_is_quoted_rather_than_a_heading(text: str, objective: str, quoted: str) -> None:
     assert [each.sentence for each in found(text, objective).citations] == [quoted]
+
+
+def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
+    text = "The method __init__ takes *args and a_b, `__str__` and 2 * 3 &amp; more of C:\\*."
+    report = found(text, ["What does __init__ take?", "Which *args?"])
+    assert report.citations[0].sentence == f"“{text}”"
+    assert r"## What does \_\_init\_\_ take?" in report.markdown
+    shown = report.html().replace("&amp;", "&")
+    assert "<h2>What does __init__ take?</h2>" in shown
+    quoted = text.replace("`__str__`", "<code>__str__</code>")
+    assert f"<li>“{quoted}” <sup" in shown
+    marked = found("The bridge was **not** built in 1903.", "bridge", "file:///notes/a.md")
+    assert "was **not** built" in marked.markdown
+
+
+def test_an_objective_that_was_understood_before_is_done() -> None:
+    report = Researcher("r", None, Objective("alpha", 0.95), tools()).report_sync()
+    assert report.stop_reason == "done"
+
+
+def test_what_was_not_read_or_not_written_is_said() -> None:
+    def broken(messages: Any) -> str:
+        raise OSError("no network")
+
+    report = research([broken])[0].report_sync()
+    assert "Nothing relevant was found for “alpha”: nothing was read." in report.markdown
+    report = research([*SCRIPT[:3], broken])[0].report_sync()
+    assert report.stop_reason == "error"
+    assert "\n\nNo report was written of what was read.\n\n" in report.markdown
 
 
 def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
@@ -841,6 +922,26 @@ def test_a_model_is_told_the_last_fifty_tasks() -> None:
     assert [n for n in range(60) if f'"q{n}"' in prompt] == [*range(10, 60)]
 
 
+def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
+    @action(idempotent=True)
+    def search(query: str) -> list[Resource]:
+        """Search.
+
+        Args:
+            query: words
+        """
+        return [Resource(f"http://web.test/{query}/{n}", "found " * 40) for n in range(9)]
+
+    tasks = [("search", {"query": f"q{number}"}) for number in range(60)]
+    script = [plan(*tasks), evaluation({"alpha": 0.1}), plan()]
+    researcher, model = research(script, tools=[search], max_tasks=60)
+    model.context_tokens = 2000  # type: ignore[attr-defined]
+    researcher.report_sync()
+    assert estimate_tokens(told(model, 2)) < 1500
+    assert 0 < told(model, 2).count("http://web.test/") < 9
+    assert '"q59"' in told(model, 2)
+
+
 def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
     parts = ["Alpha is very old indeed.", "The port of the alpha protocol is 4711 today."]
 
@@ -916,6 +1017,8 @@ def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
     assert "4711" in first.value.citations[0].passage.text
     assert "128 bits" in second.value.citations[0].passage.text
     assert "# the key of beta" in second.text
+    with pytest.raises(DefinitionError, match="gives a report: leave schema= out"):
+        researcher.reply_sync("the port of alpha", schema=int)
     assert researcher.objectives == []
 
 

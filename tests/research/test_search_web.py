@@ -99,11 +99,15 @@ def test_a_searxng_may_not_send_elsewhere_on_this_machine() -> None:
         (http(b"\xff\xfe{"), "did not answer in JSON"),
         (answer([1]), "answered without a list of results"),
         (answer({"results": {"url": "x"}}), "answered without a list of results"),
+        (
+            answer({"results": [], "unresponsive_engines": [["google", "CAPTCHA"], ["b", "x"]]}),
+            "found nothing, as its engines failed: google – CAPTCHA, b – x",
+        ),
         (http(b"no", 403), r"answered 403 \(Forbidden\): switch on its JSON format"),
         (http(b"no", 404), r"answered 404 \(Not Found\)"),
         (http(b" " * (4 * 2**20 + 1)), "the answer has more than 4194304 bytes"),
     ),
-    ids=("html", "deep", "bytes", "list", "object", "403", "404", "large"),
+    ids=("html", "deep", "bytes", "list", "object", "engines", "403", "404", "large"),
 )
 def test_an_answer_that_cannot_be_used_says_why(given: Answer, why: str) -> None:
     with pytest.raises(SearchError, match=rf"search_web: the SearXNG at http://127[^ ]+:? {why}"):
@@ -130,6 +134,7 @@ def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> N
         ({"searxng": "http://"}, "does not name a host"),
         ({"searxng": "http://localhost", "allow_hosts": "localhost"}, "must be a list of hosts"),
         ({"searxng": "http://localhost", "allow_hosts": ["http://x"]}, "must be hosts such as"),
+        ({"searxng": "http://localhost", "site": "http://a.org/"}, "site must be a host such as"),
     ),
 )
 def test_wrong_settings_are_said_at_once(wrong: dict[str, Any], why: str) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from civitas import Journal, Researcher, ScriptedModel
+from civitas import Block, Journal, Researcher, ScriptedModel
 from civitas.journal import Entry
-from civitas.research import Report
+from civitas.research import Narrative, Report
 from civitas.research.recording import report_so_far
 from research.small_web import SCRIPT, tools
 
@@ -59,3 +59,24 @@ def test_of_a_run_whose_process_died_it_says_that_it_was_interrupted(
     assert report.stop_reason == "cancelled"
     assert [each.topic for each in report.objectives] == ["alpha"]
     assert "It ended after 0 iterations: it was interrupted." in report.markdown
+
+
+def test_before_the_model_has_answered_it_is_not_extractive(
+    recorded: tuple[Report, list[Entry]],
+) -> None:
+    _, entries = recorded
+    assert "extractive" not in report_so_far("R", entries[:1], under_way=True).markdown
+
+
+def test_a_narrative_of_ones_own_is_not_extractive(tmp_path: Path) -> None:
+    class Own(Block):
+        async def forward(self, researcher: Researcher) -> Narrative:
+            return Narrative("Said by *my own* step.")
+
+    with Journal(tmp_path / "own.db") as journal:
+        researcher = Researcher("r", None, "alpha", tools(), narrate=Own(), journal=journal)
+        researcher.report_sync("R")
+        entries = upto(journal.entries("R"), "1.narrate")
+    report = report_so_far("R", entries, under_way=True)
+    assert "Said by *my own* step." in report.markdown
+    assert "extractive" not in report.markdown

@@ -1,10 +1,14 @@
-"""Progress on standard error."""
+"""Progress and warnings, as a person at a terminal sees them."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
+
+from civitas.text import escaped
 
 _ON_TERMINAL_S: Final = 0.2
 _ON_PIPE_S: Final = 10.0
@@ -39,3 +43,17 @@ class Progress:
         if self._open:
             print(file=sys.stderr, flush=True)
         self._open = False
+
+
+class Warnings(logging.Handler):
+    """Shows each warning of a logger in a line."""
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the first line of a warning."""
+        # A traceback may follow: it is for the log of a process that runs the agent itself.
+        first = record.getMessage().partition("\n")[0]
+        self._show(escaped(f"({record.levelname.lower()}: {first})"))

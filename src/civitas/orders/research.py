@@ -89,21 +89,23 @@ def check(order: ResearchOrder) -> None:
     if not on_web and (order.site or order.allow_hosts):
         which = "--site" if order.site else "--allow-host"
         raise ConfigError(f"{which} is for the web: give --search-web or --searxng URL too")
-    if order.searxng:
-        from civitas.research.web.fetching import checked
+    if on_web:
+        from civitas.research.web.fetching import checked, checked_site
 
+        checked_site(order.site, "--site")
+    if order.searxng:
         try:
             checked(order.searxng)
         except PageError as error:
             raise ConfigError(f"--searxng: {error}") from None
-    if order.site and ("/" in order.site or ":" in order.site):
-        raise ConfigError(f"--site must be a host such as docs.python.org, got {order.site!r}")
     if order.model is None and (order.role or order.max_usd or order.max_tokens):
         which = "--role" if order.role else "--max-usd" if order.max_usd else "--max-tokens"
         raise ConfigError(f"{which} is for a model: give --model too")
     for name, path in (("--out", order.out), ("--html", order.html)):
         if path and not os.access(Path(path).absolute().parent, os.W_OK):
             raise ConfigError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
+    if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
+        raise ConfigError(f"--out and --html must be two files, got {order.out!r} for both")
     if order.html:
         from civitas.research.page import page
         from civitas.research.report import Report

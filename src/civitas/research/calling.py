@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -28,6 +28,30 @@ def tools_of(given: Any, id: str | int) -> dict[str, Action]:
     for each in given:
         registry.register(each)
     return dict(registry.actions)
+
+
+def check_tools(tools: dict[str, Action], id: str | int, *, extractive: bool) -> None:
+    """Raise DefinitionError if Plan can do nothing with these tools."""
+    if not tools:
+        raise DefinitionError(
+            f"agent {id!r} has no tools to research with: give it tools=[…], such as "
+            "search_folder(PATH)"
+        )
+    if extractive and not any(taking(tools, "query")):
+        raise DefinitionError(
+            f"agent {id!r} has no model, so one of its tools must require exactly one text, a "
+            f"query; got {', '.join(map(repr, tools))}"
+        )
+
+
+def taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
+    """Yield the tools that need only one text, a `query` or a `url`, with its parameter's name."""
+    for name, tool in tools.items():
+        properties = tool.parameters.get("properties", {})
+        needed = tool.parameters.get("required", list(properties))
+        is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
+        if is_text and ("url" in needed[0].lower()) is (what == "url"):
+            yield name, needed[0]
 
 
 def call_of(

@@ -30,10 +30,12 @@ class Iterating(Workbench):
 
     iterations: int
     _running = False
+    _is_cut = False  # whether the plan had more tasks than the budget has actions
 
     async def _iterate(self) -> None:
         progress = self.progress
         progress.fresh, known = 0, len(self.resources)
+        self._is_cut = False
         self.tasks, self.results = [], []
         for name in self.steps:
             await self._take_step(name)
@@ -41,14 +43,14 @@ class Iterating(Workbench):
                 break
         progress.iteration += 1
         failure = self._failure()
-        nothing_new = not progress.fresh and len(self.resources) == known
+        nothing_new = not (progress.fresh or self._is_cut or len(self.resources) != known)
         if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure
             del progress.done[-len(self.tasks) :]  # so that a resumed run tries them again
-        elif not self.tasks:
-            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif self._all_understood():
             progress.stop, progress.detail = "done", ""
+        elif not self.tasks:
+            progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif nothing_new:
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
             if self.results and all(each.error for each in self.results):
@@ -127,7 +129,12 @@ class Iterating(Workbench):
         if name == "plan":
             tasks = self.tasks if given is None else list(given)
             self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
-            self.tasks = self.tasks[: self.max_tasks]
+            left = getattr(self._budget, "left", None)  # a budget of the user's own may not say
+            affordable = (
+                left and left.actions
+            ) or self.max_tasks  # with none left, all are refused
+            self._is_cut = affordable < len(self.tasks[: self.max_tasks])
+            self.tasks = self.tasks[: min(self.max_tasks, affordable)]
         elif name == "research":
             self.results = self.results if given is None else list(map(sourced, given))
             self.progress.done.extend(self.tasks)

@@ -91,8 +91,10 @@ class ResourcePool:
             description: what it is about, if a URL is given
         """
         given = Resource(resource, description) if isinstance(resource, str) else resource
-        if not isinstance(given.url, str):
-            raise InvalidArguments(f"a resource's url must be a text, got {given.url!r:.80}")
+        for name in ("url", "description", "content"):
+            text = getattr(given, name, None)
+            if not isinstance(text, str) and (name == "url" or text is not None):
+                raise InvalidArguments(f"a resource's {name} must be a text, got {text!r:.80}")
         url = normalized(given.url)
         with self._lock:
             kept = self._of.get(url)
@@ -166,7 +168,7 @@ def passages_of(resource: Resource) -> list[Passage]:
     made = []
     for text, section in pieces(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
-        named = " – ".join(each for each in (title, section.title) if each)
+        named = " – ".join(dict.fromkeys(each for each in (title, section.title) if each))
         made.append(Passage.of(url, text, resource.fetched_at or "", named))
     return made
 

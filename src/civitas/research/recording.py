@@ -132,6 +132,9 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
             elif step in ("plan", "narrate", "evaluate"):
                 take_step(progress, past.result)
     progress.stop = progress.stop or "cancelled"
+    program = begun.get("fingerprint", {})
+    steps = str(program.get("steps", ""))  # hashed if it is long
+    own = steps.startswith("[") and '"Narrate"' not in steps
     asked = any("model" in entry.data.get("about", ()) for entry in entries)
-    known = pool.get_all()
-    return made(progress, known, run_id, extractive=not asked, under_way=under_way)
+    extractive = not (own or asked) and program.get("model") == "null"
+    return made(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)

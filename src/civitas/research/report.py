@@ -28,6 +28,12 @@ ENDED: Final[dict[str, str]] = {
 """Why research ended, in words."""
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
 _ESCAPED = re.compile(r"([\\\[\]<>`*_])")
+_OF_MARKDOWN = re.compile(r"\.(?:md|markdown)(?:#|$)", re.IGNORECASE)
+# What Markdown would not show as it stands in a quote: `*args`, `__init__`. Code spans stay.
+_CHANGED = re.compile(
+    r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"
+    r"|(`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|\\(?=[!-/:-@\[-`{-~])|&(?=#?\w+;))"
+)
 
 
 @dataclass(frozen=True)
@@ -100,18 +106,23 @@ def made(
     passages = progress.passages
     cited = [Citation(number, text, passages[number - 1]) for number, text in progress.citations]
     narrative, citations = renumbered(progress.narrative, cited)
+    if extractive:
+        narrative = _verbatim(narrative, citations)
     stop: StopReason = progress.stop or "max_iterations"
     empty = _without_source(progress, known)
     topics = [_plain(each.topic) for each in progress.objectives]
     parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", narrative.strip()]
     nothing, end = "relevant was found", "."
     if not any(each.visited for each in known):
-        if stop == "error":
+        if stop == "error" and progress.iteration:
             nothing = "could be read"
         elif known or stop not in QUIET:
             end = ": nothing was read."
     parts.extend(f"Nothing {nothing} for “{_plain(topic)}”{end}" for topic in empty)
-    if extractive and stop in QUIET and not (under_way or progress.narrative.strip()):
+    written = under_way or progress.narrative.strip()
+    if not (extractive or written) and any(each.visited for each in known):
+        parts.append("No report was written of what was read.")
+    if extractive and stop in QUIET and not written:
         parts.extend(
             f"No sentence of what was read for “{_plain(topic)}” can be quoted."
             for topic in (each.topic for each in progress.objectives)
@@ -178,6 +189,21 @@ def _foot(progress: Progress, citations: list[Citation], stop: str | None, extra
 def _plain(text: str) -> str:
     """Return a text in one line, with its Markdown escaped."""
     return _ESCAPED.sub(r"\\\1", one_line(text, 10_000))
+
+
+def _verbatim(narrative: str, citations: list[Citation]) -> str:
+    """Return an extractive narrative so that Markdown shows its quotes and topics as they are.
+
+    A quote of a Markdown file keeps its marks.
+    """
+    marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
+    lines = narrative.split("\n")
+    for at, line in enumerate(lines):
+        if line.startswith("## "):
+            lines[at] = f"## {_plain(line[3:])}"
+        elif line.rpartition(" ")[2] not in marked:
+            lines[at] = _CHANGED.sub(lambda found: found[1] or f"\\{found[3]}", line)
+    return "\n".join(lines)
 
 
 def _link(url: str) -> str:

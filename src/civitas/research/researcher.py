@@ -23,7 +23,7 @@ from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.resume import guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
-from civitas.research.calling import tools_of
+from civitas.research.calling import check_tools, tools_of
 from civitas.research.findings import Objective, Progress, objectives_of, positive
 from civitas.research.iteration import Iterating
 from civitas.research.report import QUIET, Report, made
@@ -175,8 +175,7 @@ class Researcher(RecordedAgent, Iterating):
             RunMismatch: another program began the run
             JournalError: the journal cannot be used, or is damaged
         """
-        if not self.objectives:
-            raise DefinitionError(f"agent {self.id!r} has no objectives: give it objectives=[…]")
+        self._check_objectives()
         reply = await self._reply_on_loop(
             ReplyRequest(self.task, run_id=run_id or self.run_id, budget=budget)
         )
@@ -200,14 +199,20 @@ class Researcher(RecordedAgent, Iterating):
             now._stop(Stop("cancelled", ""))
         return now._report()
 
+    @property
+    def _is_extractive(self) -> bool:
+        """Whether the report is written by rules, not by a model or a step of the user's own."""
+        return self.model is None and type(self.steps["narrate"]) is Narrate
+
     def _report(self) -> Report:
-        known, extractive = self.resources.get_all(), self.model is None
-        return made(self.progress, known, self.run_id, extractive=extractive)
+        known = self.resources.get_all()
+        return made(self.progress, known, self.run_id, extractive=self._is_extractive)
 
     async def forward(self) -> None:
         """Run one iteration of the five steps.
 
         Raises:
+            DefinitionError: there are no objectives, or no tools
             BudgetExceeded: the budget is too small; `DeadlineExceeded`: its time is over
             InDoubt: a call was running when its process ended, and no end is recorded
             ModelError: the model failed, or its answers cannot be used
@@ -215,9 +220,14 @@ class Researcher(RecordedAgent, Iterating):
         if self._running:
             await self._iterate()
             return
+        self._check_objectives()
         request = _Iteration(self.task, run_id=self.run_id)
         request.state = self._kept.default
         await self._respond(request)
+
+    def _check_objectives(self) -> None:
+        if not self.objectives:
+            raise DefinitionError(f"agent {self.id!r} has no objectives: give it objectives=[…]")
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -254,11 +264,10 @@ class Researcher(RecordedAgent, Iterating):
             catch_up_models(record, self._model, self.model, self.budget or budget)
 
     def _check_request(self, request: ReplyRequest) -> None:
-        if not (self.tools or isinstance(request, _Iteration)):
-            raise DefinitionError(
-                f"agent {self.id!r} has no tools to research with: give it tools=[…], such as "
-                "search_folder(PATH)"
-            )
+        if request.answer is not None:
+            raise DefinitionError(f"agent {self.id!r} gives a report: leave schema= out")
+        if type(self.steps["plan"]) is Plan:  # one of the user's own may need no tools
+            check_tools(self.tools, self.id, extractive=self._model is None)
         # A run of its own objectives also resumes with more of them.
         request.resumed = (
             request.thread is None and not self._running and request.content == self.task
@@ -360,10 +369,10 @@ class Researcher(RecordedAgent, Iterating):
         return None
 
     def _stop(self, stop: Stop) -> None:
-        """Note the stop reason; without a model, narrate what the tools found until then."""
+        """Note the stop reason; in the extractive form, narrate what the tools found."""
         progress = self.progress
         progress.stop, progress.detail = stop.reason, stop.detail
-        if self.model is None and self.results:
+        if self._is_extractive and self.results:
             from civitas.research import rules
 
             for result in self.results:

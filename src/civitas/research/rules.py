@@ -9,6 +9,7 @@ from itertools import chain, combinations, islice, zip_longest
 from typing import TYPE_CHECKING, Final
 
 from civitas.action import Action
+from civitas.research.calling import taking
 from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
 from civitas.research.relevance import RELEVANT, Found, Index, titled
@@ -58,7 +59,7 @@ def _for_objective(
     searches = (
         ResearchTask(tool, {name: query}, f"{why} ({known}): {objective.topic}")
         for query, why in _queries(objective, index)
-        for tool, name in _taking(researcher.tools, "query")
+        for tool, name in taking(researcher.tools, "query")
     )
     readings = (
         ResearchTask(tool, {name: each.url}, f"read what was found ({known}): {objective.topic}")
@@ -91,19 +92,9 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
         yield " ".join(gap), "search for the gap"
 
 
-def _taking(tools: dict[str, Action], what: str) -> Iterator[tuple[str, str]]:
-    """Yield the tools that need only one text, a `query` or a `url`, with its parameter's name."""
-    for name, tool in tools.items():
-        properties = tool.parameters.get("properties", {})
-        needed = tool.parameters.get("required", list(properties))
-        is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
-        if is_text and ("url" in needed[0].lower()) is (what == "url"):
-            yield name, needed[0]
-
-
 def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
     """Yield the tool that reads a URL: one named after PDF for PDF files, another for the rest."""
-    readers = list(_taking(tools, "url"))
+    readers = list(taking(tools, "url"))
     is_pdf = url.partition("?")[0].lower().endswith(".pdf")
     yield from [each for each in readers if ("pdf" in each[0].lower()) is is_pdf][:1] or readers[:1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.block import Block
@@ -155,7 +156,9 @@ def _ask_plan(researcher: Workbench) -> list[dict[str, Any]]:
     ]
     found = researcher.unread(_SHOWN_RESOURCES)
     unread = [{"url": each.url, "about": cut(each.description or "", 200)} for each in found]
+    unread = _fitting(researcher, unread, _room(researcher) // 2)
     done = [{"tool": each.tool, "args": each.args} for each in researcher.done[-_SHOWN_TASKS:]]
+    done = _fitting(researcher, done[::-1], _room(researcher) // 4)[::-1]
     asks = f"""\
 Plan the next tasks of this research: at most {researcher.max_tasks}. Where the expertise of an
 objective is low, search broadly; where it is high, read what is specific. Repeat no task that was
@@ -248,6 +251,12 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
         {"role": "system", "content": f"{who}\n\n{asks}\n\n{_OTHERS}"},
         {"role": "user", "content": "\n\n".join(["\n".join(known), *parts])},
     ]
+
+
+def _fitting(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
+    """Return the first items, as many as fit so many tokens."""
+    sizes = accumulate(_count(researcher, _json(each)) for each in items)
+    return [each for each, size in zip(items, sizes, strict=True) if size <= tokens]
 
 
 def _room(researcher: Workbench) -> int:

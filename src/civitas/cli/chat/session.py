@@ -20,6 +20,7 @@ from civitas.cli.chat.console import Console
 from civitas.cli.chat.first_words import PROGRAM, first_answer
 from civitas.cli.chat.transcript import help_table, shown_message, speaker_prefix, wrapped
 from civitas.cli.company import add_agent
+from civitas.cli.progress import Warnings
 from civitas.errors import ActionNotFound, AgentNotFound, RequestError, SlashError
 from civitas.message import BROADCAST
 from civitas.reasoning.stream import Watched
@@ -34,19 +35,6 @@ _BYE = ("bye", "goodbye", "good bye", "bye bye")
 _MOST_MEANT = 300  # the most characters of a line that is corrected
 _MOST_QUIET = 1000
 _LOGGER = logging.getLogger("civitas")
-
-
-class _Log(logging.Handler):
-    """Shows each warning of civitas in a line above the one that is being written."""
-
-    def __init__(self, show: Callable[[str], object]) -> None:
-        super().__init__(logging.WARNING)
-        self._show = show
-
-    def emit(self, record: logging.LogRecord) -> None:
-        # A traceback may follow: it is for the log of a process that runs the agent itself.
-        first = record.getMessage().partition("\n")[0]
-        self._show(escaped(f"({record.levelname.lower()}: {first})"))
 
 
 class Session:
@@ -94,7 +82,7 @@ class Session:
                 if isinstance(agent, Watched):
                     agent.watch(partial(self._on_event, agent))
         self._loop.add_signal_handler(signal.SIGINT, interrupt)
-        log = _Log(lambda line: self._call_on_loop(console.print_error, line))
+        log = Warnings(lambda line: self._call_on_loop(console.print_error, line))
         _LOGGER.addHandler(log)
         failed = False
         try:

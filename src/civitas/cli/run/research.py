@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import logging
 import os
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -19,6 +22,7 @@ from civitas.cli.options import (
     recording_options,
     usage,
 )
+from civitas.cli.progress import Warnings
 from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.show import MAX_LINE, RunDisplay, one_or_more
@@ -33,6 +37,7 @@ from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
 from civitas.text import escaped
 
+_FOLDERS = logging.getLogger("civitas.research.folder")
 _INTERRUPTED: Final = 130
 _FILE = click.Path(dir_okay=False, writable=True)
 _BAR: Final = 20
@@ -148,11 +153,16 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
     with usage("--folder"):
         agent = researcher(order, journal, os.environ.get("CIVITAS_KEY"))
     screen = JSONLines(recorded) if as_json else ResearchDisplay(order.iterations, recorded)
+    to_error = partial(print, file=sys.stderr, flush=True)
+    warnings = Warnings(to_error if isinstance(screen, JSONLines) else screen.notes.append)
+    _FOLDERS.addHandler(warnings)  # files that cannot be read
     try:
         reply = asyncio.run(ordered(agent, Permission(screen), order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
         status, report, reason = _INTERRUPTED, agent.report_so_far(), "cancelled"
+    finally:
+        _FOLDERS.removeHandler(warnings)
     _write(report, order, as_json)
     if isinstance(screen, ResearchDisplay):
         screen.print_ways(reason)
@@ -166,6 +176,8 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
 
     if not (order.out or as_json):
         text = sanitized(report.markdown)
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it cannot hold is no error
+            sys.stdout.reconfigure(errors="backslashreplace")
         if sys.stdout.isatty():  # a terminal would obey a page's control characters
             text = "\n" + shown_lines(text.expandtabs(4))
         print(text, end="", flush=True)
@@ -200,6 +212,7 @@ class ResearchDisplay(RunDisplay):
         self._working = "beginning"
         self._began: float | None = None
         self._called: dict[str, CallStarted] = {}
+        self.notes: list[str] = []  # warnings that are not shown yet
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
 
     def begin(self) -> None:
@@ -268,6 +281,8 @@ class ResearchDisplay(RunDisplay):
         found = event.result.get("result")
         resources = found.get("resources", []) if isinstance(found, dict) else []
         self._task(event.action, call.args if call else {}, event.error, resources)
+        while self.notes:
+            self._line(self.notes.pop(0), "yellow", "    ", "      ")
 
     def _task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
         self._told.add(_key(tool, args))

@@ -69,6 +69,8 @@ def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
             made.append(sentence)
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
+        if not any(map(str.isalnum, bare)):  # a footnote in a paragraph of its own
+            continue
         cited = dict.fromkeys(number for note in notes for number in _numbers(note))
         kept, why = _supporting(bare, {n: passages[n] for n in cited if n in passages})
         citations.extend(Citation(number, bare, passages[number]) for number in kept)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from civitas.action import Action
 from civitas.agents.folder import Folder
-from civitas.errors import FolderIndexError
+from civitas.errors import DefinitionError, FolderIndexError, SearchError
 from civitas.models import weights
 from civitas.research.findings import Resource, Section, positive
 from civitas.research.folder.files import MAX_BYTES, FileRead, read_file, walk
@@ -29,7 +29,7 @@ from civitas.sqlite import SQLiteFile, SQLitePool
 from civitas.sqlite.fulltext import indexed
 from civitas.text import escaped
 
-logger = logging.getLogger("civitas.research")
+logger = logging.getLogger("civitas.research.folder")
 
 APPLICATION: Final = 0x63766631
 """The application id in the file's header (`cvf1`): no other program's database is changed."""
@@ -93,7 +93,8 @@ def search_folder(
     files and those larger than 20 MiB are left out; unreadable files are logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
-    passages, each as a section; a passage is cited as `file:///…#anchor`.
+    passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text
+    that can be read, it fails and says why.
 
     Args:
         path: the folder
@@ -103,11 +104,13 @@ def search_folder(
         pattern: which files, by name or by path below the folder: `*.md`, `docs/*`
 
     Raises:
-        DefinitionError: `results` is not a positive number
+        DefinitionError: `results` is not a positive number, or `pattern` is not a text
         FileError: the folder does not exist, or is not a folder
         FolderIndexError: the index cannot be used, or belongs to another folder or program
     """
     positive(results, "search_folder: results")
+    if not isinstance(pattern, str | None):
+        raise DefinitionError(f"search_folder: pattern must be a text, got {pattern!r:.80}")
     files = FolderIndex(path, None if index is None else os.fspath(index), pattern)
 
     def search(query: str) -> list[Resource]:
@@ -176,6 +179,8 @@ class FolderIndex:
                 (taken if of[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
                 if len(taken) == results:
                     break
+            if not of and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
+                raise SearchError(f"folder {escaped(self.root)} has no text to search{self._why()}")
         found: dict[bytes, Resource] = {}
         for path, title, read_ns, anchor, section, text in (taken + spare)[:results]:
             if path not in found:
@@ -254,11 +259,17 @@ class FolderIndex:
         select = "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
         with self._pool.reading() as db:
             faults.update(dict(db.execute(select).fetchall()))
-        if faults and faults != self._faults:
-            some = "; ".join(f"{count} × {fault}" for fault, count in faults.most_common(5))
-            where, count = escaped(self.root), faults.total()
-            logger.warning("folder %s: %d files are left out: %s", where, count, some)
-        self._faults = faults
+        told, self._faults = self._faults, faults
+        if faults and faults != told:
+            logger.warning("folder %s%s", escaped(self.root), self._why())
+
+    def _why(self) -> str:
+        """Return how many files are left out and why, as the end of a line; empty for none."""
+        if not self._faults:
+            return ""
+        count = self._faults.total()
+        some = "; ".join(f"{count} × {fault}" for fault, count in self._faults.most_common(5))
+        return f": {count} {'file is' if count == 1 else 'files are'} left out: {some}"
 
 
 def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
@@ -313,5 +324,10 @@ def _cached(root: str, pattern: str | None) -> str:
     """Return the path of a folder's index in the user's cache folder."""
     name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
     folder = weights.folder().parent / "folders"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return str(folder / f"{name}.db")
+    path = str(folder / f"{name}.db")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"its folder cannot be made ({error.strerror}): set CIVITAS_HOME to one that can"
+        raise FolderIndexError(path, reason) from error
+    return path

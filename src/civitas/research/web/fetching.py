@@ -78,7 +78,7 @@ class Fetcher:
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = per_host
         self._delay_s = delay_s
-        self.site = site
+        self.site = checked_site(site, f"{name}: site")
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()
         # Locks and semaphores belong to the loop that waits on them.
@@ -193,6 +193,13 @@ def checked(url: str, base: str = "") -> str:
     except ValueError:
         raise PageError(f"{excerpt(url)} is not a URL") from None
     return parts.geturl()
+
+
+def checked_site(site: str | None, what: str) -> str | None:
+    """Return a site as it was given; anything but a host or None raises ConfigError."""
+    if site is not None and (not isinstance(site, str) or not re.fullmatch(r"[^\s/:]+", site)):
+        raise ConfigError(f"{what} must be a host such as docs.python.org, got {site!r}")
+    return site
 
 
 def is_on(url: str, site: str | None) -> bool:

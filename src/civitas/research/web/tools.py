@@ -24,7 +24,15 @@ from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes
 from civitas.research.reading.html import Document, decoded, plain, read_html
 from civitas.research.web.addresses import address_check
-from civitas.research.web.fetching import USER_AGENT, Fetched, Fetcher, checked, is_on, status_text
+from civitas.research.web.fetching import (
+    USER_AGENT,
+    Fetched,
+    Fetcher,
+    checked,
+    checked_site,
+    is_on,
+    status_text,
+)
 from civitas.text import error_text, one_line
 from civitas.threads import WORKERS
 
@@ -65,12 +73,13 @@ def search_web(
         site: a host: only results on it and on hosts below it are asked for and returned
 
     Raises:
-        ConfigError: `allow_hosts` is not a list of hosts
+        ConfigError: `allow_hosts` is not a list of hosts, or `site` is not a host
         DefinitionError: `results` is not a positive number, or `searxng` is not an address
         MissingExtra: aiohttp is not installed, or ddgs if it is needed
     """
     positive(results, "search_web: results")
     address_check(allow_hosts)
+    checked_site(site, "search_web: site")
     if searxng is not None:
         ask = _searxng(searxng, allow_hosts, region, timeout_s)
     else:
@@ -132,10 +141,20 @@ def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: f
         listed = given.get("results") if isinstance(given, dict) else None
         if not isinstance(listed, list):
             raise SearchError(f"{where} answered without a list of results")
+        failed = given.get("unresponsive_engines")
+        if failed and not listed:
+            raise SearchError(f"{where} found nothing, as its engines failed: {_named(failed)}")
         named = ("url", "title", "content")
         return [[each.get(name) for name in named] for each in listed if isinstance(each, dict)]
 
     return ask
+
+
+def _named(failed: Any) -> str:
+    """Return a SearXNG's engines that failed, each with its reason, as text."""
+    pairs = failed if isinstance(failed, list) else [failed]
+    told = (" – ".join(map(str, each)) if isinstance(each, list) else str(each) for each in pairs)
+    return one_line(plain(", ".join(told)), _LONGEST_TEXT)
 
 
 def _ddgs(results: int, region: str, timeout_s: float) -> Any:
