@@ -9,7 +9,6 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from civitas.errors import ConfigError, StateError
+from civitas.society.experiments.intervention import has_values, set_values
 from civitas.society.wants import (
     Answer,
     Buy,
@@ -237,8 +237,8 @@ class Books:
             status = self._status.get(id)
             if status is None:
                 failed.append(f"status: there is no citizen {id!r}")
-            elif not isinstance(whose, dict) or all(status.get(k) == v for k, v in whose.items()):
-                status.update(copy.deepcopy(values))
+            elif not isinstance(whose, dict) or has_values(status, whose):
+                set_values(status, values)
         return failed
 
     # -- wants -------------------------------------------------------------------------------------

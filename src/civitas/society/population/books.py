@@ -7,15 +7,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, StateError
-from civitas.jsonvalue import copy_json
 from civitas.society.arrays import numpy
 from civitas.society.commit import ORDER, Service, Wanted, checked_cents
+from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
 from civitas.society.population.settling import PopulationBooks, Settlers, keep_together, one_by_one
 from civitas.society.population.views import Balances, Purses, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
+from civitas.text import excerpt
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -294,50 +295,53 @@ class RowBooks(PopulationBooks):
 
     def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
-        failed: list[str] = []
-        population = self.population
+        population, fits, failed = self.population, True, list[str]()
         if isinstance(whose, list):
-            rows = []
-            for id in whose:
-                row = population._row(id)
-                if row is None:
-                    failed.append(f"status: there is no citizen {id!r}")
-                else:
-                    rows.append(row)
+            found = {id: population._row(id) for id in whose}
+            failed = [f"status: there is no citizen {id!r}" for id in found if found[id] is None]
+            rows: Any = [row for row in found.values() if row is not None]
         else:
-            rows = self._rows_with(whose or {})
+            try:
+                rows = self._rows_with(whose or {})
+            except ConfigError as error:
+                return [f"citizens: {error}"]
         population.written()
-        known = {
-            column.key or (name,): (name, column) for name, column in population.declared.items()
-        }
-        fits = True
-        for name, value in _leaves(values):
-            at = known.get(name)
-            if at is None:
-                failed.append(f"status: the population has no column for {'.'.join(name)}")
+        for path, value in _leaves(values):
+            if not (name := self._named(path)):
+                failed.append(f"status: the population has no column for {'.'.join(path)}")
                 continue
             try:
-                number = population.place_number(value) if at[1].dtype == "place" else value
-                population.put(at[0], rows, number)
+                population.put(name, rows, self._number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
         for row, agent in population.agents.items():
             if fits and row in set(rows):
-                agent.memory.status.update(copy_json(values))  # of its own
+                set_values(agent.memory.status, values)
         return failed
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
         """Return the rows whose status has these values."""
         np, population = numpy(), self.population
         fits = np.ones(len(population), bool)
-        for name, value in values.items():
-            column = population.declared.get(name)
-            if column is None:
-                raise ConfigError(f"an intervention's citizens=: there is no column {name!r}")
-            number = population.place_number(value) if column.dtype == "place" else value
-            fits &= population.columns[name] == number
+        for path, value in _leaves(values):
+            if not (name := self._named(path)):
+                raise ConfigError(f"the population has no column for {'.'.join(path)}")
+            fits &= population.columns[name] == self._number(name, value)
         return np.flatnonzero(fits)
+
+    def _named(self, path: tuple[str, ...]) -> str:
+        """Return the name of the column that has a value of a status; empty if there is none."""
+        own = self.population.declared.items()
+        return next((name for name, each in own if (each.key or (name,)) == path), "")
+
+    def _number(self, name: str, value: Any) -> Any:
+        """Return what stands for a value in a column. Raises ConfigError if nothing does."""
+        column = self.population.declared[name]
+        if column.words and value not in column.words:
+            words = ", ".join(filter(None, column.words))
+            raise ConfigError(f"{name} must be one of {words}, got {excerpt(value)}")
+        return column.number_of(value, self.population.place_number)
 
     # -- what is checked, and kept -----------------------------------------------------------------
 

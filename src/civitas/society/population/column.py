@@ -92,11 +92,15 @@ class Column:
             if not isinstance(at, dict) or key not in at:
                 return None
             at = at[key]
+        return self.number_of(at, number)
+
+    def number_of(self, value: Any, number: Callable[[Any], int]) -> Any:
+        """Return what stands for a value of a status in the column."""
         if self.dtype == PLACE:
-            return [number(each) for each in at] if self.width else number(at)
+            return [number(each) for each in value] if self.width else number(value)
         if self.words:
-            return self.words.index(at) if at in self.words else len(self.words) - 1
-        return at
+            return self.words.index(value) if value in self.words else len(self.words) - 1
+        return value
 
     def texts(self, places: Sequence[str]) -> Sequence[str | None] | None:
         """Return the texts that its numbers stand for, −1 the last; None for plain numbers."""
