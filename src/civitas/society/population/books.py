@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy
-from civitas.society.commit import ORDER, Service, Wanted, checked_cents
+from civitas.society.commit import ORDER, Service, Wanted, end_services
 from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
@@ -286,8 +286,7 @@ class RowBooks(PopulationBooks):
 
     def end_step(self) -> None:
         """Run the services' end of step, and let citizens arrive who are due by the next step."""
-        for service in self._after:
-            service.after_step(self)
+        end_services(self._after, self)
         if self.population.places:
             moves.arrive(self)
         for id, status in self._status.items():
@@ -370,11 +369,7 @@ class RowBooks(PopulationBooks):
 
     def load_state_dict(self, given: Any) -> None:
         """Restore the services, and count the places again."""
-        if not isinstance(given, dict) or set(given) != set(self.services):
-            raise StateError("the state's services are not those of this society")
-        for id, service in self.services.items():
-            self.balances[id] = checked_cents(given[id]["money"], f"the money of service {id!r}")
-            service.load_state_dict(given[id]["state"])
+        super().load_state_dict(given)
         if self.population.places:
             self.count_places()
 
