@@ -48,9 +48,11 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
     class Talks(Block):
         enabled_by = "enable_social"
 
-    params = CitizenAgentParams(enable_mobility=False)
-    citizen = CitizenAgent(1, agent_params=params, blocks=[Walks(), Talks()])
-    assert [block.name for block in citizen.blocks] == ["Talks"]
+    for params in (CitizenAgentParams(enable_mobility=False), {"enable_mobility": False}):
+        citizen = CitizenAgent(1, agent_params=params, blocks=[Walks(), Talks()])
+        assert [block.name for block in citizen.blocks] == ["Talks"]
+    with pytest.raises(ValueError, match="enable_mobilty"):
+        CitizenAgent(1, agent_params={"enable_mobilty": False})
     assert citizen.type is AgentType.Citizen
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
 
