@@ -221,6 +221,11 @@ WRONG: tuple[tuple[str, str, str], ...] = (
 )
 
 
+def test_a_function_that_takes_no_seed_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"society\.make: .* must take the seed"):
+        Experiment(name="e", society={"make": lambda: None}, workflow=[{"step": 1}])
+
+
 @pytest.mark.parametrize(("line", "instead", "told"), WRONG, ids=[each[1] for each in WRONG])
 def test_what_is_wrong_is_told_with_its_field_and_line(
     tmp_path: Path, line: str, instead: str, told: str

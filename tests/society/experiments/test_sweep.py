@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
@@ -256,6 +257,15 @@ def test_what_a_cell_cannot_do_is_told_with_the_cell(tmp_path: Path, text: str, 
     assert not (tmp_path / "out" / "results.parquet").exists()
 
 
+def test_code_that_fails_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
+    sweep = of(tmp_path, TEXT)
+    wrong = CODE.replace("Society(size, seed=seed)", "int('no number')")
+    (tmp_path / "make.py").write_text(wrong)
+    where = r"\(make\.py, line \d+, in made\)"
+    with pytest.raises(StateError, match=f"condition 'base', seed 0: ValueError: .*{where}"):
+        run(sweep, jobs=1, out=tmp_path / "out")
+
+
 def test_a_killed_process_is_replaced_once(tmp_path: Path) -> None:
     once = TEXT.replace("size: 2", "size: 2, dies: 1")
     results = run(of(tmp_path / "once", once), jobs=1, out=tmp_path / "out")
@@ -431,7 +441,7 @@ def test_a_cell_keeps_the_rows_since_it_was_measured_last() -> None:
     experiment = Experiment(
         name="e",
         society={"citizens": 10, "step": "12h"},
-        metrics=[{"name": "rows", "by": lambda society: len(society.metrics)}],
+        metrics=[{"name": "rows", "by": lambda society: np.int64(len(society.metrics))}],
         workflow=[{"step": 12}],
         every=3,
     )

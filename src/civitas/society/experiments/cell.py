@@ -9,9 +9,11 @@ import json
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final
 
@@ -175,7 +177,7 @@ class _CellRun:
                 )
             if value is None:
                 continue
-            if not isinstance(value, int | float) or not abs(value) < float("inf"):
+            if not isinstance(value, Real) or not abs(float(value)) < float("inf"):
                 raise ConfigError(
                     f"metrics: {name} must be a finite number, got {value!r:.80} after step "
                     f"{society.number}"
@@ -223,6 +225,13 @@ def kind_of(error: Exception) -> str:
     return next((kind for kind, of in KINDS.items() if isinstance(error, of)), "state")
 
 
+def _placed(error: Exception, folder: Path) -> str:
+    """Return an exception's text and where it was raised, in a file of the experiment if it can."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = ([each for each in frames if Path(each.filename).is_relative_to(folder)] or frames)[-1]
+    return f"{error_text(error, 1000)} ({Path(at.filename).name}, line {at.lineno}, in {at.name})"
+
+
 def main() -> None:
     """Run the cell on standard input, a line of JSON, and write its part to the named file.
 
@@ -239,7 +248,7 @@ def main() -> None:
     try:
         asyncio.run(cell.run(Path(sys.argv[1]), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
-        text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
+        text = str(error) if isinstance(error, CivitasError) else _placed(error, cell.folder)
         say(error=text, kind=kind_of(error))
         sys.exit(1)
 
