@@ -123,13 +123,25 @@ def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
 
 def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() -> None:
     class Kept(RowBlock):
-        columns: ClassVar = {"two": Column("int8", width=2), "home": Column("place", None)}
+        columns: ClassVar = {
+            "two": Column("int8", width=2),
+            "home": Column("place", None),
+            "mood": Column("uint8", words=(None, "low", "high")),
+        }
 
     homes = np.array(["1,0", None, "0,0"], object)
-    table = {"home": homes, "two": np.array([[1, 2], [3, 4], [5, 6]])}
-    made = Population(table, Grid(2, 1), [Kept()]).to_arrow().to_pydict()
-    assert made["home"] == ["1,0", None, "0,0"]
-    assert made["two"] == [[1, 2], [3, 4], [5, 6]]
+    moods = np.array(["high", None, "low"], object)
+    table = {"home": homes, "two": np.array([[1, 2], [3, 4], [5, 6]]), "mood": moods}
+    made = Population(table, Grid(2, 1), [Kept()])
+    read = Population(made.to_arrow(), Grid(2, 1), [Kept()])
+    for each in (made.to_arrow(), read.to_arrow()):
+        assert each.to_pydict()["home"] == ["1,0", None, "0,0"]
+        assert each.to_pydict()["two"] == [[1, 2], [3, 4], [5, 6]]
+        assert each.to_pydict()["mood"] == [2, 0, 1]
+    with pytest.raises(ConfigError, match='mood must be one of low, high, got "mad"'):
+        Population({"mood": np.array(["low", "mad"])}, Grid(2, 1), [Kept()])
+    with pytest.raises(ConfigError, match="column 'two' must have lists of one length"):
+        Population(pa.table({"two": [[1, 2], [3]]}), Grid(2, 1), [Kept()])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from civitas.society.population.settling import PopulationBooks, Settlers, keep_
 from civitas.society.population.views import Balances, Purses, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
-from civitas.text import excerpt
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -335,12 +334,8 @@ class RowBooks(PopulationBooks):
         return next((name for name, each in own if (each.key or (name,)) == path), "")
 
     def _number(self, name: str, value: Any) -> Any:
-        """Return what stands for a value in a column. Raises ConfigError if nothing does."""
-        column = self.population.declared[name]
-        if column.words and value not in column.words:
-            words = ", ".join(filter(None, column.words))
-            raise ConfigError(f"{name} must be one of {words}, got {excerpt(value)}")
-        return column.number_of(value, self.population.place_number)
+        population = self.population
+        return population.declared[name].number_of(name, value, population.place_number)
 
     # -- what is checked, and kept -----------------------------------------------------------------
 
