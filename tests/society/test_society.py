@@ -277,6 +277,10 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
         ({"services": [Bank("x"), Bank("x")]}, "two services"),
         ({"citizens": [living(print, money=-3)]}, "'1', in cents, must be a whole number"),
         ({"citizens": [living(print, money=1.5)]}, "'1', in cents, must be a whole number"),
+        (
+            {"citizens": [living(print, place="a", moving={"to": "a", "arrives": 3})]},
+            "'1' is at 'a' and on the way",
+        ),
         ({"citizens": [living(print, id=n, home="a") for n in range(9)]}, "which holds 8"),
         ({"citizens": [living(print, id="bank")], "services": [Bank()]}, "id of a service"),
         (

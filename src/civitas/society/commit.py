@@ -161,6 +161,8 @@ class Books:
             place = status.get("home")
         if place is not None and not self._knows(place):
             raise ConfigError(f"citizen {id!r} cannot start at {place!r:.80}: no such place")
+        if place is not None and moving:
+            raise ConfigError(f"citizen {id!r} is at {place!r} and on the way: it must be one")
         if place is not None and not self._has_room(place):
             raise ConfigError(
                 f"citizen {id!r} cannot start at {place!r}, which holds "
