@@ -257,7 +257,7 @@ class Society(Experiments):
                 KIND,
                 "society",
                 SocietyState,
-                task=f"{count} steps of {clock.step_s} s, {len(self.ids())} agents",
+                task=f"{count} steps of {clock.step_s} s, {len(self.population or self.ids())} agents",
                 program=program,
             ) as record:
                 async with self._between:
