@@ -183,6 +183,10 @@ class CitizenAgent(Agent):
                 if getattr(agent_params, getattr(block, "enabled_by", ""), True)
             ]
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
+        for block in self.blocks:
+            if getattr(block, "agent", self) is not self:
+                whose = f"block {named(block)!r} is citizen {block.agent.id!r}'s"
+                raise DefinitionError(f"citizen {id!r}: {whose}: give each citizen its own blocks")
 
     @property
     def status(self) -> dict[str, Any]:

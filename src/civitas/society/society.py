@@ -251,13 +251,14 @@ class Society(Experiments):
                 self.clock = clock
                 await self._run_steps(NULL_RECORD, state, count, every, progress, out)
                 return state.rows
+            many = len(self.population or self.ids())
             async with recorded(
                 self._journal,
                 id,
                 KIND,
                 "society",
                 SocietyState,
-                task=f"{count} steps of {clock.step_s} s, {len(self.population or self.ids())} agents",
+                task=f"{count} steps of {clock.step_s} s, {many} agents",
                 program=program,
             ) as record:
                 async with self._between:
