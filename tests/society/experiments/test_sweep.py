@@ -245,7 +245,7 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
         ),
         (TEXT.replace("size: 2", "size: -1"), "citizens must be agents, a number"),
         (
-            TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}"),
+            TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}\n- step: 1"),
             "'mill', which is not a place",
         ),
     ),
@@ -388,6 +388,26 @@ def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
         run(of(tmp_path), jobs=0, out=tmp_path / "out")
     part.unlink()
     assert set(run(of(tmp_path), jobs=0, out=tmp_path / "out").values("owned")) == {0, 1}
+
+
+def test_a_saved_state_has_the_intervention_of_the_step_that_comes_next() -> None:
+    branch = {"of": "taxed", "name": "on", "workflow": [{"step": 1}]}
+    results = run(
+        Experiment(
+            name="e",
+            society={"citizens": 5, "step": "6h", "facts": {"tax": 1}},
+            metrics=[{"name": "tax", "by": lambda society: society.changed.facts.get("tax")}],
+            workflow=[
+                {"step": 1},
+                {"intervene": {"facts": {"tax": 2}}},
+                {"save": "taxed"},
+                {"branch": branch},
+                {"step": 1},
+            ],
+        ),
+        jobs=0,
+    )
+    assert results.values("tax", "base") == results.values("tax", "base/on") == {0: 2}
 
 
 def test_an_intervention_names_everyone_and_kinds_of_places() -> None:

@@ -117,11 +117,12 @@ class _CellRun:
         self,
         workflow: list[Item],
         condition: str,
-        saved: Mapping[str, Any] | None = None,
+        saved: Mapping[str, tuple[Any, list[Intervention]]] | None = None,
         start: str = "",
     ) -> None:
         """Run a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
+        coming: list[Intervention] = []  # made at the next step, so that no state has them yet
         made = self._make()
         if isinstance(made, Population):
             made = Society(made)
@@ -129,12 +130,16 @@ class _CellRun:
             raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
         async with made as society:
             if start:
-                society.load_state_dict(saved[start])
+                state, coming = saved[start][0], [*saved[start][1]]
+                society.load_state_dict(state)
+                for each in coming:
+                    society.intervene(each)
             self._measure(society, condition, {})
             for item in workflow:
                 if item.run is not None or item.step is not None:
                     count = item.step or (item.run or Run()).count(seconds_of(self._cell.step))
                     await self._run(society, condition, count)
+                    coming = []
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
                 elif item.interview is not None:
@@ -143,9 +148,10 @@ class _CellRun:
                     name = f"interview {who}: {question} (by {said.source})"
                     self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
-                    society.intervene(Intervention(society.number, **item.intervene))
+                    coming.append(Intervention(society.number, **item.intervene))
+                    society.intervene(coming[-1])
                 elif item.save is not None:
-                    saved[item.save] = society.state_dict()
+                    saved[item.save] = society.state_dict(), [*coming]
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.run(item.branch.workflow, name, saved, item.branch.of)
