@@ -216,6 +216,9 @@ def test_a_block_has_parameters_of_its_type() -> None:
     assert Legs().params == SpeedParams(speed=1.4, block_memory=None)
     given = SpeedParams(speed=2.0, block_memory={"home": "here"})
     assert Legs(block_params=given).params is given
+    assert Legs(block_params={"speed": 2}).params == SpeedParams(speed=2.0)
+    with pytest.raises(ValueError, match="speed"):
+        Legs(block_params={"speed": "fast"})
 
 
 # -- what a block gives its agent ------------------------------------------------------------------
@@ -358,6 +361,7 @@ def test_an_agent_has_what_it_was_given_and_defaults_else() -> None:
     assert agent.memory == {"home": "here"}
     assert agent.params.speed == 2.0
     assert Own(2).params == OwnParams()
+    assert Own(2, agent_params={"speed": 3.0}).params == OwnParams(speed=3.0)
     assert "block" in Agent(3).params.block_dispatch_prompt
     agent.params.block_dispatch_prompt = "Choose."
     assert agent.dispatcher.prompt == "Choose."

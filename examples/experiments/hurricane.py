@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from civitas.signature.schema import object_schema
 from civitas.society import City, Draws, Feed, Society, make_economy, make_people
 from civitas.society import citizens as agents_of
 from civitas.society.blocks import CitizenBlock, all_blocks
-from civitas.society.blocks.block import answer_schema
 from civitas.society.experiments.models import model_of
 
 WORST_KMH = 160
@@ -42,7 +42,7 @@ class ShelterBlock(CitizenBlock):
             status["asked"] = day
             answer = await self.decide(
                 "Say whether you stay at home today because of the weather.",
-                answer_schema(stay={"type": "boolean"}),
+                object_schema(stay={"type": "boolean"}),
                 wind_kmh=perceived.facts.get("wind_kmh", 10),
             )
             if answer is not None:

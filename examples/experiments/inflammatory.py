@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from civitas import action
+from civitas.signature.schema import object_schema
 from civitas.society import CitizenAgent, CitizenMemory, Draws, Network, Society
 from civitas.society.blocks import CitizenBlock
-from civitas.society.blocks.block import answer_schema
 from civitas.society.experiments.models import model_of
 
 TEXTS = {
@@ -51,7 +51,7 @@ class ShareBlock(CitizenBlock):
         if self.llm is not None:
             answer = await self.decide(
                 f"You have read: {status['text']!r} Say whether you pass it on to a friend.",
-                answer_schema(share={"type": "boolean"}),
+                object_schema(share={"type": "boolean"}),
             )
             shares = shares if answer is None else answer["share"]
         if not shares:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from civitas import action
+from civitas.signature.schema import object_schema
 from civitas.society import CitizenAgent, CitizenMemory, Draws, Network, Society
 from civitas.society.blocks import CitizenBlock
-from civitas.society.blocks.block import answer_schema
 from civitas.society.experiments.models import model_of
 
 POOL = 20
@@ -45,7 +45,7 @@ class ArgueBlock(CitizenBlock):
         answer = await self.decide(
             "Citizens discuss whether guns should be controlled more strictly. You remember some "
             "arguments for it and some against it. Say how far you support it now.",
-            answer_schema(support={"type": "integer", "minimum": 0, "maximum": 10}),
+            object_schema(support={"type": "integer", "minimum": 0, "maximum": 10}),
             arguments_for=sum(each > 0 for each in status["arguments"]),
             arguments_against=sum(each < 0 for each in status["arguments"]),
         )

@@ -125,7 +125,7 @@ class Agent(Workflow):
         type: what kind of agent it is, such as an `AgentType`
         toolbox: its model and its environment
         memory: what it remembers
-        agent_params: its parameters; those of `ParamsType` by default
+        agent_params: its parameters; those of `ParamsType` by default, which checks a dict
         blocks: plugins: they prepare before each step of `run()`, clean up after it, and give the
             agent actions
         receive_own_broadcasts: whether it receives what it sends to `*` itself

@@ -19,7 +19,8 @@ class Block:
     Args:
         llm: the model that it may ask; its agent's if left out
         environment: where it acts
-        block_params: its parameters; those of `ParamsType` by default, or `BlockParams`
+        block_params: its parameters, as `ParamsType` or a dict of its fields; by default those
+            of `ParamsType`, or `BlockParams`
 
     Attributes:
         agent: the first agent that it was given to, or None
@@ -35,7 +36,10 @@ class Block:
     ParamsType: ClassVar[type[BlockParams] | None] = None
 
     def __init__(
-        self, llm: Any = None, environment: Any = None, block_params: BlockParams | None = None
+        self,
+        llm: Any = None,
+        environment: Any = None,
+        block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
         self.agent: Any = None
         self._llm = llm
@@ -44,7 +48,7 @@ class Block:
             from civitas.params import BlockParams  # pydantic takes long to import
 
             block_params = (self.ParamsType or BlockParams)()
-        self.params = block_params
+        self.params = checked_params(self.ParamsType, block_params)
 
     @property
     def llm(self) -> Any:
@@ -67,6 +71,11 @@ class Block:
 
     async def after_forward(self) -> None:
         """Called after each step of the agent, even one that failed."""
+
+
+def checked_params(kind: type[Any] | None, given: Any) -> Any:
+    """Return parameters as given; a `ParamsType` checks a dict of its fields."""
+    return kind(**given) if kind is not None and isinstance(given, dict) else given
 
 
 def _summary(function: Any) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from civitas.jsonvalue import NotJSON, Unreadable, read_json, to_json
+from civitas.signature.schema import object_schema
 from civitas.text import one_line
 
 logger = logging.getLogger("civitas.dispatch")
@@ -160,12 +161,7 @@ class BlockDispatcher:
             {"role": "system", "content": self.prompt},
             {"role": "user", "content": json.dumps(shown, ensure_ascii=False)},
         ]
-        schema = {
-            "type": "object",
-            "properties": {"block": {"enum": [*names, None]}, "reason": _REASON},
-            "required": ["block", "reason"],
-            "additionalProperties": False,
-        }
+        schema = object_schema(block={"enum": [*names, None]}, reason=_REASON)
         given = self.llm.complete(prompt, schema=schema)
         reply = await given if inspect.isawaitable(given) else given
         text = getattr(reply, "text", None) or ""

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from civitas.action import Action, ActionOptions, ActionRegistry, actions_of
-from civitas.block import Block
+from civitas.block import Block, checked_params
 from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
 from civitas.errors import ActionNotFound, DefinitionError
 
@@ -53,6 +53,7 @@ class Workflow:
         blocks: Iterable[Any] | None,
     ) -> None:
         """Store only what was given; the class has the defaults: a city holds very many agents."""
+        params = checked_params(self.ParamsType, params)
         given = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
         for each, value in {**given, "_params": params}.items():
             if value is not None:

@@ -321,6 +321,7 @@ def test_a_limit_of_calls_holds_and_rules_decide_after_it(tmp_path: Path) -> Non
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
     assert manifest["settings"]["model"] == f"{server.url}#m"
     assert manifest["deterministic"] == ["city_sha256", "people_sha256"]
+    assert {"run_id", "state_sha256", *manifest["sha256"]} <= {*manifest["not_deterministic"]}
     assert b"secret" not in (tmp_path / "runs.db").read_bytes()
 
 
@@ -377,6 +378,17 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     assert "<code>civitas simulate e.yaml --seeds=2 --sweep=feed=true,false</code>" in page
     again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
     assert [json.loads(line)["kind"] for line in again.stdout.splitlines()] == ["progress", "done"]
+
+
+def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> None:
+    failing = "[{intervene: {pay: [{from: nobody, to: '1', cents: 5}]}}, step: 1]"
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.replace("[step: 1]", failing))
+    done = simulate("e.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first = "step 0, intervention: pay: nobody has no money of its own"
+    assert done.stdout.endswith(f"  failures: 1, the first in {first}\n")
+    again = simulate("e.yaml", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout.splitlines()[-1])["failures"] == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from civitas import Agent, ReActAgent, ScriptedModel
 from civitas.block import Block
-from civitas.errors import NotInSpace, StateError
+from civitas.errors import DefinitionError, NotInSpace, StateError
 from civitas.society import (
     AgentType,
     CitizenAgent,
@@ -48,11 +48,23 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
     class Talks(Block):
         enabled_by = "enable_social"
 
-    params = CitizenAgentParams(enable_mobility=False)
-    citizen = CitizenAgent(1, agent_params=params, blocks=[Walks(), Talks()])
-    assert [block.name for block in citizen.blocks] == ["Talks"]
+    for params in (CitizenAgentParams(enable_mobility=False), {"enable_mobility": False}):
+        citizen = CitizenAgent(1, agent_params=params, blocks=[Walks(), Talks()])
+        assert [block.name for block in citizen.blocks] == ["Talks"]
+    with pytest.raises(ValueError, match="enable_mobilty"):
+        CitizenAgent(1, agent_params={"enable_mobilty": False})
     assert citizen.type is AgentType.Citizen
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
+
+
+def test_a_block_of_another_citizen_is_refused() -> None:
+    class Walks(Block):
+        pass
+
+    shared = [Walks()]
+    CitizenAgent(1, blocks=shared)
+    with pytest.raises(DefinitionError, match="citizen 2: block 'Walks' is citizen 1's: give each"):
+        CitizenAgent(2, blocks=shared)
 
 
 def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() -> None:

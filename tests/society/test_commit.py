@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,10 @@ from civitas.society import (
     Move,
     Network,
     Pay,
+    Population,
     Post,
+    RowBlock,
+    Rows,
     Save,
     Service,
     Society,
@@ -82,6 +86,7 @@ async def test_who_is_on_its_way_keeps_its_place_and_arrives_in_time() -> None:
         (Move("c", "swim"), "there is no way from a to c"),
         (Pay("2", 101), "1 has 100 cents, not 101"),
         (Pay("2", 0), "cents must be 1 or more, got 0"),
+        (Pay(2, 101), "1 has 100 cents, not 101"),  # type: ignore[arg-type]
         (Pay("2", True), "cents must be 1 or more, got True"),
         (Pay("9", 1), "there is no 9 who could be paid"),
         (Save(7), 7),
@@ -117,6 +122,14 @@ class Library(Service):
     def settle(self, books: Books, sender: str, want: Any) -> Answer:
         """Lend it."""
         return Answer(want, True, value=f"{want.book} to {sender}")
+
+
+class Saves(RowBlock):
+    """Saves a cent in each step."""
+
+    def step_rows(self, rows: Rows) -> None:
+        """Save."""
+        rows.want(Save, rows["money"] > 0, cents=1)
 
 
 async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
@@ -158,6 +171,10 @@ async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> No
     lost = wanting(Move("nowhere"), home=first)
     await after(2, lost, city=grid)
     assert "nowhere" in lost.status["told"][0]
+    islands = SimpleNamespace(ids=lambda: ("a", "b"))
+    stays = wanting(Move("b"), home="a")
+    await after(2, stays, city=islands)
+    assert stays.status["told"] == ["SimpleNamespace has no travel times: no `seconds`"]
     homeless = wanting(Move("nowhere"))
     await after(2, homeless, city=Network.from_edges([("x", "y")]))
     assert homeless.status["told"] == ["there is no place 'nowhere'"]
@@ -206,6 +223,30 @@ async def test_a_service_that_fails_refuses_that_want_alone() -> None:
     await after(2, torn, fine, services=[Torn()])
     assert torn.status["told"] == ["bank failed: ZeroDivisionError: oh"]
     assert fine.status["told"] == [5]
+
+
+async def test_a_service_that_gives_no_answer_or_cannot_end_a_step_is_named() -> None:
+    class Silent(Bank):
+        def settle(self, books: Books, sender: str, want: Want) -> Answer:
+            return None  # type: ignore[return-value]
+
+    asked = wanting(Save(5), money=10)
+    await after(2, asked, services=[Silent()])
+    said = "bank failed: DefinitionError: settle must return an Answer, got None"
+    assert asked.status["told"] == [said]
+    rows = Population({"money": [10, 10]}, blocks=[Saves()])
+    async with Society(rows, services=[Silent()]) as society:
+        await society.run(steps=2)
+        assert society.books.balances["1"] == 10
+
+    class Torn(Bank):
+        def after_step(self, books: Books) -> None:
+            raise ZeroDivisionError("oh")
+
+    for citizens in ([wanting()], Population(2)):
+        async with Society(citizens, services=[Torn()]) as society:
+            with pytest.raises(StateError, match="'bank', after_step of step 0: ZeroDivisionEr"):
+                await society.step()
 
 
 async def test_capacity_money_and_places_hold_in_every_step() -> None:

@@ -274,6 +274,7 @@ def test_one_is_plain_data() -> None:
         ({"at_step": 1, "news": [{1}]}, "JSON"),
         ({"at_step": 1, "close": "shop"}, "close must be a list"),
         ({"at_step": 1, "status": {"money": 5}}, "'money'"),
+        ({"at_step": 1, "status": {"needs.hunger": 5}}, r"write {'needs': {'hunger': …}}"),
         ({"at_step": 1, "pay": [("a", "b", 0)]}, "payment"),
         ({"at_step": 1, "pay": [("a", 5)]}, "payment"),
         ({"at_step": 1, "facts": {"": 1}}, "facts"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from civitas import City, Journal, ScriptedModel
 from civitas.errors import ConfigError, DefinitionError
-from civitas.society import Mode, Move, Place, Question, Road, Society, Survey, draw_map
+from civitas.society import Mode, Move, Place, Question, Road, Society, Survey, draw_day, draw_map
 from society.life import Bank, Busy, busy, living, state_of, town
 
 
@@ -130,6 +131,14 @@ async def test_positions_say_where_citizens_are_and_what_they_do() -> None:
     assert [each.place[0] for each in seen] == ["a", *[None] * 9, *["b"] * 3]
     doing = [each.acts[each.act[0]] for each in seen]
     assert doing == ["idle", *["travel"] * 9, *["other"] * 3]
+
+
+def test_the_curves_of_any_days_are_drawn_without_a_warning(tmp_path: Path) -> None:
+    for hours in (1, 24, 96, 24 * 30):
+        row = {"home": 1, "work": 1, "moving": 0, "owned": 500}
+        moments = (datetime(2026, 1, 5) + timedelta(hours=n) for n in range(hours))
+        draw_day([{"time": each.isoformat(), **row} for each in moments], tmp_path / "day.png")
+        assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
 
 
 async def test_a_map_says_what_is_where(tmp_path: Path) -> None:

@@ -138,6 +138,14 @@ def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:
     assert read_people(file, city) == [{"id": 1, "home": "home-1", "money": 5}, {"id": 2}]
 
 
+def test_numbers_are_read_as_pandas_writes_a_column_with_empty_cells(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("id,age\n1,33.0\n2,\n")
+    ages = pyarrow.table({"id": [1, 2], "age": [33.0, None]})
+    pyarrow.parquet.write_table(ages, tmp_path / "people.parquet")
+    for name in ("people.csv", "people.parquet"):
+        assert read_people(tmp_path / name) == [{"id": 1, "profile": {"age": 33}}, {"id": 2}]
+
+
 @pytest.mark.parametrize(
     ("table", "fault"),
     (

@@ -20,7 +20,19 @@ from civitas.errors import (
     SpaceClosed,
     StateError,
 )
-from civitas.society import CitizenAgent, CitizenMemory, LocalEngine, Move, Pay, Society, Weather
+from civitas.society import (
+    CitizenAgent,
+    CitizenMemory,
+    LocalEngine,
+    Move,
+    Network,
+    Pay,
+    Population,
+    SocialBlock,
+    SocialBlockParams,
+    Society,
+    Weather,
+)
 from society.life import Bank, Busy, Noting, Shuffled, busy, living, said, state_of, town
 
 
@@ -263,8 +275,12 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
         ({"mailbox": 0}, "mailbox"),
         ({"start": "soon"}, "start must be"),
         ({"services": [Bank("x"), Bank("x")]}, "two services"),
-        ({"citizens": [living(print, money=-3)]}, "'1' must be a whole number of cents"),
-        ({"citizens": [living(print, money=1.5)]}, "'1' must be a whole number of cents"),
+        ({"citizens": [living(print, money=-3)]}, "'1', in cents, must be a whole number"),
+        ({"citizens": [living(print, money=1.5)]}, "'1', in cents, must be a whole number"),
+        (
+            {"citizens": [living(print, place="a", moving={"to": "a", "arrives": 3})]},
+            "'1' is at 'a' and on the way",
+        ),
         ({"citizens": [living(print, id=n, home="a") for n in range(9)]}, "which holds 8"),
         ({"citizens": [living(print, id="bank")], "services": [Bank()]}, "id of a service"),
         (
@@ -434,6 +450,28 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
         async with Society(busy(3), town(), **options) as other:
             with pytest.raises(RunMismatch, match="start"):
                 await other.run(steps=2, run_id="R")
+
+
+async def test_a_run_with_other_parameters_or_another_network_is_refused(tmp_path: Path) -> None:
+    def made(bound: int = 400, rewired: float = 0.1, in_rows: bool = False) -> Society:
+        network = Network.small_world(5, rewired=rewired, neighbours=2, seed=1)
+        options: Any = {"seed": 1, "journal": tmp_path / "journal"}
+        if in_rows:
+            return Society(Population(5, blocks=[], seed=1, network=network), **options)
+        block = SocialBlock(block_params=SocialBlockParams(bound=bound))
+        return Society([CitizenAgent(1, blocks=[block])], network, **options)
+
+    for is_row in (False, True):
+        async with made(in_rows=is_row) as society:
+            await society.run(steps=1, run_id=f"R{is_row}")
+        async with made(rewired=0.9, in_rows=is_row) as other:
+            with pytest.raises(RunMismatch, match="population" if is_row else "city"):
+                await other.run(steps=1, run_id=f"R{is_row}")
+    async with made(bound=300) as other:
+        with pytest.raises(RunMismatch, match="agents"):
+            await other.run(steps=1, run_id="RFalse")
+    async with made() as same:
+        assert len(await same.run(steps=1, run_id="RFalse")) == 1
 
 
 async def test_agents_of_all_kinds_live_in_a_society() -> None:

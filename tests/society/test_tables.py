@@ -7,6 +7,7 @@ import csv
 import gc
 import json
 import resource
+import shutil
 import sys
 import tracemalloc
 from pathlib import Path
@@ -57,10 +58,13 @@ def test_without_pyarrow_the_tables_are_csv(
 ) -> None:
     with made() as society:
         asyncio.run(society.run(steps=6, out=tmp_path / "parquet"))
+    shutil.copytree(tmp_path / "parquet", tmp_path / "csv")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with made() as society:
         asyncio.run(society.run(steps=6, out=tmp_path / "csv"))
+    # No table of the earlier run is left beside these.
+    assert {path.suffix for path in (tmp_path / "csv").iterdir()} == {".csv", ".json"}
     for name in NAMES:
         with (tmp_path / "csv" / f"{name}.csv").open(newline="") as lines:
             shown = list(csv.DictReader(lines))

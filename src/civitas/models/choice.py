@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Call, ModelReply, calls_in
+from civitas.signature.schema import object_schema
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -73,19 +74,10 @@ def choice_schema(
             # The model may write only arguments that it is shown.
             args.setdefault("properties", {})
             args.setdefault("additionalProperties", False)
-        forms.append(_object({"action": {"const": action.name}, "args": args}))
+        forms.append(object_schema(action={"const": action.name}, args=args))
     if answer is not None:
-        forms.append(_object({"answer": _within(dict(answer), "answer", definitions)}))
+        forms.append(object_schema(answer=_within(dict(answer), "answer", definitions)))
     return {"anyOf": forms, **({"$defs": definitions} if definitions else {})}
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:

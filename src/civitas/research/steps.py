@@ -22,6 +22,7 @@ from civitas.research.findings import (
     checked_expertise,
 )
 from civitas.research.relevance import Index
+from civitas.signature.schema import object_schema
 from civitas.text import cut, marked, one_line
 
 if TYPE_CHECKING:
@@ -38,15 +39,11 @@ _OTHERS = (
 )
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    """Return the JSON schema of an object with exactly these properties."""
-    of = {"properties": properties, "required": list(properties)}
-    return {"type": "object", **of, "additionalProperties": False}
-
-
 _TEXT: Final = {"type": "string"}
-_REACHED: Final = _object(topic=_TEXT, expertise={"type": "number", "minimum": 0, "maximum": 1})
-_EVALUATION: Final = _object(
+_REACHED: Final = object_schema(
+    topic=_TEXT, expertise={"type": "number", "minimum": 0, "maximum": 1}
+)
+_EVALUATION: Final = object_schema(
     objectives={"type": "array", "items": _REACHED},
     generated_objectives={"type": "array", "items": _TEXT, "maxItems": 10},
     remark=_TEXT,
@@ -144,8 +141,8 @@ class Evaluate(Block):
 def _plan_schema(researcher: Workbench) -> dict[str, Any]:
     """Return the JSON schema of a plan."""
     tool = {"enum": list(researcher.tools)}
-    task = _object(tool=tool, args={"type": "object"}, reasoning=_TEXT)
-    return _object(tasks={"type": "array", "items": task, "maxItems": researcher.max_tasks})
+    task = object_schema(tool=tool, args={"type": "object"}, reasoning=_TEXT)
+    return object_schema(tasks={"type": "array", "items": task, "maxItems": researcher.max_tasks})
 
 
 def _ask_plan(researcher: Workbench) -> list[dict[str, Any]]:

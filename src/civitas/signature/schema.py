@@ -19,6 +19,16 @@ class WrongSchema(ValueError):
     """A schema cannot be used; the text says why."""
 
 
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties, all required."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 def validator(schema: dict[str, Any]) -> Any:
     """Return a validator for a schema that `check_schema` has accepted."""
     from jsonschema import Draft202012Validator

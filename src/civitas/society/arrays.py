@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import importlib
 import os
 from typing import Any
@@ -70,3 +71,8 @@ def smaller(a: Any, b: Any) -> Any:
 def larger(a: Any, b: Any) -> Any:
     """Return the larger of two whole numbers; elementwise for arrays."""
     return max(a, b) if type(a) is type(b) is int else numpy().maximum(a, b)
+
+
+def sha256_of(array: Any) -> str:
+    """Return the hash of an array's values."""
+    return hashlib.sha256(array.tobytes()).hexdigest()

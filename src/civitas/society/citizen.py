@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from civitas.action import action
 from civitas.agent import Agent
+from civitas.block import checked_params
 from civitas.dispatch import BlockDispatcher, named
 from civitas.errors import BudgetExceeded, DefinitionError, ModelError, StateError
 from civitas.memory.memory import Memory, last
@@ -174,6 +175,7 @@ class CitizenAgent(Agent):
             raise DefinitionError(
                 f"citizen {id!r}: memory= must be a CitizenMemory, got {memory!r}"
             )
+        agent_params = checked_params(self.ParamsType, agent_params)
         if blocks is not None and agent_params is not None:
             blocks = [
                 block
@@ -181,6 +183,10 @@ class CitizenAgent(Agent):
                 if getattr(agent_params, getattr(block, "enabled_by", ""), True)
             ]
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
+        for block in self.blocks:
+            if getattr(block, "agent", self) is not self:
+                whose = f"block {named(block)!r} is citizen {block.agent.id!r}'s"
+                raise DefinitionError(f"citizen {id!r}: {whose}: give each citizen its own blocks")
 
     @property
     def status(self) -> dict[str, Any]:

@@ -225,6 +225,7 @@ def wealth(citizens: int = 1000, *, mean: int = 100, gift: int = 1, seed: int = 
     Its metrics are `gini`, the Gini coefficient of money, and `without`, the share without money.
     """
     np = numpy()
+    check_integer("citizens", citizens, 1, None)
     block = WealthBlock(block_params=WealthParams(gift=gift))
     metrics = {"gini": _gini, "without": _share("money", 0)}
     return Population({"money": np.full(citizens, mean)}, None, [block], seed, metrics=metrics)
@@ -244,6 +245,7 @@ def schelling(
     """
     np = numpy()
     check_integer("width", width, 3, None)
+    check_integer("free", free, 0, 999)
     grid = Grid(width, width, torus=True, around=around, cell_seconds=1)
     count = len(grid) * (1000 - free) // 1000
     taken = _drawn(seed, len(grid), "schelling.first")[:count]
@@ -274,6 +276,8 @@ def epidemic(
             0), `small_world`, `scale_free` or `spatial`
         seed: the seed of all draws
     """
+    check_integer("citizens", citizens, 1, None)
+    check_integer("infected", infected, 0, citizens)
     if not meets and network is None:
         network = "random"
     np = numpy()

@@ -9,7 +9,6 @@ Lengnick 2013, "Agent-based macroeconomics: a baseline model", JEBO 86.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from civitas.errors import ConfigError, StateError
+from civitas.errors import ConfigError, DefinitionError, StateError
+from civitas.society.city.map import check_integer
+from civitas.society.experiments.intervention import has_values, set_values
 from civitas.society.wants import (
     Answer,
     Buy,
@@ -70,7 +71,8 @@ class Service:
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         self.id = id
         self.place = place
-        self.money = checked_cents(money, f"the money of service {id!r}")
+        check_integer(f"the money of service {id!r}, in cents,", money, 0, None)
+        self.money = money
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Settle a want; the answer says whether it was done, or why not.
@@ -83,7 +85,7 @@ class Service:
         raise NotImplementedError(f"{type(self).__name__} must define `settle`")
 
     def after_step(self, books: Books) -> None:
-        """Called in the commit stage of each step, in id order, after all wants are settled."""
+        """Called in id order after all wants of a step are settled; a failure ends the run."""
 
     @property
     def owed(self) -> int:
@@ -134,6 +136,7 @@ class Books:
         self._by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self._by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
+        self._has_routes = hasattr(city, "seconds")
         kept = Service.deposits
         self.owing = [
             s
@@ -151,12 +154,15 @@ class Books:
 
     def enter(self, id: str, status: dict[str, Any]) -> None:
         """Enter a citizen with its status' money and place. Raises ConfigError if it cannot be."""
-        money = checked_cents(status.setdefault("money", 0), f"the money of citizen {id!r}")
+        money = status.setdefault("money", 0)
+        check_integer(f"the money of citizen {id!r}, in cents,", money, 0, None)
         place, moving = status.get("place"), status.get("moving")
         if place is None and not moving:
             place = status.get("home")
         if place is not None and not self._knows(place):
             raise ConfigError(f"citizen {id!r} cannot start at {place!r:.80}: no such place")
+        if place is not None and moving:
+            raise ConfigError(f"citizen {id!r} is at {place!r} and on the way: it must be one")
         if place is not None and not self._has_room(place):
             raise ConfigError(
                 f"citizen {id!r} cannot start at {place!r}, which holds "
@@ -237,8 +243,8 @@ class Books:
             status = self._status.get(id)
             if status is None:
                 failed.append(f"status: there is no citizen {id!r}")
-            elif not isinstance(whose, dict) or all(status.get(k) == v for k, v in whose.items()):
-                status.update(copy.deepcopy(values))
+            elif not isinstance(whose, dict) or has_values(status, whose):
+                set_values(status, values)
         return failed
 
     # -- wants -------------------------------------------------------------------------------------
@@ -273,15 +279,17 @@ class Books:
         if service is None:
             return Answer(want, False, missing)
         try:
-            return service.settle(self, sender, want)
+            answer: Any = service.settle(self, sender, want)
+            if not isinstance(answer, Answer):
+                raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
+            return answer
         except Exception as error:  # only the sender loses its answer
             logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
             return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
     def end_step(self) -> None:
         """Run the services' `after_step`; let citizens arrive whose way ends by the next step."""
-        for service in self.services.values():
-            service.after_step(self)
+        end_services(self.services.values(), self)
         self.travelled = len(self.moving)
         now = self.step + 1
         for id in sorted([id for id, way in self.moving.items() if way[1] <= now], key=id_order):
@@ -299,6 +307,8 @@ class Books:
             return Answer(want, False, "there is no city")
         if sender not in self.where:
             return Answer(want, False, f"{sender} is not a citizen")
+        if not self._has_routes:
+            return Answer(want, False, f"{type(city).__name__} has no travel times: no `seconds`")
         if sender in self.moving:
             return Answer(want, False, f"on the way to {self.moving[sender][0]}")
         place, to = self.where[sender], want.to
@@ -371,15 +381,19 @@ class Books:
         if not isinstance(given, dict) or set(given) != set(self.services):
             raise StateError("the state's services are not those of this society")
         for id, service in self.services.items():
-            self.balances[id] = checked_cents(given[id]["money"], f"the money of service {id!r}")
+            check_integer(f"the money of service {id!r}, in cents,", given[id]["money"], 0, None)
+            self.balances[id] = given[id]["money"]
             service.load_state_dict(given[id]["state"])
 
 
-def checked_cents(value: Any, what: str) -> int:
-    """Return money if it is a whole number of cents from 0 up. Raises ConfigError."""
-    if type(value) is not int or value < 0:
-        raise ConfigError(f"{what} must be a whole number of cents, 0 or more, got {value!r:.80}")
-    return value
+def end_services(services: Iterable[Service], books: Books) -> None:
+    """Run the `after_step` of services; a failure, which ends the run, names the service."""
+    for service in services:
+        try:
+            service.after_step(books)
+        except Exception as error:
+            name = f"service {service.id!r}, after_step of step {books.step}"
+            raise StateError(f"{name}: {error_text(error)}") from error
 
 
 CITY: Final = Service("city")

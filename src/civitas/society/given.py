@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import BaseModel
+
 from civitas.clock import DAY_S, Clock
 from civitas.errors import ConfigError, DuplicateAgent
+from civitas.society.arrays import sha256_of
 from civitas.society.city.map import check_integer
 from civitas.society.commit import Service
 from civitas.society.people import drawn
@@ -75,6 +79,32 @@ def of_population(population: Population, city: Any, seed: int) -> tuple[Any, in
     if seed not in (0, population.seed):
         raise ConfigError(f"seed={seed}, and the population's is {population.seed}: give it there")
     return population.city, population.seed
+
+
+def program_of(agents: Iterable[Agent], city: Any) -> dict[str, Any]:
+    """Return what must be equal in agents and places for a society to resume a run."""
+    said: dict[int, str] = {}
+
+    def told(part: Any, params: Any) -> str:
+        if not isinstance(params, BaseModel):
+            return type(part).__name__
+        if id(params) not in said:  # which very many blocks share
+            own = params.model_dump(mode="json", exclude_defaults=True)
+            said[id(params)] = json.dumps(own) if own else ""
+        return f"{type(part).__name__}{said[id(params)]}"
+
+    links = [sha256_of(each) for each in getattr(city, "links", ())]  # of a Network
+    return {
+        "agents": [
+            [
+                str(agent.id),
+                told(agent, agent._params),
+                *(told(block, getattr(block, "params", None)) for block in agent.blocks),
+            ]
+            for agent in agents
+        ],
+        "city": None if city is None else [type(city).__name__, list(city.ids()), *links],
+    }
 
 
 def services_of(services: Iterable[Service]) -> dict[str, Service]:

@@ -24,6 +24,7 @@ from civitas.journal.journal import as_journal
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.read_record import fingerprint
 from civitas.reasoning.record import NULL_RECORD, Record, recorded
+from civitas.society import given
 from civitas.society.asking import Asking
 from civitas.society.checkpoint import (
     KIND,
@@ -40,7 +41,6 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
-from civitas.society.given import agents_of, check_parts, of_population, services_of, steps_of
 from civitas.society.population.life import begin_life
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
@@ -129,16 +129,16 @@ class Society(Experiments):
         check_integer("seed", seed, 0, 2**64 - 1)
         limits = {"model_timeout_s": model_timeout_s, "turn_timeout_s": turn_timeout_s}
         model = AgentToolbox(model).model
-        check_parts(limits, model=model, engine=engine, budget=budget, facts=facts)
+        given.check_parts(limits, model=model, engine=engine, budget=budget, facts=facts)
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
-            city, seed = of_population(population, city, seed)
+            city, seed = given.of_population(population, city, seed)
             citizens = ()
         super().__init__(approver=approver, mailbox=mailbox)
         self.city, self.seed, self.population = city, seed, population
         self.clock, self.facts = Clock(start), facts
         self._began = self.clock.start.isoformat()
-        self.services = services_of(services)
+        self.services = given.services_of(services)
         self._reached = self.services if city is None else {"city": CITY, **self.services}
         self.news: list[Any] = []
         self.metrics: list[dict[str, Any]] = []
@@ -155,7 +155,7 @@ class Society(Experiments):
         try:
             if population is not None:
                 begin_life(self, population, self._engine)
-            for agent in agents_of(citizens, city, seed):
+            for agent in given.agents_of(citizens, city, seed):
                 self.add(agent)
         except BaseException:
             self.close()
@@ -211,7 +211,7 @@ class Society(Experiments):
         """
         same = seconds_of(step) == self.clock.step_s
         clock = self.clock if same else Clock(self.clock.moment, step)
-        count = steps_of(clock, days, steps)
+        count = given.steps_of(clock, days, steps)
         every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
         check_integer("save_every", every, 1, None)
         if not (progress is None or callable(progress)):
@@ -251,13 +251,14 @@ class Society(Experiments):
                 self.clock = clock
                 await self._run_steps(NULL_RECORD, state, count, every, progress, out)
                 return state.rows
+            many = len(self.population or self.ids())
             async with recorded(
                 self._journal,
                 id,
                 KIND,
                 "society",
                 SocietyState,
-                task=f"{count} steps of {clock.step_s} s, {len(self.ids())} agents",
+                task=f"{count} steps of {clock.step_s} s, {many} agents",
                 program=program,
             ) as record:
                 async with self._between:
@@ -337,18 +338,12 @@ class Society(Experiments):
 
     def _program(self, clock: Clock, count: int, made: list[Intervention]) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its parts and its time."""
-        makes = [
-            [box.id, *(type(each).__name__ for each in (box.agent, *box.agent.blocks))]
-            for box in self.mailboxes
-        ]
-        city = None if self.city is None else [type(self.city).__name__, list(self.city.ids())]
         return {
+            **given.program_of(self.agents, self.city),
             "seed": self.seed,
             "time": [clock.step_s, count],
             "start": self._began,
-            "agents": makes,
             **({} if self.population is None else {"population": self.population.program()}),
-            "city": city,
             "services": [[id, type(each).__name__] for id, each in self.services.items()],
             "model": getattr(self._model, "name", None),
             "interventions": [each.as_json() for each in made],

@@ -143,7 +143,7 @@ class Tables:
         types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
         self.names += self._whole("messages", types)
         self.manifest(complete=complete)
-        for name in ("metrics", "messages") if complete else ():
+        for name in ("metrics", "citizens", "messages") if complete else ():
             other = ".parquet" if f"{name}.csv" in self.names else ".csv"
             (self.folder / f"{name}{other}").unlink(missing_ok=True)
 

@@ -44,6 +44,10 @@ class Pay(Want):
     cents: int
     what: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.to, int):  # an agent's own `id`, which is addressed by its text
+            object.__setattr__(self, "to", str(self.to))
+
 
 @dataclass(frozen=True, slots=True)
 class Work(Want):
@@ -106,6 +110,10 @@ class Follow(Want):
     """
 
     id: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.id, int):
+            object.__setattr__(self, "id", str(self.id))
 
 
 @dataclass(frozen=True, slots=True)

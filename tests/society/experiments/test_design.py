@@ -56,7 +56,7 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
         parameters={"blocks.SocialBlock.bound": [1, 2], "params.enable_social": [True]},
         seeds=[3, 5],
         maps=True,
-        workflow=[{"run": "1h"}, {"intervene": {"facts": {"x": "$much", "y": "!much"}}}],
+        workflow=[{"intervene": {"facts": {"x": "$much", "y": "!much"}}}, {"run": "1h"}],
     )
     cells = made.cells()
     assert {each.seed for each in cells if each.has_map} == {3}
@@ -74,9 +74,9 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
         "blocks": {"SocialBlock": {"bound": 2}},
         "params": {"enable_social": True},
     }
-    assert last.workflow[1].intervene is not None
-    assert last.workflow[1].intervene["facts"] == {"x": 2, "y": "!much"}
-    assert made.cells()[0].workflow[1].intervene["facts"]["x"] == "$much"  # it is in no parameter
+    assert last.workflow[0].intervene is not None
+    assert last.workflow[0].intervene["facts"] == {"x": 2, "y": "!much"}
+    assert made.cells()[0].workflow[0].intervene["facts"]["x"] == "$much"  # it is in no parameter
 
 
 def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more() -> None:
@@ -115,6 +115,11 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("- run: {days: 1}", "- jump: 1", ":9: workflow[0].jump: there is no such field"),
     ("- run: {days: 1}", "- {step: 1, save: a}", ":9: workflow[0]: an item has one of"),
     ("- run: {days: 1}", "- save: a", ":8: workflow: the workflow runs no step"),
+    (
+        "- run: {days: 1}",
+        "- step: 1\n- intervene: {news: [a]}",
+        ":10: workflow[1].intervene: no step is run after it",
+    ),
     (
         "- run: {days: 1}",
         "- step: 1\n- branch: {of: noon, name: b, workflow: [step: 1]}",
@@ -219,6 +224,11 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "1: e", ":1: a key must be a text, got"),
     ("name: curfew", "<<: {name: e}", ":1: a key must be a text"),
 )
+
+
+def test_a_function_that_takes_no_seed_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"society\.make: .* must take the seed"):
+        Experiment(name="e", society={"make": lambda: None}, workflow=[{"step": 1}])
 
 
 @pytest.mark.parametrize(("line", "instead", "told"), WRONG, ids=[each[1] for each in WRONG])

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
@@ -244,7 +245,7 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
         ),
         (TEXT.replace("size: 2", "size: -1"), "citizens must be agents, a number"),
         (
-            TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}"),
+            TEXT.replace("- save: noon", "- save: noon\n- intervene: {close: [mill]}\n- step: 1"),
             "'mill', which is not a place",
         ),
     ),
@@ -254,6 +255,15 @@ def test_what_a_cell_cannot_do_is_told_with_the_cell(tmp_path: Path, text: str, 
     with pytest.raises(ConfigError, match=f"condition 'base', seed 0: .*{told}"):
         run(of(tmp_path, text), jobs=int("KeyErr" in told), out=tmp_path / "out")
     assert not (tmp_path / "out" / "results.parquet").exists()
+
+
+def test_code_that_fails_in_a_cell_is_told_with_its_line(tmp_path: Path) -> None:
+    sweep = of(tmp_path, TEXT)
+    wrong = CODE.replace("Society(size, seed=seed)", "int('no number')")
+    (tmp_path / "make.py").write_text(wrong)
+    where = r"\(make\.py, line \d+, in made\)"
+    with pytest.raises(StateError, match=f"condition 'base', seed 0: ValueError: .*{where}"):
+        run(sweep, jobs=1, out=tmp_path / "out")
 
 
 def test_a_killed_process_is_replaced_once(tmp_path: Path) -> None:
@@ -380,6 +390,26 @@ def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
     assert set(run(of(tmp_path), jobs=0, out=tmp_path / "out").values("owned")) == {0, 1}
 
 
+def test_a_saved_state_has_the_intervention_of_the_step_that_comes_next() -> None:
+    branch = {"of": "taxed", "name": "on", "workflow": [{"step": 1}]}
+    results = run(
+        Experiment(
+            name="e",
+            society={"citizens": 5, "step": "6h", "facts": {"tax": 1}},
+            metrics=[{"name": "tax", "by": lambda society: society.changed.facts.get("tax")}],
+            workflow=[
+                {"step": 1},
+                {"intervene": {"facts": {"tax": 2}}},
+                {"save": "taxed"},
+                {"branch": branch},
+                {"step": 1},
+            ],
+        ),
+        jobs=0,
+    )
+    assert results.values("tax", "base") == results.values("tax", "base/on") == {0: 2}
+
+
 def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
     def closed(society: Any) -> int:
         kinds = [society.city.kind(place) for place in sorted(society.changed.closed)]
@@ -431,7 +461,7 @@ def test_a_cell_keeps_the_rows_since_it_was_measured_last() -> None:
     experiment = Experiment(
         name="e",
         society={"citizens": 10, "step": "12h"},
-        metrics=[{"name": "rows", "by": lambda society: len(society.metrics)}],
+        metrics=[{"name": "rows", "by": lambda society: np.int64(len(society.metrics))}],
         workflow=[{"step": 12}],
         every=3,
     )

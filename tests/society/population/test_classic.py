@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from tests.society.population.lives import lived, same
 
 from civitas import Society
+from civitas.errors import ConfigError
 from civitas.society import LocalEngine, Network, Population
 from civitas.society.city.grid import Grid
 from civitas.society.classic import (
@@ -127,3 +130,17 @@ async def test_opinions_gather_in_groups(bound: float, groups: int) -> None:
     last = np.sort((await lived(population, 120, LocalEngine()))[-1]["opinion"])
     parts = np.split(last, np.flatnonzero(np.diff(last) > bound / 4) + 1)
     assert sum(len(part) > 100 for part in parts) == pytest.approx(groups, abs=groups // 5)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    (
+        (lambda: epidemic(10, infected=-1), "infected must be a whole number from 0 to 10, got -1"),
+        (lambda: epidemic(10, infected=11), "infected must be a whole number from 0 to 10, got 11"),
+        (lambda: schelling(10, free=1000), "free must be a whole number from 0 to 999, got 1000"),
+        (lambda: wealth(0), "citizens must be a whole number from 1 up, got 0"),
+    ),
+)
+def test_a_wrong_number_is_told(made: Callable[[], Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        made()

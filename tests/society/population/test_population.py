@@ -123,13 +123,25 @@ def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
 
 def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() -> None:
     class Kept(RowBlock):
-        columns: ClassVar = {"two": Column("int8", width=2), "home": Column("place", None)}
+        columns: ClassVar = {
+            "two": Column("int8", width=2),
+            "home": Column("place", None),
+            "mood": Column("uint8", words=(None, "low", "high")),
+        }
 
     homes = np.array(["1,0", None, "0,0"], object)
-    table = {"home": homes, "two": np.array([[1, 2], [3, 4], [5, 6]])}
-    made = Population(table, Grid(2, 1), [Kept()]).to_arrow().to_pydict()
-    assert made["home"] == ["1,0", None, "0,0"]
-    assert made["two"] == [[1, 2], [3, 4], [5, 6]]
+    moods = np.array(["high", None, "low"], object)
+    table = {"home": homes, "two": np.array([[1, 2], [3, 4], [5, 6]]), "mood": moods}
+    made = Population(table, Grid(2, 1), [Kept()])
+    read = Population(made.to_arrow(), Grid(2, 1), [Kept()])
+    for each in (made.to_arrow(), read.to_arrow()):
+        assert each.to_pydict()["home"] == ["1,0", None, "0,0"]
+        assert each.to_pydict()["two"] == [[1, 2], [3, 4], [5, 6]]
+        assert each.to_pydict()["mood"] == [2, 0, 1]
+    with pytest.raises(ConfigError, match='mood must be one of low, high, got "mad"'):
+        Population({"mood": np.array(["low", "mad"])}, Grid(2, 1), [Kept()])
+    with pytest.raises(ConfigError, match="column 'two' must have lists of one length"):
+        Population(pa.table({"two": [[1, 2], [3]]}), Grid(2, 1), [Kept()])
 
 
 @pytest.mark.parametrize(
@@ -525,3 +537,43 @@ async def test_metrics_are_functions_of_the_columns() -> None:
         row = await society.step()
     assert row["money"] == 6
     assert row["most"] in range(3, 7)
+
+
+@pytest.mark.parametrize("kind", ("rows", "agents", "full agents among the rows"))
+async def test_an_intervention_says_the_same_to_rows_and_to_agents(kind: str) -> None:
+    async def lived_with(*interventions: Intervention) -> tuple[list[Any], list[str]]:
+        city = City.generate(seed=1, citizens=20)
+        population = Population(20, city, all_blocks(), seed=1)
+        engine = LocalEngine(rows=kind != "agents")
+        async with Society(population, seed=1, engine=engine) as society:
+            if kind == "full agents among the rows":
+                population.promote(3)
+            for each in interventions:
+                society.intervene(each)
+            await society.step()
+            people = [society.respondent(id).status for id in range(1, 21)]
+            return people, [failure[2] for failure in society.failures]
+
+    before, _ = await lived_with()
+    hungry = {"needs": {"hunger": 100}}
+    women = {"profile": {"gender": "female"}}
+    after, failures = await lived_with(Intervention(0, status=hungry, citizens=women))
+    assert failures == []
+    for was, now in zip(before, after, strict=True):
+        is_chosen = was["profile"]["gender"] == "female"
+        assert (now["needs"]["hunger"] <= 100) == is_chosen
+        assert now["needs"]["safety"] == was["needs"]["safety"]
+        assert now["profile"] == was["profile"]
+    master = {"profile": {"education": "master"}}
+    after, failures = await lived_with(Intervention(0, status=master))
+    assert failures == []
+    assert [each["profile"] for each in after] == [
+        {**each["profile"], "education": "master"} for each in before
+    ]
+
+
+async def test_an_intervention_for_those_whom_no_column_can_tell_is_a_failure() -> None:
+    async with Society(thrifty()) as society:
+        society.intervene(Intervention(0, status={"given": 1}, citizens={"mood": "low"}))
+        assert (await society.step())["failures"] == 1
+        assert society.failures[0][2] == "citizens: the population has no column for mood"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 from contextlib import suppress
 from dataclasses import asdict
@@ -259,10 +260,15 @@ def _experiment(
         return 130
     finally:
         progress.end()
+    totals = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))["totals"]
     if as_json:
-        print_line("done", {"results": str(results.path), "report": str(folder / "report.html")})
+        paths = {"results": str(results.path), "report": str(folder / "report.html")}
+        print_line("done", paths | {"failures": totals["failures"]})
     else:
         _print(experiment, results, folder)
+        if totals["failures"]:
+            first = totals["first_failures"][0]
+            click.echo(escaped(f"  failures: {totals['failures']:,}, the first in {first}"))
     return 0
 
 

@@ -93,7 +93,8 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
                 same = ["city_sha256", "people_sha256"]
                 if order.model is None:  # a model may answer otherwise the next time
                     same += ["state_sha256", *(tables.names if tables.are_text else ())]
-                _manifest(tables, about, same)
+                other = [each for each in ("state_sha256", *tables.names) if each not in same]
+                _manifest(tables, about, same, ["run_id", "versions", *other])
                 rows = tables.rows()
                 names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
             sums = ("messages", "model_calls", "fallbacks", "failures")
@@ -142,8 +143,8 @@ def _most_memory() -> float:
         return most / (1e9 if sys.platform == "darwin" else 1e6)
 
 
-def _manifest(tables: Tables, about: dict[str, Any], same: list[str]) -> None:
-    """Write the manifest, to compare runs by: settings, versions, hashes."""
+def _manifest(tables: Tables, about: dict[str, Any], same: list[str], other: list[str]) -> None:
+    """Write the manifest: settings, versions, hashes, and which of them are deterministic."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     hashes = {}
     for name in tables.names:
@@ -154,7 +155,7 @@ def _manifest(tables: Tables, about: dict[str, Any], same: list[str]) -> None:
         **about,
         sha256=hashes,
         deterministic=same,
-        not_deterministic=["run_id", "versions"],
+        not_deterministic=other,
         versions=versions,
     )
 

@@ -19,6 +19,7 @@ from civitas.reasoning.conversation.order import Choice, NoChoice, Order
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.reply_request import AnswerSchema
 from civitas.reasoning.state import ANSWER
+from civitas.signature.schema import object_schema
 from civitas.text import cut
 
 if TYPE_CHECKING:
@@ -103,14 +104,7 @@ class ChosenBy(Order):
         if len(ids) == 1 and not self.may_end:
             return Choice((ids[0],))
         allowed: list[str | None] = [*ids, None] if self.may_end else [*ids]
-        schema = AnswerSchema(
-            {
-                "type": "object",
-                "properties": {"next": {"enum": allowed}},
-                "required": ["next"],
-                "additionalProperties": False,
-            }
-        )
+        schema = AnswerSchema(object_schema(next={"enum": allowed}))
         ending = f'Who speaks next? Answer with JSON alone: {{"next": one of {_json(allowed)}}}'
         prompt = self._shown(state, ending)
         usage, fault = Usage(), ""

@@ -12,6 +12,7 @@ from civitas.message import address
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.members import called
+from civitas.signature.schema import object_schema
 from civitas.text import excerpt, shorten
 
 
@@ -235,12 +236,7 @@ class _HandOverAction(Action):
                 described += f" {excerpt(id)}: {about[id]}"
         super().__init__(HAND_OVER, hand_over, described, {}, terminal=True, idempotent=True)
         # Set here: as an argument, the schema would be checked anew at each turn.
-        self._parameters = {
-            "type": "object",
-            "properties": {
-                "to": {"type": "string", "enum": others, "description": "who it is"},
-                "message": {"type": "string", "description": "what you tell everyone"},
-            },
-            "required": ["to", "message"],
-            "additionalProperties": False,
-        }
+        self._parameters = object_schema(
+            to={"type": "string", "enum": others, "description": "who it is"},
+            message={"type": "string", "description": "what you tell everyone"},
+        )

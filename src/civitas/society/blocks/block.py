@@ -211,16 +211,6 @@ def now_of(perceived: Any) -> int:
     return int(clock.day * DAY_S + clock.time)
 
 
-def answer_schema(**properties: Any) -> dict[str, Any]:
-    """Return the schema of an object with exactly these properties, all required."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
 @functools.cache
 def _defaults(kind: type[BlockParams]) -> BlockParams:
     return kind()

@@ -8,8 +8,9 @@ from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
+from civitas.signature.schema import object_schema
 from civitas.society.arrays import larger, numpy, smaller
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, answer_schema, now_of
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, now_of
 from civitas.society.blocks.columns import ACT, bought, code, set_bought, stay_home
 from civitas.society.blocks.town import kind_numbers, kinds_of
 from civitas.society.population.column import Column
@@ -189,7 +190,7 @@ class EconomyBlock(CitizenBlock):
             return 1000
         answer = await self.decide(
             "Decide how much of what you could spend here you spend, in thousandths.",
-            answer_schema(thousandths={"type": "integer", "minimum": 0, "maximum": 1000}),
+            object_schema(thousandths={"type": "integer", "minimum": 0, "maximum": 1000}),
             could_spend_cents=most,
         )
         return 1000 if answer is None else int(answer["thousandths"])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from civitas.action import action
+from civitas.signature.schema import object_schema
 from civitas.society.arrays import numpy, smaller
-from civitas.society.blocks.block import answer_schema
 from civitas.society.blocks.columns import code
 from civitas.society.blocks.talk import TalkBlock, TalkParams, message_text
 from civitas.society.blocks.ties import Ties, code_of
@@ -185,7 +185,7 @@ class FeedBlock(TalkBlock):
         answer = await self.decide(
             "You read the feed. Say which posts you like, whom you follow, and what you post "
             "yourself (an empty text for nothing).",
-            answer_schema(
+            object_schema(
                 like=numbers,
                 follow={"type": "array", "items": {"enum": authors or [""]}},
                 post={"type": "string", "maxLength": LONGEST},

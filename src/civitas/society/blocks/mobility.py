@@ -9,7 +9,8 @@ from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.signature.schema import object_schema
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
 from civitas.society.blocks.mobility_rows import (
     COLUMNS,
     VISITED,
@@ -193,7 +194,7 @@ class MobilityBlock(CitizenBlock):
             return None
         answer = await self.decide(
             f"Choose the {kind} to go to.",
-            answer_schema(place={"enum": [each.id for each in found]}),
+            object_schema(place={"enum": [each.id for each in found]}),
             places=[{"place": each.id, "seconds": each.seconds} for each in found],
         )
         return None if answer is None else str(answer["place"])

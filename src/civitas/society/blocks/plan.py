@@ -9,7 +9,8 @@ from pydantic import Field
 
 from civitas.action import action
 from civitas.clock import DAY_S
-from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item, answer_schema
+from civitas.signature.schema import object_schema
+from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams, Item
 from civitas.society.blocks.columns import DOES, PLANNED, plan_from_status, plan_to_status
 from civitas.society.blocks.needs import NeedsBlock
 from civitas.society.blocks.plan_rows import before_rows, step_rows
@@ -241,14 +242,14 @@ class PlanBlock(CitizenBlock):
         kinds = [] if city is None else [each for each in city.kinds() if each != "home"]
         places = list(dict.fromkeys(["home", *(["work"] if self._duty_place else ()), *kinds]))
         time = {"type": "string", "pattern": "^([01][0-9]|2[0-4]):[0-5][0-9]$"}
-        piece = answer_schema(
+        piece = object_schema(
             do={"enum": list(DOES)}, where={"enum": places}, **{"from": time, "until": time}
         )
         pieces = {"type": "array", "minItems": 1, "maxItems": _MOST, "items": piece}
         answer = await self.decide(
             "Plan the day from 00:00 to 24:00: what, where, from and until when, in order, in "
             f"{_MOST} items at most.",
-            answer_schema(plan=pieces),
+            object_schema(plan=pieces),
         )
         if answer is None:
             return None

@@ -10,8 +10,9 @@ from pydantic import Field
 from civitas.action import action
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError
+from civitas.signature.schema import object_schema
 from civitas.society.arrays import numpy
-from civitas.society.blocks.block import answer_schema, now_of
+from civitas.society.blocks.block import now_of
 from civitas.society.blocks.columns import code
 from civitas.society.blocks.talk import NO_OPINION, TalkBlock, TalkParams, message_text
 from civitas.society.blocks.ties import Ties, code_of, friend_columns
@@ -287,7 +288,7 @@ class SocialBlock(TalkBlock):
             return None
         answer = await self.decide(
             "Choose somebody to say something to, and what.",
-            answer_schema(
+            object_schema(
                 to={"enum": names},
                 content={"type": "string", "minLength": 1, "maxLength": LONGEST},
             ),

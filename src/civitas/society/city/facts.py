@@ -34,10 +34,6 @@ class Facts(Mapping[str, Any]):
         except NotJSON as error:
             raise ConfigError(str(error)) from None
 
-    def with_(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> Facts:
-        """Return these facts with some added or replaced."""
-        return Facts({**self._values, **(values or {}), **more})
-
     def __getitem__(self, name: str) -> Any:
         return copy_json(self._values[name])
 

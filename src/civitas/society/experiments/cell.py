@@ -9,9 +9,11 @@ import json
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,11 +117,12 @@ class _CellRun:
         self,
         workflow: list[Item],
         condition: str,
-        saved: Mapping[str, Any] | None = None,
+        saved: Mapping[str, tuple[Any, list[Intervention]]] | None = None,
         start: str = "",
     ) -> None:
         """Run a workflow in a new society, from a saved state or from the start."""
         saved = dict(saved or {})
+        coming: list[Intervention] = []  # made at the next step, so that no state has them yet
         made = self._make()
         if isinstance(made, Population):
             made = Society(made)
@@ -127,12 +130,16 @@ class _CellRun:
             raise ConfigError(f"society.make must return a Society, got {made!r:.80}")
         async with made as society:
             if start:
-                society.load_state_dict(saved[start])
+                state, coming = saved[start][0], [*saved[start][1]]
+                society.load_state_dict(state)
+                for each in coming:
+                    society.intervene(each)
             self._measure(society, condition, {})
             for item in workflow:
                 if item.run is not None or item.step is not None:
                     count = item.step or (item.run or Run()).count(seconds_of(self._cell.step))
                     await self._run(society, condition, count)
+                    coming = []
                 elif item.survey is not None:
                     await self._survey(society, condition, item.survey)
                 elif item.interview is not None:
@@ -141,9 +148,10 @@ class _CellRun:
                     name = f"interview {who}: {question} (by {said.source})"
                     self.rows.append(Row(condition, society.number, name, None, str(said)))
                 elif item.intervene is not None:
-                    society.intervene(Intervention(society.number, **item.intervene))
+                    coming.append(Intervention(society.number, **item.intervene))
+                    society.intervene(coming[-1])
                 elif item.save is not None:
-                    saved[item.save] = society.state_dict()
+                    saved[item.save] = society.state_dict(), [*coming]
                 elif item.branch is not None:
                     name = f"{condition}/{item.branch.name}"
                     await self.run(item.branch.workflow, name, saved, item.branch.of)
@@ -175,7 +183,7 @@ class _CellRun:
                 )
             if value is None:
                 continue
-            if not isinstance(value, int | float) or not abs(value) < float("inf"):
+            if not isinstance(value, Real) or not abs(float(value)) < float("inf"):
                 raise ConfigError(
                     f"metrics: {name} must be a finite number, got {value!r:.80} after step "
                     f"{society.number}"
@@ -223,6 +231,13 @@ def kind_of(error: Exception) -> str:
     return next((kind for kind, of in KINDS.items() if isinstance(error, of)), "state")
 
 
+def _placed(error: Exception, folder: Path) -> str:
+    """Return an exception's text and where it was raised, in a file of the experiment if it can."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = ([each for each in frames if Path(each.filename).is_relative_to(folder)] or frames)[-1]
+    return f"{error_text(error, 1000)} ({Path(at.filename).name}, line {at.lineno}, in {at.name})"
+
+
 def main() -> None:
     """Run the cell on standard input, a line of JSON, and write its part to the named file.
 
@@ -239,7 +254,7 @@ def main() -> None:
     try:
         asyncio.run(cell.run(Path(sys.argv[1]), lambda steps: say(lived=steps)))
     except Exception as error:  # reported to the parent process, which raises it
-        text = str(error) if isinstance(error, CivitasError) else error_text(error, 1000)
+        text = str(error) if isinstance(error, CivitasError) else _placed(error, cell.folder)
         say(error=text, kind=kind_of(error))
         sys.exit(1)
 

@@ -213,6 +213,8 @@ class Design(Part):
         if self.society.make is None:
             others = ("seed", "folder", "budget", "journal")
             return [name for name in parameters if name not in others]
+        if not parameters:
+            raise FieldError((where, f"{self.society.source!r} must take the seed"))
         _, *names = parameters  # the first is the seed, whatever it is called
         return [name for name in names if name != "folder"]
 

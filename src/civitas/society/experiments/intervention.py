@@ -36,8 +36,9 @@ class Intervention:
         close: ids of places, or kinds of them, that are closed from then on, as outside of their
             opening hours: a citizen may still go there, but no firm there sells or has work
         open: closed places, or kinds of them, that keep their own hours again
-        status: values that replace those in the status of citizens, by name; money, place and
-            moving cannot be set
+        status: values that replace those in the status of citizens, by name; a dict in it, such
+            as `{"needs": {"hunger": 200}}`, replaces only what it names; money, place and moving
+            cannot be set
         citizens: whose status is set: ids; or a dict, such as `{"work": "office-1"}`, for all
             whose status has these values; all citizens if left out
         pay: payments between citizens and services, as `(from, to, cents)` or as a dict with
@@ -79,6 +80,10 @@ class Intervention:
         for name in _SETTLED:
             if name in made["status"]:
                 raise ConfigError(f"an intervention cannot set {name!r}; pay moves money")
+        for name in made["status"]:
+            outer, dot, inner = str(name).partition(".")
+            if dot:
+                raise ConfigError(f"status: write {{{outer!r}: {{{inner!r}: …}}}}, got {name!r}")
         Facts(made["facts"])  # the names are checked there
         try:
             for name, value in made.items():
@@ -177,6 +182,28 @@ class Changed:
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Restore the changes that `state_dict` returned."""
         self.facts, self.closed = dict(given["facts"]), set(given["closed"])
+
+
+def has_values(status: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Return whether a status has these values, those within its dicts included."""
+    for key, value in values.items():
+        own = status.get(key)
+        if isinstance(value, dict) and isinstance(own, dict):
+            if not has_values(own, value):
+                return False
+        elif own != value:
+            return False
+    return True
+
+
+def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Set values of a status; a dict leaves what it does not name, as columns do."""
+    for key, value in values.items():
+        own = status.get(key)
+        if isinstance(value, dict) and isinstance(own, dict):
+            set_values(own, value)
+        else:
+            status[key] = copy.deepcopy(value)
 
 
 def several(given: Any, name: str) -> list[Any]:

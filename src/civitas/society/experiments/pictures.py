@@ -102,7 +102,7 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
     money.plot(times, [row["owned"] / 1e6 for row in rows], color=COLOURS[3])
     money.set(ylabel="citizens' money\nand savings\n(million cents)", xlabel="simulated time")
     dates = package("matplotlib.dates")
-    places = dates.AutoDateLocator(minticks=5, maxticks=9)
+    places = dates.AutoDateLocator(minticks=4, maxticks=9)
     money.xaxis.set(major_locator=places, major_formatter=dates.ConciseDateFormatter(places))
     people.yaxis.set_major_formatter("{x:,.0f}")
     money.ticklabel_format(axis="y", useOffset=False, style="plain")

@@ -58,8 +58,8 @@ def _page(
     by = "rules alone; no model was asked"
     if totals["model_calls"]:
         by = (
-            f"rules and a model, which was asked {totals['model_calls']:,} times; in "
-            f"{totals['fallbacks']:,} of them it was of no use, and the rule decided"
+            f"rules and a model, which was to decide {totals['model_calls']:,} times; in "
+            f"{totals['fallbacks']:,} of them it could not, and the rule decided"
         )
     seeds = design.all_seeds
     days = max(cell.steps for cell in design.cells()) * seconds_of(design.society.step) / DAY_S
@@ -88,7 +88,8 @@ def _page(
         for name in design.conditions:
             path = results.path.parent / file_name(f"map-{name}", ".png")
             if path.exists():  # missing if the cell ran before maps were wanted
-                parts.append(_figure(path, f"{name}: the map at the end, of the first seed."))
+                said = f"{_label_of(design, name)}: the map at the end, of the first seed."
+                parts.append(_figure(path, said))
     if design.published:
         parts.append("<h2>Beside published figures</h2>")
         rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
@@ -228,7 +229,7 @@ def draw_metric(design: Design, results: Results, metric: str, path: str) -> Non
         axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=axis.replace("\n", " "))
         axes.margins(x=0.15)
     axes.grid(color="#e5e5e5")
-    axes.set_title(_caption(results, metric, every), fontsize=9, loc="left")
+    picture.suptitle(_caption(results, metric, every), fontsize=9, x=0.01, ha="left")
     picture.savefig(path, dpi=DPI)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from civitas.action import is_async
 from civitas.errors import ConfigError
+from civitas.signature.schema import object_schema
 from civitas.society.experiments.intervention import several
 from civitas.society.perception import Perception
 from civitas.text import error_text, one_line
@@ -205,12 +206,7 @@ class Survey:
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of all answers of a citizen."""
-        return {
-            "type": "object",
-            "properties": {each.id: each.schema for each in self.questions},
-            "required": [each.id for each in self.questions],
-            "additionalProperties": False,
-        }
+        return object_schema(**{each.id: each.schema for each in self.questions})
 
     def prompt(self, respondent: Respondent) -> list[dict[str, Any]]:
         """Return the prompt for a citizen's model."""

@@ -151,6 +151,7 @@ def steps_of(
     """Return how many steps it runs, branches too; FieldError if an item is not possible there."""
     steps, saved = 0, set(before)
     branches: set[str] = set()
+    waits: Where = ()
     for index, item in enumerate(workflow):
         at = (*where, index)
         if item.run is not None:
@@ -159,6 +160,10 @@ def steps_of(
             except ConfigError as error:
                 raise FieldError(((*at, "run"), str(error))) from None
         steps += item.step or 0
+        if item.intervene is not None:
+            waits = (*at, "intervene")
+        elif item.run is not None or item.step is not None or item.save is not None:
+            waits = ()
         if item.save is not None:
             if item.save in saved:
                 raise FieldError(((*at, "save"), f"{item.save!r} is saved twice"))
@@ -174,4 +179,6 @@ def steps_of(
             steps += steps_of(item.branch.workflow, step_s, (*at, "branch", "workflow"), saved)
     if steps == 0:
         raise FieldError((where, "the workflow runs no step: it needs a run"))
+    if waits:
+        raise FieldError((waits, "no step is run after it, in which it would be made"))
     return steps

@@ -133,9 +133,12 @@ def _id(value: Any, at: str) -> int | str:
 def _number(value: Any, low: int, high: int, at: str) -> int:
     number = value
     if isinstance(value, str):
-        digits = value.strip().removeprefix("-")
+        whole = value.strip().removesuffix(".0")  # as pandas writes a column with empty cells
+        digits = whole.removeprefix("-")
         if digits.isascii() and digits.isdigit() and len(digits) < 20:
-            number = int(value)
+            number = int(whole)
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
     if type(number) is not int or not low <= number <= high:
         raise ConfigError(f"{at} must be a whole number from {low} to {high}, got {excerpt(value)}")
     return number

@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, StateError
-from civitas.jsonvalue import copy_json
 from civitas.society.arrays import numpy
-from civitas.society.commit import ORDER, Service, Wanted, checked_cents
+from civitas.society.commit import ORDER, Service, Wanted, end_services
+from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
 from civitas.society.population.settling import PopulationBooks, Settlers, keep_together, one_by_one
@@ -285,8 +285,7 @@ class RowBooks(PopulationBooks):
 
     def end_step(self) -> None:
         """Run the services' end of step, and let citizens arrive who are due by the next step."""
-        for service in self._after:
-            service.after_step(self)
+        end_services(self._after, self)
         if self.population.places:
             moves.arrive(self)
         for id, status in self._status.items():
@@ -294,50 +293,49 @@ class RowBooks(PopulationBooks):
 
     def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
-        failed: list[str] = []
-        population = self.population
+        population, fits, failed = self.population, True, list[str]()
         if isinstance(whose, list):
-            rows = []
-            for id in whose:
-                row = population._row(id)
-                if row is None:
-                    failed.append(f"status: there is no citizen {id!r}")
-                else:
-                    rows.append(row)
+            found = {id: population._row(id) for id in whose}
+            failed = [f"status: there is no citizen {id!r}" for id in found if found[id] is None]
+            rows: Any = [row for row in found.values() if row is not None]
         else:
-            rows = self._rows_with(whose or {})
+            try:
+                rows = self._rows_with(whose or {})
+            except ConfigError as error:
+                return [f"citizens: {error}"]
         population.written()
-        known = {
-            column.key or (name,): (name, column) for name, column in population.declared.items()
-        }
-        fits = True
-        for name, value in _leaves(values):
-            at = known.get(name)
-            if at is None:
-                failed.append(f"status: the population has no column for {'.'.join(name)}")
+        for path, value in _leaves(values):
+            if not (name := self._named(path)):
+                failed.append(f"status: the population has no column for {'.'.join(path)}")
                 continue
             try:
-                number = population.place_number(value) if at[1].dtype == "place" else value
-                population.put(at[0], rows, number)
+                population.put(name, rows, self._number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
         for row, agent in population.agents.items():
             if fits and row in set(rows):
-                agent.memory.status.update(copy_json(values))  # of its own
+                set_values(agent.memory.status, values)
         return failed
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
         """Return the rows whose status has these values."""
         np, population = numpy(), self.population
         fits = np.ones(len(population), bool)
-        for name, value in values.items():
-            column = population.declared.get(name)
-            if column is None:
-                raise ConfigError(f"an intervention's citizens=: there is no column {name!r}")
-            number = population.place_number(value) if column.dtype == "place" else value
-            fits &= population.columns[name] == number
+        for path, value in _leaves(values):
+            if not (name := self._named(path)):
+                raise ConfigError(f"the population has no column for {'.'.join(path)}")
+            fits &= population.columns[name] == self._number(name, value)
         return np.flatnonzero(fits)
+
+    def _named(self, path: tuple[str, ...]) -> str:
+        """Return the name of the column that has a value of a status; empty if there is none."""
+        own = self.population.declared.items()
+        return next((name for name, each in own if (each.key or (name,)) == path), "")
+
+    def _number(self, name: str, value: Any) -> Any:
+        population = self.population
+        return population.declared[name].number_of(name, value, population.place_number)
 
     # -- what is checked, and kept -----------------------------------------------------------------
 
@@ -366,11 +364,7 @@ class RowBooks(PopulationBooks):
 
     def load_state_dict(self, given: Any) -> None:
         """Restore the services, and count the places again."""
-        if not isinstance(given, dict) or set(given) != set(self.services):
-            raise StateError("the state's services are not those of this society")
-        for id, service in self.services.items():
-            self.balances[id] = checked_cents(given[id]["money"], f"the money of service {id!r}")
-            service.load_state_dict(given[id]["state"])
+        super().load_state_dict(given)
         if self.population.places:
             self.count_places()
 

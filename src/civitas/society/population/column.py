@@ -92,11 +92,20 @@ class Column:
             if not isinstance(at, dict) or key not in at:
                 return None
             at = at[key]
+        if self.words and at not in self.words:
+            return len(self.words) - 1
+        return self.number_of(name, at, number)
+
+    def number_of(self, name: str, value: Any, number: Callable[[Any], int]) -> Any:
+        """Return what stands for a value in the column. Raises ConfigError if nothing does."""
         if self.dtype == PLACE:
-            return [number(each) for each in at] if self.width else number(at)
-        if self.words:
-            return self.words.index(at) if at in self.words else len(self.words) - 1
-        return at
+            return [number(each) for each in value] if self.width else number(value)
+        if not self.words:
+            return value
+        if value not in self.words:
+            words = ", ".join(filter(None, self.words))
+            raise ConfigError(f"{name} must be one of {words}, got {excerpt(value)}")
+        return self.words.index(value)
 
     def texts(self, places: Sequence[str]) -> Sequence[str | None] | None:
         """Return the texts that its numbers stand for, −1 the last; None for plain numbers."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError, DefinitionError
-from civitas.society.arrays import numpy, tuned_malloc
+from civitas.society.arrays import numpy, sha256_of, tuned_malloc
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.population.block import checked, writes
 from civitas.society.population.column import MONEY, PLACE, PLACES, SETTLED, Column
@@ -388,9 +387,9 @@ class Population:
         """Return what must be equal for a society to resume a run: its citizens and blocks."""
         return {
             "citizens": len(self),
-            "ids": hashlib.sha256(self.ids.tobytes()).hexdigest(),
+            "ids": sha256_of(self.ids),
             "blocks": [[type(b).__name__, b.params.model_dump(mode="json")] for b in self.blocks],
-            "network": None if self.network is None else len(self.network),
+            "network": self.network and [sha256_of(each) for each in self.network.links],
         }
 
     def to_arrow(self) -> Any:

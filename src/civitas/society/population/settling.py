@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from civitas.errors import DefinitionError
 from civitas.society.arrays import numpy
 from civitas.society.commit import Books, Service
 from civitas.society.population import wants
@@ -136,7 +137,9 @@ def one_by_one(
         }
         sender = population.id_of(int(table.sender[at]))
         try:
-            answer = service.settle(books, sender, table.kind(**fields))
+            answer: Any = service.settle(books, sender, table.kind(**fields))
+            if not isinstance(answer, Answer):
+                raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
         except Exception:  # it costs who asked this answer, and nobody else
             logger.exception("service %r failed on agent %r", service.id, sender)
             answer = Answer(table.kind(**fields), False)

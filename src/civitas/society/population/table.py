@@ -34,7 +34,7 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error}") from None
     if hasattr(given, "column_names") and hasattr(given, "column"):
-        given = {name: given.column(name).to_numpy() for name in given.column_names}
+        given = {name: _array(name, given.column(name)) for name in given.column_names}
     if not isinstance(given, Mapping) or not given:
         raise ConfigError(
             "citizens must be how many there are, a dict of arrays, a pyarrow Table or the path of "
@@ -59,6 +59,17 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
     return ids, {name: values[order] for name, values in table.items()}
 
 
+def _array(name: str, column: Any) -> Any:
+    """Return a column of a pyarrow Table; lists, as `arrow_of` makes them, as one array."""
+    np, values = numpy(), column.to_numpy()
+    if not len(values) or not isinstance(values[0], np.ndarray):
+        return values
+    try:
+        return np.stack(values)
+    except (TypeError, ValueError):
+        raise ConfigError(f"column {name!r} must have lists of one length") from None
+
+
 def fill(population: Register, table: dict[str, Any]) -> None:
     """Copy the columns of a table into a population, also those that no block declares."""
     np = numpy()
@@ -70,9 +81,11 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             population.declared[name] = Column(str(values.dtype))
             population.arrays[name] = values.copy()
             continue
-        if column.dtype == PLACE and values.dtype.kind in "OUT":
-            values = np.array([population.place_number(each) for each in values.tolist()], np.int32)
         own = population.arrays[name]
+        if values.dtype.kind in "OUT" and (column.dtype == PLACE or column.words):
+            number = population.place_number
+            numbers = [column.number_of(name, each, number) for each in values.tolist()]
+            values = np.array(numbers, own.dtype)
         if values.shape != own.shape:
             raise ConfigError(
                 f"column {name!r} must have the shape {own.shape}, got {values.shape}"
