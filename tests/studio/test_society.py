@@ -140,6 +140,11 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
 
     press(page, "Survey")
     page.get_by_label("Question", exact=True).fill("Do you like art?")
+    page.get_by_label("Type of answer").select_option("a choice")
+    page.get_by_label("Answered from").select_option("social need, met by 0 to 100 %")
+    press(page, "Ask")
+    expect(page.get_by_text("write two choices or more")).to_be_visible()
+    page.get_by_label("Answered from").select_option("choose what stands for the answer")
     page.get_by_label("Type of answer").select_option("yes or no")
     page.get_by_label("How many citizens").fill("20")
     press(page, "Ask")
@@ -169,10 +174,21 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     page.get_by_label("Change", exact=True).select_option("Pay money")
     page.get_by_label("To each, from the government").fill("1000000")
     press(page, "Apply at the next step")
-    expect(page.get_by_text("for 60 citizens are 60,000,000.00")).to_be_visible()
+    expect(page.get_by_text("is to pay 60,000,000.00")).to_be_visible()
+    page.get_by_label("Citizen's number; empty: all").fill("61")
+    press(page, "Apply at the next step")
+    expect(page.get_by_text("there is no citizen '61' who could be paid")).to_be_visible()
+    page.get_by_label("Citizen's number; empty: all").fill("6")
+    page.get_by_label("To each, from the government").fill("20000")
+    for _ in range(2):  # more than the government has: a payment fails, and nothing else
+        press(page, "Apply at the next step")
+    pays = page.get_by_role("listitem").filter(has_text="government pays")
+    expect(pays).to_have_count(2)
     press(page, "Step")
     expect(state(page)).to_contain_text("step 3 of 2,880")
     expect(item).to_contain_text("applied Mon 00:30 (step 2)")
+    expect(pays.first).to_contain_text("failed: pay:")
+    expect(item).not_to_contain_text("failed")
 
 
 @pytest.mark.long

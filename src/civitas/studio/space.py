@@ -8,6 +8,7 @@ import json
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from civitas.agents.you import You
 from civitas.errors import ConfigError
@@ -40,11 +41,8 @@ class StudioUser(You):
 
     async def after_add(self) -> None:
         """Show this space on the page."""
-        self._tab.joined(self.space)
-
-    async def before_remove(self) -> None:
-        """Forget what the space's agents offer."""
         self.forget_offers()
+        self._tab.joined(self.space)
 
 
 class SpaceTab:
@@ -59,6 +57,7 @@ class SpaceTab:
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self._lines = itertools.count(1)
         self._seen_so_far = itertools.count(1)
+        self._observed: WeakSet[Space] = WeakSet()
 
     # -- the space ---------------------------------------------------------------------------------
 
@@ -66,15 +65,18 @@ class SpaceTab:
         """Show the user's space; if it has no approver, let the cards approve."""
         if space.approver is None:
             space.approver = self._hub.cards
-        space.observe(lambda message: self._seen(space, message))
+        if space not in self._observed:  # the user may have left it, and come back
+            self._observed.add(space)
+            space.observe(lambda message: self._seen(space, message))
 
     def _seen(self, space: Space, message: dict[str, Any]) -> None:
         if space is not self.user.space:
             return
         self.user.note_sender(message)
-        args = message["action"]["args"]
-        ids = (message.get("id"), args.get("original_message_id"))
-        if any(id in You.asking for id in ids):
+        asker, id, args = message["from"], message.get("id"), message["action"]["args"]
+        if message["action"]["name"] in ("response", "error"):
+            asker, id = message["to"], args.get("original_message_id")
+        if id in You.asking and asker == str(self.user.id):
             return
         shown = {"number": next(self._seen_so_far), "at": time.time(), **message}
         shown["action"] = {**message["action"], "args": _short(args)}

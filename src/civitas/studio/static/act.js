@@ -1,6 +1,6 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, sent, stateBadge, update } from "./dom.js";
+import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, parsed, replace, result, runState, sent, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
 import { further, learn, listed, runs, stands } from "./journal.js";
@@ -10,7 +10,7 @@ const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (
 const RECENT = 50; // runs that can be picked, the newest
 const text = (value) => (value === undefined || value === null ? "" : json(value));
 const pretty = (args) => { // as a model wrote them, perhaps no JSON
-  try { return typeof args === "string" ? JSON.parse(args) : args; } catch { return args; }
+  try { return typeof args === "string" ? parsed(args) : args; } catch { return args; }
 };
 
 // -- what a run is, of its entries ------------------------------------------------------------------

@@ -13,10 +13,11 @@ export function cardKind(kind, show) {
 
 export function mount(root) {
   const state = h("span", { class: "s-state", role: "status" });
+  const waiting = h("span", { class: "s-badge warn" }); // some may be out of view
   const tray = h("section", { class: "s-tray", "aria-label": "Waiting for you", "aria-live": "polite" });
   replace(root,
     h("header", { class: "s-top" },
-      h("h1", {}, "civitas ", h("span", {}, "studio")), state,
+      h("h1", {}, "civitas ", h("span", {}, "studio")), state, waiting,
       h("button", { type: "button", class: "s-button quiet", onclick: dark, title: "Light or dark" }, "Light / dark")),
     tray);
   onState((now) => {
@@ -27,6 +28,8 @@ export function mount(root) {
   const cards = new Map();
   const draw = () => {
     tray.hidden = cards.size === 0;
+    waiting.hidden = cards.size < 2;
+    waiting.textContent = `${cards.size} cards wait for you`;
     document.title = cards.size ? `(${cards.size}) civitas studio` : "civitas studio";
     for (const shown of [...tray.children]) if (cards.get(+shown.dataset.card)?.asked !== +shown.dataset.asked) shown.remove();
     for (const card of cards.values())

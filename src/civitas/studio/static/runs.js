@@ -1,6 +1,6 @@
 // The tab Runs: the runs of the journal, and the chosen one as a tree of parts and steps.
 
-import { button, call, clock, count, date, day, empty, fillWindow, h, json, replace, runState, stateBadge, toast, update } from "./dom.js";
+import { button, call, clock, count, date, day, empty, fillWindow, h, json, parsed, replace, runState, stateBadge, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { further, listed, runs, stands } from "./journal.js";
 
@@ -40,7 +40,7 @@ function walk(event) {
 }
 
 export function mount(root) {
-  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, kind, task or state", "aria-label": "Filter runs", oninput: () => { most = LISTED; list(); } });
+  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, task or state", "aria-label": "Filter runs", oninput: () => { most = LISTED; list(); } });
   const total = h("span", { class: "s-soft", role: "status" });
   const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
@@ -205,7 +205,7 @@ function shownRun(view, id, choose) {
     };
     const done = () => {
       if (!result.value.trim()) throw new Error("write the result of the call first: null, if it has none");
-      try { return { done: JSON.parse(result.value) }; } catch { return { done: result.value }; }
+      try { return { done: parsed(result.value) }; } catch { return { done: result.value }; }
     };
     return h("article", { class: "s-card", "aria-label": `Call in doubt ${each.number}` }, h("p", {}, h("code", {}, each.line)),
       h("div", { class: "s-row" }, button("Repeat", decide(() => "repeat")), button("Skip", decide(() => "skip")), result, button("Done with this result", decide(done))));

@@ -63,7 +63,7 @@ export function mount(root) {
   const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
 
   const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, value: "10" })];
-  const parts = { text: labelled("", text), name: labelled("", name), amount: labelled("", amount) };
+  const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount) };
   const places = h("datalist", { id: "s-places" });
   const FIELDS = { // what each change asks for, and what its fields are called
     news: { text: "Announcement" }, close: { name: "Place" }, open: { name: "Place" },
@@ -223,8 +223,7 @@ export function mount(root) {
     if (!["playing", "paused", "ended"].includes(head.state)) return [changes, results, answers].forEach((each) => replace(each));
     const log = await call("society/log");
     due = Math.min(...log.changes.map((each) => each[0]).filter((step) => step >= head.step));
-    const failed = (step) => log.failed.filter((each) => each[0] === step).slice(0, 3).map((each) => h("p", { class: "s-fault" }, `failed: ${each[1]}`));
-    replace(changes, log.changes.length ? log.changes.map(([step, what]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed(step)))
+    replace(changes, log.changes.length ? log.changes.map(([step, what, failed]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed.slice(0, 3).map((why) => h("p", { class: "s-fault" }, `failed: ${why}`))))
       : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
     replace(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
       h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));

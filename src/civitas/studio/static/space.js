@@ -48,7 +48,7 @@ export function mount(root) {
 
   function note(message) {
     const { name, args } = message.action;
-    const key = (id, a, b) => (id ? `id ${id} ${a} ${b}` : `${a} ${b}`);
+    const key = (id, a, b) => (id ? `id ${JSON.stringify(id)} ${a} ${b}` : `${a} ${b}`);
     if (name === "response" || name === "error") {
       const id = args.original_message_id;
       const found = asked.get(key(id, message.to, message.from)) || asked.get(key(id, message.to, "*"));
@@ -252,7 +252,7 @@ export function mount(root) {
 
   function grow() {
     line.style.height = "auto";
-    line.style.height = `${Math.min(line.scrollHeight, 160)}px`;
+    line.style.height = `${Math.min(line.scrollHeight + line.offsetHeight - line.clientHeight, 160)}px`;
   }
 
   let found = [];
