@@ -82,7 +82,7 @@ cardKind("approval", (card, decide) => [
 cardKind("question", (card, decide) => {
   const text = h("input", { class: "s-input", "aria-label": `Answer to ${card.agent}`, required: true });
   return [
-    h("summary", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
+    h("summary", { class: "s-card-title" }, h("b", {}, json(card.agent)), " asks", h("time", {}, clock(card.asked))),
     h("p", {}, json(card.text)),
     h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
       text, h("button", { class: "s-button primary" }, "Answer")),
