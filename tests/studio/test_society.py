@@ -96,7 +96,10 @@ def test_a_town_steps_plays_and_is_held(
     expect(page.get_by_label("Citizens", exact=True)).to_be_hidden()
     expect(state(other)).to_contain_text("· paused")
     expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
-    expect(page.get_by_role("figure", name="Where citizens are")).to_contain_text("at work")
+    curve = page.get_by_role("figure", name="Where citizens are")
+    expect(curve).to_contain_text("at work")
+    points = curve.locator("polyline").first.get_attribute("points") or ""
+    assert all(0 <= float(each.partition(",")[2]) <= 50 for each in points.split())
     before = state(page).inner_text()
     press(other, "Step")
     expect(state(page)).not_to_have_text(before)
@@ -119,6 +122,12 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     canvas.press("Enter")
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
     expect(page.locator(".s-plan [aria-current]")).to_contain_text("sleep")
+    picked = page.get_by_label("Citizen's number or name")
+    before = picked.input_value()
+    for _ in range(4):
+        canvas.press("ArrowDown")
+    canvas.press("Enter")  # the nearest to the middle is another one there
+    expect(picked).not_to_have_value(before)
     show(page, "7")
     expect(page.get_by_role("heading", name="citizen 7")).to_be_visible()
     page.get_by_label("Question to the citizen").fill("How are <b>you</b>?")

@@ -87,6 +87,8 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
         for route, response in held:
             route.fulfill(response=response)
     expect(page.get_by_role("article", name="approval")).to_contain_text(["notes", "more"])
+    space.remove("Clerk")
+    expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
 
 
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:

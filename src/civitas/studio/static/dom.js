@@ -146,6 +146,12 @@ export const json = (value) => plain(typeof value === "string" ? value : JSON.st
 export const result = (value) => json(Array.isArray(value) && value.length && value.every((each) => typeof each === "string") ? value.join("\n") : value ?? "");
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
+export function duration(seconds) {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
 export function button(text, work, kind = "") {
   return h("button", { type: "button", class: `s-button ${kind}`, onclick: attempt(work) }, text);
 }

@@ -60,13 +60,10 @@ if (chosen) document.body.classList.toggle("dark", chosen === "dark");
 
 function drawn(card) {
   const decide = (answer) => call(`cards/${card.number}`, answer);
-  const show = KINDS.get(card.kind) || other;
   const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` });
-  shown.append(h("details", { open: true }, ...show(card, decide)));
+  shown.append(h("details", { open: true }, ...KINDS.get(card.kind)(card, decide)));
   return shown;
 }
-
-const other = (card) => [h("summary", {}, card.kind), h("p", {}, json(card))];
 
 cardKind("approval", (card, decide) => [
   h("summary", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
