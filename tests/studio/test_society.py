@@ -34,6 +34,8 @@ def tab(open_page: Callable[..., Page]) -> Page:
     """A page on the tab, before there is a town."""
     page = open_page("Society")
     expect(page.get_by_text("No town is set up.")).to_be_visible()
+    set_up(page, 60, days=0)
+    expect(page.get_by_text("“Days” must be above 0")).to_be_visible()
     return page
 
 
