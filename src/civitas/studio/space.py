@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MESSAGES: Final = 10_000
 """How many messages are kept for the page."""
+_NAME: Final = 255
+"""How many characters of a message's id and of its action's name are kept."""
 _CHARACTERS: Final = 20_000
 """How many characters of a message's arguments are kept for the page."""
 
@@ -78,8 +80,11 @@ class SpaceTab:
             asker, id = message["to"], args.get("original_message_id")
         if id in You.asking and asker == str(self.user.id):
             return
-        shown = {"number": next(self._seen_so_far), "at": time.time(), **message}
-        shown["action"] = {**message["action"], "args": _short(args)}
+        shown: dict[str, Any] = {"number": next(self._seen_so_far), "at": time.time()}
+        shown |= {name: message[name] for name in ("from", "to")}
+        if message.get("id"):
+            shown["id"] = message["id"][:_NAME]
+        shown["action"] = {"name": message["action"]["name"][:_NAME], "args": _short(args)}
         self._messages.append(shown)
         self._hub.feed.publish("message", shown)
 
