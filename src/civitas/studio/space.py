@@ -42,8 +42,9 @@ class StudioUser(You):
         self._tab = tab
 
     async def after_add(self) -> None:
-        """Show this space on the page."""
+        """Show this space on the page, and nothing of the one before."""
         self.forget_offers()
+        self.elsewhere.clear()
         self._tab.joined(self.space)
 
 
@@ -75,16 +76,16 @@ class SpaceTab:
         if space is not self.user.space:
             return
         self.user.note_sender(message)
-        asker, id, args = message["from"], message.get("id"), message["action"]["args"]
-        if message["action"]["name"] in ("response", "error"):
-            asker, id = message["to"], args.get("original_message_id")
-        if id in You.asking and asker == str(self.user.id):
+        name, args = message["action"]["name"], message["action"]["args"]
+        ids = (message.get("id"), args.get("original_message_id"))
+        # What pages and chats ask by themselves, and its answers; nothing else can hide so.
+        if name in ("help", "response", "error") and any(id in You.asking for id in ids):
             return
         shown: dict[str, Any] = {"number": next(self._seen_so_far), "at": time.time()}
         shown |= {name: message[name] for name in ("from", "to")}
         if message.get("id"):
             shown["id"] = message["id"][:_NAME]
-        shown["action"] = {"name": message["action"]["name"][:_NAME], "args": _short(args)}
+        shown["action"] = {"name": name[:_NAME], "args": _short(args)}
         self._messages.append(shown)
         self._hub.feed.publish("message", shown)
 
