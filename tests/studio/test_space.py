@@ -200,6 +200,12 @@ def test_agents_of_other_processes_over_a_broker(
         expect(page.get_by_role("log")).to_contain_text("You said Hello")
         write(page, "/Clerk.add a:1 b:2")
         expect(page.get_by_role("article").last).to_contain_text("3")
+        elsewhere.add(Clerk("Late"))
+        agents = page.get_by_role("list", name="Agents")
+        expect(agents).to_contain_text("Late")
+        elsewhere.remove("Clerk")
+        agents.get_by_text("Clerk").click()  # it is asked what it offers
+        expect(agents).not_to_contain_text("Clerk")
         here.remove(studio.user)
         with NativeSpace() as alone:
             alone.add(studio.user)

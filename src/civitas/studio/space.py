@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MESSAGES: Final = 10_000
 """How many messages are kept for the page."""
+_ASKS_S: Final = 15.0
+"""How often the agents of other processes are asked who is there: they come without a word."""
 _NAME: Final = 255
 """How many characters of a message's id and of its action's name are kept."""
 _CHARACTERS: Final = 20_000
@@ -61,6 +63,7 @@ class SpaceTab:
         self._lines = itertools.count(1)
         self._seen_so_far = itertools.count(1)
         self._observed: WeakSet[Space] = WeakSet()
+        self._asks_at = 0.0
 
     # -- the space ---------------------------------------------------------------------------------
 
@@ -123,7 +126,8 @@ class SpaceTab:
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
-            if not self.user.elsewhere:
+            if not self.user.elsewhere or time.monotonic() > self._asks_at:
+                self._asks_at = time.monotonic() + _ASKS_S
                 await self.user.discover()
             return await asyncio.to_thread(self.agents)
 
