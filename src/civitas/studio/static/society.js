@@ -7,6 +7,7 @@ import { GROUPS, SHAPES, makeMap } from "./map.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
 const ROWS = 3000;
+const KEPT = "civitas-citizen"; // the run and the citizen that is looked at, over a reload
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
 const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
@@ -151,6 +152,7 @@ export function mount(root) {
 
   function choose(id) {
     citizen = id;
+    sessionStorage.setItem(KEPT, `${head.run} ${id}`);
     number.value = id;
     map.pick(Number(id) - 1);
     pane("Citizen");
@@ -276,6 +278,8 @@ export function mount(root) {
       const plan = await call("society/map");
       map.show(plan);
       planOf = now.town;
+      const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");
+      if (id && of === now.run) choose(id);
       const named = plan.places.map(([id, kind, , , , name]) => [id, plan.kinds[kind], name]).filter((each) => each[1] !== "home"); // too many, and written as home-1
       replace(places, named.sort((one, other) => (one[1] < other[1] ? -1 : 1)).map(([value, kind, name]) => h("option", { value, label: name === value ? kind : `${kind}: ${name} (${value})` })));
     }
