@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,8 @@ def test_a_file_is_written_once_it_is_permitted(
     page.reload()
     page.get_by_role("tab", name="Act and review").click()
     expect(steps(page)).to_contain_text("list_files")
+    expect(page.get_by_label("Task", exact=True)).to_be_hidden()  # folded: there is a run
+    expect(page.locator(".s-act-head")).to_contain_text(re.compile(r"[1-9]\d* tokens"))
     assert not (folder / "b.txt").exists()
     permit(page)
     for each in (page, other):
@@ -141,8 +144,18 @@ def test_a_run_at_its_limit_goes_on_with_more(
         page.get_by_role("button", name="Continue").click()
         expect(steps(page)).to_contain_text("One file.")
         expect(steps(page)).to_contain_text("finished")
-    (run,) = studio.journal.runs()
-    assert run.state == "done"
+        page.get_by_role("button", name="New work").click()
+        page.locator("#tab-act").get_by_label("Tokens").fill("0")
+        page.locator("#tab-act").get_by_label("Answers").fill("1")
+        start(page, folder, server)
+        expect(steps(page)).to_contain_text("out of answers")
+        page.get_by_role("tab", name="Runs").click()
+        page.get_by_role("list", name="Runs").get_by_role(
+            "button", name="Write b.txt"
+        ).first.click()
+        expect(page.get_by_role("button", name="Replay")).to_be_visible()
+        expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+    assert [run.state for run in studio.journal.runs()] == ["done", "max_iterations"]
 
 
 @pytest.mark.long

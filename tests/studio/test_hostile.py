@@ -27,7 +27,7 @@ TEXTS = (
     f"javascript:{MARK} data:text/html,<script>{MARK}</script> //evil.example/x",
     "${alert(1)} {{constructor.constructor('alert(1)')()}} `${alert(1)}` $(alert(1))",
     "\x1b[2J\x1b]0;taken\x07\x1b[31m red \x08\x00\x7f\u0085",
-    "\u202etxt.exe\u2066\u2028\u2029\ufeff\u200b",
+    "\u202etxt.exe\u2066\u2028\u2029\ufeff\u200b\u200f\u00ad\U000e0041",
     "[" * 10_000 + "<b>" * 10_000,
     "<i>long</i>" * 100_000,
 )
@@ -60,7 +60,7 @@ def test_texts_of_strangers_are_text(
     page = open_page()
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    name = "<img src=x onerror=alert(1)>"
+    name = "<img src=x onerror=alert(1)>\u200b"
     mallory = space.add(Mallory(name))
     for text in TEXTS:
         for to in ("*", "User"):
@@ -70,6 +70,8 @@ def test_texts_of_strangers_are_text(
         mallory.send({"to": "User", "action": {"name": "odd", "args": args}})
         asked = {"to": name, "action": {"name": "pay", "args": {"to": text}}}
         studio.user.send(asked)
+    no_id = {"data": "", "original_message_id": {"toString": 1, "valueOf": 1}}
+    mallory.send({"to": "*", "action": {"name": "response", "args": no_id}})
     many = {f"a{number}": ["x" * 100_000] for number in range(20)}
     mallory.send({"to": "User", "action": {"name": "odd", "args": many}})
     cards = page.get_by_role("article", name="approval")
@@ -78,7 +80,9 @@ def test_texts_of_strangers_are_text(
     expect(page.get_by_role("log")).to_contain_text("(100,004 characters)")
     assert len(page.get_by_role("article").last.inner_text()) < 100_000
     expect(cards.nth(7)).to_contain_text("[U+202E]txt.exe[U+2066]")
-    page.get_by_role("list", name="Agents").get_by_text(name).click()
+    expect(cards.nth(7)).to_contain_text("[U+200F][U+00AD][U+E0041]")
+    expect(page.get_by_text(f"{len(TEXTS)} cards wait for you")).to_be_visible()
+    page.get_by_role("list", name="Agents").get_by_text("(1)>[U+200B]").click()
     expect(page.get_by_role("button", name="pay", exact=True)).to_be_visible()
     made = page.locator(".s-root").locator(
         "img, script, iframe, svg, style, base, meta, a, i, object"

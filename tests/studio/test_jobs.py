@@ -108,7 +108,7 @@ def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folde
     answers = threading.Event()
     tasks = [{"tool": "search_folder", "args": {"query": "messages"}, "reasoning": "to know"}]
     plan = text(json.dumps(tasks))
-    with OpenAIServer(Answer((answers, *plan.pieces))) as server:
+    with OpenAIServer(Answer((answers, *text("no plan").pieces)), plan) as server:
         wanted = ResearchOrder(
             ["How are messages lost?"], folder=str(folder), model=f"{server.url}#m"
         )
@@ -117,6 +117,12 @@ def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folde
         studio.jobs.pause(run)
         assert [each["state"] for each in studio.jobs.running()] == ["paused"]
         answers.set()
+        # The first answer cannot be used. Before the model is asked again, another run ends.
+        while studio.journal.run(run).entries < 5:
+            pass
+        other = studio.jobs.start(ResearchOrder(["What is lost?"], folder=str(folder)))
+        told.until("job", run=other, state="ended")
+        assert len(server.requests) == 1
         studio.jobs.stop(run)
         assert told.until("job", run=run, state="ended")["reason"] == "cancelled"
     assert not any(e.data.get("about", {}).get("action") for e in studio.journal.entries(run))

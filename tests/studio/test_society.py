@@ -34,6 +34,8 @@ def tab(open_page: Callable[..., Page]) -> Page:
     """A page on the tab, before there is a town."""
     page = open_page("Society")
     expect(page.get_by_text("No town is set up.")).to_be_visible()
+    set_up(page, 60, days=0)
+    expect(page.get_by_text("“Days” must be above 0")).to_be_visible()
     return page
 
 
@@ -90,13 +92,18 @@ def test_a_town_steps_plays_and_is_held(
     other.get_by_label("Speed").select_option("10 steps a second")
     press(other, "Play")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    show(page, "7")
     page.reload()
     page.get_by_role("tab", name="Society", exact=True).click()
+    expect(page.get_by_role("heading", name="citizen 7")).to_be_visible()
     press(page, "Pause")
     expect(page.get_by_label("Citizens", exact=True)).to_be_hidden()
     expect(state(other)).to_contain_text("· paused")
     expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
-    expect(page.get_by_role("figure", name="Where citizens are")).to_contain_text("at work")
+    curve = page.get_by_role("figure", name="Where citizens are")
+    expect(curve).to_contain_text("at work")
+    points = curve.locator("polyline").first.get_attribute("points") or ""
+    assert all(0 <= float(each.partition(",")[2]) <= 50 for each in points.split())
     before = state(page).inner_text()
     press(other, "Step")
     expect(state(page)).not_to_have_text(before)
@@ -119,6 +126,12 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     canvas.press("Enter")
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
     expect(page.locator(".s-plan [aria-current]")).to_contain_text("sleep")
+    picked = page.get_by_label("Citizen's number or name")
+    before = picked.input_value()
+    for _ in range(4):
+        canvas.press("ArrowDown")
+    canvas.press("Enter")  # the nearest to the middle is another one there
+    expect(picked).not_to_have_value(before)
     show(page, "7")
     expect(page.get_by_role("heading", name="citizen 7")).to_be_visible()
     page.get_by_label("Question to the citizen").fill("How are <b>you</b>?")
@@ -140,6 +153,11 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
 
     press(page, "Survey")
     page.get_by_label("Question", exact=True).fill("Do you like art?")
+    page.get_by_label("Type of answer").select_option("a choice")
+    page.get_by_label("Answered from").select_option("social need, met by 0 to 100 %")
+    press(page, "Ask")
+    expect(page.get_by_text("write two choices or more")).to_be_visible()
+    page.get_by_label("Answered from").select_option("choose what stands for the answer")
     page.get_by_label("Type of answer").select_option("yes or no")
     page.get_by_label("How many citizens").fill("20")
     press(page, "Ask")
@@ -169,10 +187,21 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     page.get_by_label("Change", exact=True).select_option("Pay money")
     page.get_by_label("To each, from the government").fill("1000000")
     press(page, "Apply at the next step")
-    expect(page.get_by_text("for 60 citizens are 60,000,000.00")).to_be_visible()
+    expect(page.get_by_text("is to pay 60,000,000.00")).to_be_visible()
+    page.get_by_label("Citizen's number; empty: all").fill("61")
+    press(page, "Apply at the next step")
+    expect(page.get_by_text("there is no citizen '61' who could be paid")).to_be_visible()
+    page.get_by_label("Citizen's number; empty: all").fill("6")
+    page.get_by_label("To each, from the government").fill("20000")
+    for _ in range(2):  # more than the government has: a payment fails, and nothing else
+        press(page, "Apply at the next step")
+    pays = page.get_by_role("listitem").filter(has_text="government pays")
+    expect(pays).to_have_count(2)
     press(page, "Step")
     expect(state(page)).to_contain_text("step 3 of 2,880")
     expect(item).to_contain_text("applied Mon 00:30 (step 2)")
+    expect(pays.first).to_contain_text("failed: pay:")
+    expect(item).not_to_contain_text("failed")
 
 
 @pytest.mark.long

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import pytest
@@ -11,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from civitas import ACCESS_REQUESTED, Agent, AMQPOptions, AMQPSpace, NativeSpace, action
 from civitas.studio import Studio
+from studio.conftest import TOKEN
 
 
 class Clerk(Agent):
@@ -25,6 +28,11 @@ class Clerk(Agent):
     async def add(self, a: int, b: int) -> int:
         """Add two integers."""
         return a + b
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def pay(self, account: int) -> int:
+        """Pay to an account."""
+        return account
 
     @action(access_policy=ACCESS_REQUESTED)
     async def delete(self, path: str) -> str:
@@ -79,6 +87,8 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
         for route, response in held:
             route.fulfill(response=response)
     expect(page.get_by_role("article", name="approval")).to_contain_text(["notes", "more"])
+    space.remove("Clerk")
+    expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
 
 
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
@@ -120,6 +130,35 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     write(second, '/Clerk.delete path:"more"')
     first.get_by_role("button", name="Refuse").click()
     expect(second.get_by_role("log")).to_contain_text('"Clerk.delete" not permitted')
+    # JavaScript alone would round this one.
+    write(first, "/Clerk.pay account:12345678901234567891")
+    expect(card).to_contain_text("12345678901234567891")
+    card.get_by_role("button", name="Permit").click()
+    expect(second.get_by_role("article").last).to_contain_text("response")
+    expect(second.get_by_role("article").last).to_contain_text("12345678901234567891")
+
+
+def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
+    """So too in another space meanwhile, and where an event loop runs, as in a notebook."""
+    with NativeSpace() as space, NativeSpace() as other:
+        for each in (space, other, space):
+            if studio.user.space is not None:
+                studio.user.space.remove(studio.user)
+            each.add(studio.user)
+        clerk = space.add(Clerk("Clerk"))
+        clerk.ask("User", "help").result(5)  # it has come back
+        hello = {"name": "say", "args": {"content": "Hello"}}
+        long = "x" * 100_000
+        clerk.send({"id": long, "meta": {long: long}, "to": "User", "action": hello})
+        # Only the questions of pages are left out, not what else has the same id.
+        adds = {"name": "add", "args": {"a": 1, "b": 2}}
+        clerk.request({"id": "who-is-there", "to": "Clerk", "action": adds}).result(5)
+        known = {"Authorization": f"Bearer {TOKEN}"}
+        asked = Request(f"{studio.url}studio/space/messages", headers=known)
+        with urlopen(asked, timeout=5) as answer:
+            shown = json.load(answer)[-2:]
+    assert [each["action"]["name"] for each in shown] == ["say", "add"]
+    assert len(json.dumps(shown)) < 5_000
 
 
 def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
@@ -161,3 +200,13 @@ def test_agents_of_other_processes_over_a_broker(
         expect(page.get_by_role("log")).to_contain_text("You said Hello")
         write(page, "/Clerk.add a:1 b:2")
         expect(page.get_by_role("article").last).to_contain_text("3")
+        elsewhere.add(Clerk("Late"))
+        agents = page.get_by_role("list", name="Agents")
+        expect(agents).to_contain_text("Late")
+        elsewhere.remove("Clerk")
+        agents.get_by_text("Clerk").click()  # it is asked what it offers
+        expect(agents).not_to_contain_text("Clerk")
+        here.remove(studio.user)
+        with NativeSpace() as alone:
+            alone.add(studio.user)
+            expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()

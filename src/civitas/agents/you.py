@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from civitas.action import action
 from civitas.agent import Agent
-from civitas.errors import RequestError
+from civitas.errors import AgentNotFound, RequestError
 from civitas.message import BROADCAST
 from civitas.spaces.complete import Help
 from civitas.spaces.native import NativeSpace
@@ -92,7 +92,10 @@ class You(Agent):
             help = {"id": self.asking[1], "to": id, "action": {"name": "help"}}
             try:
                 answer = await self.request(help, timeout=_HELP_S)
-            except RequestError:  # it is busy, or has left
+            except AgentNotFound:
+                self.forget(id)
+                return {}
+            except RequestError:  # it is busy
                 return {}
             self._offers[id] = answer if isinstance(answer, dict) else {}
         return self._offers[id]

@@ -87,7 +87,7 @@ class ActTab:
             gradio.Markdown(
                 "Writing, editing and commands are asked about one by one, in cards above. Keys "
                 "are those of the environment: `CIVITAS_KEY`, else the provider's own variable. "
-                f"The usual answers are {ITERATIONS}, and 1 of the model in the box (local)."
+                f"Without a limit, answers are {ITERATIONS}, and 1 of the model in the box (local)."
             )
 
         def now() -> Any:

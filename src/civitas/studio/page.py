@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -81,11 +82,20 @@ def begins(
         try:
             work(**dict(zip(fields, values, strict=True)))
         except CivitasError as error:
-            raise gradio.Error(escape(str(error)), print_exception=False) from error
+            raise gradio.Error(escape(_of_form(error, fields)), print_exception=False) from error
         return now()
 
     button.click(answer, [*fields.values()], shown, **QUIET)
     gradio.on(None, now, None, shown, **QUIET)
+
+
+def _of_form(error: CivitasError, fields: Mapping[str, Any]) -> str:
+    """Return an error with a form's labels in the place of a command's options."""
+    text = str(error).replace("give --", "fill in --")
+    for name, each in fields.items():
+        option = rf"(?<!\S)--{name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"
+        text = re.sub(option, f"“{each.label.partition(':')[0]}”", text)
+    return text
 
 
 def field(label: str, placeholder: str = "", **more: Any) -> Any:

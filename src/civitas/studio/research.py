@@ -6,7 +6,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from civitas.errors import CivitasError, ConfigError
+from civitas.errors import ConfigError
 from civitas.journal.entry import Entry
 from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check
@@ -116,17 +116,6 @@ class ResearchTab:
         """Add the form: objectives, where to search, model and limits."""
         import gradio
 
-        def start(**given: Any) -> None:
-            try:
-                self.start(**given)
-            except CivitasError as error:
-                # The error names the options of the command.
-                said = str(error).replace("give --", "fill in --")
-                for name, each in fields.items():
-                    option = rf"(?<!\S)--{name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"
-                    said = re.sub(option, f"“{each.label.partition(':')[0]}”", said)
-                raise CivitasError(said) from error
-
         with gradio.Accordion("New research", open=False, elem_id="research-new") as form:
             with gradio.Row():
                 fields = {
@@ -164,4 +153,4 @@ class ResearchTab:
         def now() -> Any:
             return folded(self._hub.journal.runs(), lambda run: run.kind == KIND)
 
-        begins(button, start, fields, form, now)
+        begins(button, self.start, fields, form, now)

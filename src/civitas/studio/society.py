@@ -48,7 +48,7 @@ class Change(BaseModel):
     kind: Literal["news", "close", "open", "fact", "pay"]
     text: str = Field("", max_length=2_000)
     name: str = Field("", max_length=200)
-    amount: float = 0
+    amount: float = Field(0, ge=0, le=1e12)
 
 
 class Asked(BaseModel):
@@ -214,8 +214,15 @@ class SocietyTab:
         """Return what was asked and changed, the newest first."""
         town, society = self._living()
         failed = [[step, why] for step, who, why in [*society.failures] if who == "intervention"]
-        changes = [[each.at_step, _in_words(each)] for each in society.interventions]
-        return {"said": [*town.said][::-1], "changes": changes[::-1], "failed": failed}
+        changes = [  # what closes, opens, sets a fact or announces cannot fail
+            [
+                each.at_step,
+                _in_words(each),
+                [why for step, why in failed if step == each.at_step and (each.pay or each.status)],
+            ]
+            for each in society.interventions
+        ]
+        return {"said": [*town.said][::-1], "changes": changes[::-1]}
 
     def control(self, asked: Control) -> None:
         """Play, pause, live one step, or set the speed."""
@@ -236,6 +243,8 @@ class SocietyTab:
         if not asked.by and town.order.model is None:
             raise ConfigError("there is no model: choose which state stands for the answer")
         choices = tuple(each.strip() for each in asked.choices if each.strip())
+        if asked.kind == "choice" and len({*choices}) < max(2, len(choices)):
+            raise ConfigError("write two choices or more, each once, with commas between them")
         question = Question("answer", asked.text, asked.kind, choices, by=_rule(asked, choices))
         ids = society.ids()
         every = max(1, len(ids) // asked.count)
@@ -295,12 +304,13 @@ def _order(
 def _payments(society: Society, to: str, amount: float) -> list[tuple[str, str, int]]:
     """Return the government's payments to one citizen or all; ConfigError if it lacks the money."""
     books, cents = society.books, round(amount * 100)
+    if to and to not in books.where:
+        raise ConfigError(f"there is no citizen {to!r:.80} who could be paid")
     ids = [to] if to else list(books.where)
     has = books.balances.get("government", 0)
     if not 0 < cents * len(ids) <= has:
         raise ConfigError(
-            f"the government has {has / 100:,.2f}, and {amount:,.2f} for "
-            f"{len(ids):,} citizens are {cents * len(ids) / 100:,.2f}"
+            f"the government has {has / 100:,.2f}, and is to pay {cents * len(ids) / 100:,.2f}"
         )
     return [("government", id, cents) for id in ids]
 

@@ -8,6 +8,7 @@ import json
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from civitas.agents.you import You
 from civitas.errors import ConfigError
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 MESSAGES: Final = 10_000
 """How many messages are kept for the page."""
+_ASKS_S: Final = 15.0
+"""How often the agents of other processes are asked who is there: they come without a word."""
+_NAME: Final = 255
+"""How many characters of a message's id and of its action's name are kept."""
 _CHARACTERS: Final = 20_000
 """How many characters of a message's arguments are kept for the page."""
 
@@ -39,12 +44,10 @@ class StudioUser(You):
         self._tab = tab
 
     async def after_add(self) -> None:
-        """Show this space on the page."""
-        self._tab.joined(self.space)
-
-    async def before_remove(self) -> None:
-        """Forget what the space's agents offer."""
+        """Show this space on the page, and nothing of the one before."""
         self.forget_offers()
+        self.elsewhere.clear()
+        self._tab.joined(self.space)
 
 
 class SpaceTab:
@@ -59,6 +62,8 @@ class SpaceTab:
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES)
         self._lines = itertools.count(1)
         self._seen_so_far = itertools.count(1)
+        self._observed: WeakSet[Space] = WeakSet()
+        self._asks_at = 0.0
 
     # -- the space ---------------------------------------------------------------------------------
 
@@ -66,18 +71,24 @@ class SpaceTab:
         """Show the user's space; if it has no approver, let the cards approve."""
         if space.approver is None:
             space.approver = self._hub.cards
-        space.observe(lambda message: self._seen(space, message))
+        if space not in self._observed:  # the user may have left it, and come back
+            self._observed.add(space)
+            space.observe(lambda message: self._seen(space, message))
 
     def _seen(self, space: Space, message: dict[str, Any]) -> None:
         if space is not self.user.space:
             return
         self.user.note_sender(message)
-        args = message["action"]["args"]
+        name, args = message["action"]["name"], message["action"]["args"]
         ids = (message.get("id"), args.get("original_message_id"))
-        if any(id in You.asking for id in ids):
+        # What pages and chats ask by themselves, and its answers; nothing else can hide so.
+        if name in ("help", "response", "error") and any(id in You.asking for id in ids):
             return
-        shown = {"number": next(self._seen_so_far), "at": time.time(), **message}
-        shown["action"] = {**message["action"], "args": _short(args)}
+        shown: dict[str, Any] = {"number": next(self._seen_so_far), "at": time.time()}
+        shown |= {name: message[name] for name in ("from", "to")}
+        if message.get("id"):
+            shown["id"] = message["id"][:_NAME]
+        shown["action"] = {"name": name[:_NAME], "args": _short(args)}
         self._messages.append(shown)
         self._hub.feed.publish("message", shown)
 
@@ -115,7 +126,8 @@ class SpaceTab:
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:
-            if not self.user.elsewhere:
+            if not self.user.elsewhere or time.monotonic() > self._asks_at:
+                self._asks_at = time.monotonic() + _ASKS_S
                 await self.user.discover()
             return await asyncio.to_thread(self.agents)
 

@@ -287,13 +287,6 @@ def test_a_question_is_answered_in_words(port: Port, asker: Asker) -> None:
     assert answer.result(10) == "three"
 
 
-def test_a_card_of_no_known_kind_cannot_be_answered(port: Port, asker: Asker) -> None:
-    """It stands there until its asker takes it away."""
-    number, answer = asker.put_up(port.studio.cards.ask("odd", {}))
-    assert port.post(f"/studio/cards/{number}", {"text": "x"}).status == 400
-    answer.cancel()
-
-
 def test_a_card_whose_asker_has_gone_is_gone(port: Port) -> None:
     """Its loop was closed without a word: the page is told, and other cards are answered."""
     gone = Asker(port)

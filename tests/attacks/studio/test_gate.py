@@ -150,6 +150,15 @@ def test_the_token_counts_in_its_places_only(
     assert port.send(path, *sent).status == 401
 
 
+def test_a_browser_is_asked_for_the_token_and_told_when_it_was_wrong(port: Port) -> None:
+    """Not before it has given one."""
+    html = ("Accept", "text/html")
+    asked, wrong = port.send("/", html).text, port.send("/?token=x", html).text
+    assert "The token of this studio" in asked
+    assert "This is not the token." not in asked
+    assert "This is not the token." in wrong
+
+
 def test_the_cookie_is_a_browsers_own(
     port: Port, cookie: tuple[str, str], key: tuple[str, str], tmp_path: Any
 ) -> None:

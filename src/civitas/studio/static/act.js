@@ -1,16 +1,15 @@
 // Act and review: a run of `civitas act` as it happens, its steps on the left, H's decisions on the right.
 
-import { attempt, button, call, clock, count, day, empty, fillWindow, h, json, replace, result, runState, sent, stateBadge, update } from "./dom.js";
+import { attempt, button, call, clock, count, day, duration, empty, fillWindow, h, json, parsed, replace, result, runState, sent, stateBadge, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { cardKind } from "./header.js";
-import { further, learn, listed, runs, stands } from "./journal.js";
+import { ENDED, further, learn, listed, runs, stands } from "./journal.js";
 
-const ENDED = new Set(["done", "terminal", "terminated", "max_loops", "max_iterations", "no_progress", "unreadable"]);
 const isAct = (run) => (run.kind === "ReActAgent" && run.agent === "files") || (run.kind === "DualActAgent" && run.agent === "act");
 const RECENT = 50; // runs that can be picked, the newest
 const text = (value) => (value === undefined || value === null ? "" : json(value));
 const pretty = (args) => { // as a model wrote them, perhaps no JSON
-  try { return typeof args === "string" ? JSON.parse(args) : args; } catch { return args; }
+  try { return typeof args === "string" ? parsed(args) : args; } catch { return args; }
 };
 
 // -- what a run is, of its entries ------------------------------------------------------------------
@@ -107,7 +106,7 @@ class Run {
 const BADGES = { done: "good", runs: "busy", "asked for": "warn", permitted: "busy", failed: "bad" }; // of calls
 const badge = (state) => h("span", { class: `s-badge ${BADGES[state] || "warn"}` }, state);
 const quote = (label, said) => (said ? h("div", { class: "s-said" }, h("span", { class: "s-soft" }, label), h("div", { class: "s-text" }, text(said))) : null);
-const seconds = (from, to) => (from && to ? `${(to - from).toFixed(1)} s` : null);
+const lasted = (from, to) => (from && to ? duration(to - from) : null);
 
 function argsOf(args) {
   if (args === null || typeof args !== "object") return h("pre", {}, text(args));
@@ -118,7 +117,7 @@ function showCall(view, made, fault) {
   const outcome = made.result === undefined ? null
     : h("pre", { class: `s-result ${made.state}`, tabindex: "0", "aria-label": `Result of ${made.name}` }, result(made.result));
   return h("div", { class: "s-call" },
-    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), h("span", { class: "s-soft" }, seconds(made.began, made.ended))),
+    h("div", { class: "s-row" }, h("b", { class: "s-action" }, text(made.name)), badge(fault && made.state === "asked for" ? "not called" : made.state), h("span", { class: "s-soft" }, lasted(made.began, made.ended))),
     argsOf(made.args), outcome, made.cut ? whole(view, made) : null);
 }
 
@@ -133,7 +132,7 @@ function showItem(view, item) {
     ? h("section", { class: "s-step told" }, quote("You said", item.said))
     : h("section", { class: "s-step" },
       h("header", {}, h("b", {}, `Answer ${item.key}`),
-        h("span", { class: "s-soft" }, [seconds(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
+        h("span", { class: "s-soft" }, [lasted(item.began, item.ended), item.spent && count(item.spent.tokens, "token")].filter(Boolean).join(" · ")),
         item.began ? h("time", {}, clock(item.began)) : null),
       item.ended || item.fault ? null : h("p", { class: "s-soft" }, "the model is asked …"),
       item.said ? h("div", { class: "s-text" }, text(item.said)) : null,
@@ -219,7 +218,7 @@ export function mount(root) {
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
     replace(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
-        totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && `${totals.seconds.toFixed(1)} s`,
+        totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && duration(totals.seconds),
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
       told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
       fault ? h("p", { class: "s-fault" }, text(fault)) : null);

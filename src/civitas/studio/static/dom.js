@@ -33,6 +33,10 @@ export function update(node, ...children) {
   while (node.childNodes.length > fresh.length) node.lastChild.remove();
 }
 
+// What JSON says; an integer that JavaScript would round stays as it is written: what a person permits is what they read.
+const exact = (name, value, { source } = {}) => (JSON.rawJSON && Number.isInteger(value) && !Number.isSafeInteger(value) ? JSON.rawJSON(source) : value);
+export const parsed = (text) => (/\d{16}/.test(text) ? JSON.parse(text, exact) : JSON.parse(text));
+
 // A call of the studio; throws an Error whose message is for a person, with `column` where there is one.
 export async function call(path, body, method) {
   const options = { method: method || (body === undefined ? "GET" : "POST"), credentials: "same-origin" };
@@ -47,7 +51,7 @@ export async function call(path, body, method) {
     throw new Error("the studio does not answer: is its program running?");
   }
   const type = answer.headers.get("content-type") || "";
-  const told = type.includes("json") ? await answer.json() : { error: (await answer.text()).trim() };
+  const told = type.includes("json") ? parsed(await answer.text()) : { error: (await answer.text()).trim() };
   if (!answer.ok) throw Object.assign(new Error(told.error || `failed (${answer.status})`), told);
   return told;
 }
@@ -135,12 +139,18 @@ export function stateBadge(state, now) {
 }
 
 // What would turn a line around, or is not seen at all, is shown by its number: what a person permits is what they read.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u2028-\u202e\u2060-\u2069\ufeff]/g;
-export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+const HIDDEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u115f\u1160\u3164\uffa0]/gu; // the two joiners are part of words and signs
+export const plain = (text) => text.replace(HIDDEN, (each) => `[U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 export const json = (value) => plain(typeof value === "string" ? value : JSON.stringify(value, null, 1));
 // What came of a call, to be read: of a list of texts each in a line.
 export const result = (value) => json(Array.isArray(value) && value.length && value.every((each) => typeof each === "string") ? value.join("\n") : value ?? "");
 export const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+
+export function duration(seconds) {
+  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
 
 export function button(text, work, kind = "") {
   return h("button", { type: "button", class: `s-button ${kind}`, onclick: attempt(work) }, text);

@@ -1,7 +1,7 @@
 // The one stream of events. Who shows something says what it is about, and what to do when events
 // were missed; the stream is opened again by itself.
 
-import { keyed } from "./dom.js";
+import { keyed, parsed } from "./dom.js";
 
 const handlers = new Map();
 const states = new Set();
@@ -75,7 +75,7 @@ export function connect() {
     become("open");
   };
   socket.onmessage = (told) => {
-    const frame = JSON.parse(told.data);
+    const frame = parsed(told.data);
     epoch = frame.epoch;
     last = frame.last;
     if (frame.reset) for (const load of loads) loading(load);

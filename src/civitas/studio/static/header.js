@@ -13,10 +13,11 @@ export function cardKind(kind, show) {
 
 export function mount(root) {
   const state = h("span", { class: "s-state", role: "status" });
+  const waiting = h("span", { class: "s-badge warn" }); // some may be out of view
   const tray = h("section", { class: "s-tray", "aria-label": "Waiting for you", "aria-live": "polite" });
   replace(root,
     h("header", { class: "s-top" },
-      h("h1", {}, "civitas ", h("span", {}, "studio")), state,
+      h("h1", {}, "civitas ", h("span", {}, "studio")), state, waiting,
       h("button", { type: "button", class: "s-button quiet", onclick: dark, title: "Light or dark" }, "Light / dark")),
     tray);
   onState((now) => {
@@ -27,6 +28,8 @@ export function mount(root) {
   const cards = new Map();
   const draw = () => {
     tray.hidden = cards.size === 0;
+    waiting.hidden = cards.size < 2;
+    waiting.textContent = `${cards.size} cards wait for you`;
     document.title = cards.size ? `(${cards.size}) civitas studio` : "civitas studio";
     for (const shown of [...tray.children]) if (cards.get(+shown.dataset.card)?.asked !== +shown.dataset.asked) shown.remove();
     for (const card of cards.values())
@@ -57,13 +60,10 @@ if (chosen) document.body.classList.toggle("dark", chosen === "dark");
 
 function drawn(card) {
   const decide = (answer) => call(`cards/${card.number}`, answer);
-  const show = KINDS.get(card.kind) || other;
   const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` });
-  shown.append(h("details", { open: true }, ...show(card, decide)));
+  shown.append(h("details", { open: true }, ...KINDS.get(card.kind)(card, decide)));
   return shown;
 }
-
-const other = (card) => [h("summary", {}, card.kind), h("p", {}, json(card))];
 
 cardKind("approval", (card, decide) => [
   h("summary", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
@@ -79,7 +79,7 @@ cardKind("approval", (card, decide) => [
 cardKind("question", (card, decide) => {
   const text = h("input", { class: "s-input", "aria-label": `Answer to ${card.agent}`, required: true });
   return [
-    h("summary", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
+    h("summary", { class: "s-card-title" }, h("b", {}, json(card.agent)), " asks", h("time", {}, clock(card.asked))),
     h("p", {}, json(card.text)),
     h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
       text, h("button", { class: "s-button primary" }, "Answer")),

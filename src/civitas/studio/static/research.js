@@ -1,6 +1,6 @@
 // The tab Research: how far a run is, made at the server of what is recorded of it, and the report.
 
-import { attempt, button, call, count, day, empty, fillWindow, h, keyed, meter, oneAtATime, replace, runState, toast, update } from "./dom.js";
+import { attempt, button, call, count, day, duration, empty, fillWindow, h, keyed, meter, oneAtATime, replace, runState, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { further, listed, runs } from "./journal.js";
 
@@ -68,7 +68,6 @@ export function mount(root) {
     if (!event.target.closest?.("#research-new .studio-start")) return;
     isChosen = false;
     sessionStorage.removeItem(KEPT);
-    for (const each of document.querySelectorAll(".toast-body.error .toast-close")) each.click(); // of the try before
   }, true);
 
   // -- how far it is -------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ function facts({ totals, order }) {
   const rows = [
     ["Tokens", `${totals.tokens.toLocaleString("en")}${of(order?.max_tokens)}`],
     ["US dollars", totals.unpriced ? "not known" : `${Number(totals.usd).toFixed(4)}${of(order?.max_usd)}`],
-    ["Time", `${totals.seconds.toFixed(1)} s${of(order?.max_seconds)}`],
+    ["Time", `${duration(totals.seconds)}${order?.max_seconds ? ` of ${duration(order.max_seconds)}` : ""}`],
     ["Calls", `${count(totals.model_calls, "model call")}, ${count(totals.tool_calls, "task")}`],
     order && ["Model", order.model || "none: extractive"],
     order?.role && ["Role", order.role],

@@ -1,25 +1,18 @@
 // The tab Runs: the runs of the journal, and the chosen one as a tree of parts and steps.
 
-import { button, call, clock, count, date, day, empty, fillWindow, h, json, replace, runState, stateBadge, toast, update } from "./dom.js";
+import { button, call, clock, count, date, day, duration, empty, fillWindow, h, json, parsed, replace, runState, stateBadge, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
-import { further, listed, runs, stands } from "./journal.js";
+import { ENDED, further, listed, runs, stands } from "./journal.js";
 
 const LISTED = 200; // runs in the list at once
 const ROWS = 2000; // entries of a run at once
 const CHARS = 100000; // of a text at once
 
-const isOver = (state) => runState(state).word === "finished";
 const short = (at) => (Date.now() / 1000 - at < 43200 ? clock(at).slice(0, 5) : date(at));
 const made = (each) => (each.forked_from ? each.changed : each.began); // a copy has the times of its own entries
 const number = (n) => n.toLocaleString("en");
 const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
 const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).toPrecision(2)}` : `$${(+usd).toFixed(2)}`);
-
-function duration(seconds) {
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-}
 
 // A value that a person may copy; of a very long one the beginning.
 function value(label, given) {
@@ -40,7 +33,7 @@ function walk(event) {
 }
 
 export function mount(root) {
-  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, kind, task or state", "aria-label": "Filter runs", oninput: () => { most = LISTED; list(); } });
+  const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: id, task or state", "aria-label": "Filter runs", oninput: () => { most = LISTED; list(); } });
   const total = h("span", { class: "s-soft", role: "status" });
   const rows = h("ul", { class: "s-runs-list", "aria-label": "Runs", onkeydown: walk });
   const view = h("section", { class: "s-runs-view s-scroll", "aria-label": "Run" });
@@ -178,7 +171,7 @@ function shownRun(view, id, choose) {
       ["model calls", number(t.model_calls)], ["tool calls", number(t.tool_calls), t.refused ? `${number(t.refused)} refused` : null], ["errors", number(t.errors)],
     ];
     update(goes, is ? null : further(id, about.state, about.order));
-    const goesOn = !is && !goes.firstChild && !isOver(about.state);
+    const goesOn = !is && !goes.firstChild && !ENDED.has(about.state);
     replace(head,
       h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
@@ -188,7 +181,7 @@ function shownRun(view, id, choose) {
         ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => choose(about.forked_from) }, about.forked_from), ", which stays as it is. Resume it with a changed program or another decision.  "]
         : "A fork is resumed with a changed program or another decision; this run stays as it is. ",
         goesOn && !about.order && `A program of yours began it and can resume it with run_id="${about.id}".`,
-        about.forked_from && isOver(about.state) && "Its original has finished, so nothing is left to resume."),
+        about.forked_from && ENDED.has(about.state) && "Its original has finished, so nothing is left to resume."),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
     replace(doubts, !is && about.in_doubt.length > 0 && [
@@ -205,7 +198,7 @@ function shownRun(view, id, choose) {
     };
     const done = () => {
       if (!result.value.trim()) throw new Error("write the result of the call first: null, if it has none");
-      try { return { done: JSON.parse(result.value) }; } catch { return { done: result.value }; }
+      try { return { done: parsed(result.value) }; } catch { return { done: result.value }; }
     };
     return h("article", { class: "s-card", "aria-label": `Call in doubt ${each.number}` }, h("p", {}, h("code", {}, each.line)),
       h("div", { class: "s-row" }, button("Repeat", decide(() => "repeat")), button("Skip", decide(() => "skip")), result, button("Done with this result", decide(done))));

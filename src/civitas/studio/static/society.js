@@ -7,6 +7,7 @@ import { GROUPS, SHAPES, makeMap } from "./map.js";
 
 const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or shop", social: "with others", leisure: "free time", travel: "on the way", idle: "else" };
 const ROWS = 3000;
+const KEPT = "civitas-citizen"; // the run and the citizen that is looked at, over a reload
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
 const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
@@ -63,7 +64,7 @@ export function mount(root) {
   const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
 
   const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, value: "10" })];
-  const parts = { text: labelled("", text), name: labelled("", name), amount: labelled("", amount) };
+  const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount) };
   const places = h("datalist", { id: "s-places" });
   const FIELDS = { // what each change asks for, and what its fields are called
     news: { text: "Announcement" }, close: { name: "Place" }, open: { name: "Place" },
@@ -151,6 +152,7 @@ export function mount(root) {
 
   function choose(id) {
     citizen = id;
+    sessionStorage.setItem(KEPT, `${head.run} ${id}`);
     number.value = id;
     map.pick(Number(id) - 1);
     pane("Citizen");
@@ -223,8 +225,7 @@ export function mount(root) {
     if (!["playing", "paused", "ended"].includes(head.state)) return [changes, results, answers].forEach((each) => replace(each));
     const log = await call("society/log");
     due = Math.min(...log.changes.map((each) => each[0]).filter((step) => step >= head.step));
-    const failed = (step) => log.failed.filter((each) => each[0] === step).slice(0, 3).map((each) => h("p", { class: "s-fault" }, `failed: ${each[1]}`));
-    replace(changes, log.changes.length ? log.changes.map(([step, what]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed(step)))
+    replace(changes, log.changes.length ? log.changes.map(([step, what, failed]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed.slice(0, 3).map((why) => h("p", { class: "s-fault" }, `failed: ${why}`))))
       : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
     replace(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
       h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));
@@ -277,6 +278,8 @@ export function mount(root) {
       const plan = await call("society/map");
       map.show(plan);
       planOf = now.town;
+      const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");
+      if (id && of === now.run) choose(id);
       const named = plan.places.map(([id, kind, , , , name]) => [id, plan.kinds[kind], name]).filter((each) => each[1] !== "home"); // too many, and written as home-1
       replace(places, named.sort((one, other) => (one[1] < other[1] ? -1 : 1)).map(([value, kind, name]) => h("option", { value, label: name === value ? kind : `${kind}: ${name} (${value})` })));
     }

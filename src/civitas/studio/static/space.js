@@ -48,7 +48,7 @@ export function mount(root) {
 
   function note(message) {
     const { name, args } = message.action;
-    const key = (id, a, b) => (id ? `id ${id} ${a} ${b}` : `${a} ${b}`);
+    const key = (id, a, b) => (id ? `id ${JSON.stringify(id)} ${a} ${b}` : `${a} ${b}`);
     if (name === "response" || name === "error") {
       const id = args.original_message_id;
       const found = asked.get(key(id, message.to, message.from)) || asked.get(key(id, message.to, "*"));
@@ -107,7 +107,7 @@ export function mount(root) {
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
         h("b", { class: "s-from" }, json(message.from)), h("span", { "aria-label": "to" }, "→"), h("b", {}, json(to)),
-        h("span", { class: "s-action" }, name),
+        h("span", { class: "s-action" }, json(name)),
         message.answers ? h("span", { class: "s-soft" }, `to ${message.answers.action.name} of ${clock(message.answers.at)}`) : null,
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),
       body);
@@ -203,9 +203,9 @@ export function mount(root) {
       const help = await call(`space/help?id=${encodeURIComponent(id)}`);
       const names = Object.entries(help);
       replace(actions, names.length ? names.map(([name, told]) => h("li", {},
-        h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, name),
+        h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, json(name)),
         h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
-    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), actions);
+    } }, h("summary", {}, h("span", { class: "s-dot" }), json(id), h("span", { class: "s-soft s-doing" })), actions);
     return h("li", { "data-id": id }, details);
   }
 
@@ -252,7 +252,7 @@ export function mount(root) {
 
   function grow() {
     line.style.height = "auto";
-    line.style.height = `${Math.min(line.scrollHeight, 160)}px`;
+    line.style.height = `${Math.min(line.scrollHeight + line.offsetHeight - line.clientHeight, 160)}px`;
   }
 
   let found = [];

@@ -45,6 +45,8 @@ function come() {
 }
 
 document.addEventListener("click", (event) => {
+  if (event.target.closest?.("#studio-tabs button.primary")) // a form's faults of the try before
+    for (const each of document.querySelectorAll(".toast-body.error .toast-close")) each.click();
   const tab = event.target.closest?.("#studio-tabs [role=tab]");
   if (tab) history.replaceState(null, "", `#${tab.dataset.tabId}`);
 });
