@@ -1043,7 +1043,7 @@ def test_an_environment_may_have_the_sync_form_only() -> None:
 @pytest.mark.parametrize(
     ("given", "content"),
     (
-        (None, '{"error": "the environment gave no result but NoneType"}'),
+        (None, '{"error": "an environment must give a dict, got NoneType"}'),
         ({"tool_executed": False, "result": "nothing was done"}, "nothing was done"),
         ({"status": 7, "traceback": "secret"}, '{"status": 7}'),
         ({"error": 404}, '{"error": "404"}'),
