@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from civitas import (
     parse_slash,
 )
 from civitas.message import check_message
+
+OLD = sys.version_info < (3, 13)
+"""Later ones say of a comma at the end what it is, and point at it."""
 
 WAIT = 10
 LONGEST = 1_000_000
@@ -114,10 +118,10 @@ def test_integers_stay_integers() -> None:
         ("/A.b c:1 d:2 c:3", 14, 'other than "c"'),
         ('/A.b c:1 "c":3', 10, 'other than "c"'),
         ('/A.b c:{"a": 1, "a": 2}', 8, "a key appears twice"),
-        ('/A.b c:{"a": 1,}', 16, "property name"),
+        ('/A.b c:{"a": 1,}', *((16, "property name") if OLD else (15, "trailing comma"))),
         ("/A.b c:{a: 1}", 9, 'property name enclosed in double quotes), not "a"'),
         ('/A.b c:{"a" 1}', 13, "':'"),
-        ("/A.b c:[1, ]", 12, "Expecting value"),
+        ("/A.b c:[1, ]", *((12, "Expecting value") if OLD else (10, "trailing comma"))),
         ("/A.b c:[1 2]", 11, "','"),
         ("/A.b c:[1", 10, "',' delimiter), not the end of the line"),
         ('/A.b c:"x', 10, 'end with "'),

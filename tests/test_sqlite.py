@@ -23,10 +23,14 @@ def run(journal: Journal | Path, run_id: str) -> str:
     return agent.reply_sync("go", run_id=run_id).text
 
 
+# From 3.12 on, Python warns of a fork beside threads, which some of these programs try.
+_QUIET = (sys.executable, "-W", "ignore:This process:DeprecationWarning")
+
+
 def python(program: str, *args: object) -> str:
     """What a program prints, in a process of its own."""
     done = subprocess.run(
-        (sys.executable, "-c", program, *map(str, args)),
+        [*_QUIET, "-c", program, *map(str, args)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -49,7 +49,7 @@ class Context(Generic[T]):
         self.deps = deps
         self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
 
-    def ask_person(self, question: str) -> Asked:
+    def ask_person(self, question: str) -> PendingQuestion:
         """Ask the person behind the agent's approver, or its space's.
 
         Args:
@@ -64,7 +64,8 @@ class Context(Generic[T]):
         """
         if not isinstance(question, str):
             raise TypeError(f"ask_person takes a text, got {type(question).__name__}")
-        return Asked(self.agent, Question(str(self.agent.id), question, self.run_id), self._loop)
+        asked = Question(str(self.agent.id), question, self.run_id)
+        return PendingQuestion(self.agent, asked, self._loop)
 
 
 def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def filled(injected: Mapping[str, type], context: Context[Any]) -> dict[str, Any
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Asked:
+class PendingQuestion:
     """A question to a person, asked when the caller waits for the answer."""
 
     _agent: Any

@@ -14,7 +14,7 @@ from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.dualact.conclusions import DECISION_SCHEMA, DecisionAction, HumanDecision
 from civitas.reasoning.reply import Reply, StopReason
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.thread import Thread
 
 _CHOICES = """\
@@ -37,12 +37,12 @@ class Desk(Protocol):
     """A place where a person is asked and answers."""
 
     async def ask(
-        self, asked: Asked, told: Sequence[str], fault: str
+        self, request: ReplyRequest, told: Sequence[str], fault: str
     ) -> str | HumanDecision | None:
         """Return the person's answer: a line or a decision; None if the person has left.
 
         Args:
-            asked: the request to the person
+            request: the request to the person
             told: messages to the person since the last request
             fault: what was wrong with the previous answer; empty the first time
         """
@@ -84,43 +84,43 @@ class Person(ConversationalAgent):
         if isinstance(self._desk, _AtTerminal):
             self._terminal.show(json_text(message.get("content")))
 
-    async def _respond(self, asked: Asked) -> Reply:
-        told = asked.state.hear()
-        decides = asked.schema == DECISION_SCHEMA
-        schema = None if decides else asked.answer
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        told = request.state.hear()
+        decides = request.schema == DECISION_SCHEMA
+        schema = None if decides else request.answer
         fault = ""
         while True:
-            line = await self._desk.ask(asked, told, fault)
+            line = await self._desk.ask(request, told, fault)
             if line is None:
                 error = NobodyToAsk(f"{self.id!r} was asked at the terminal, which is closed")
-                return self._reply(asked, "", "", "error", str(error), error)
+                return self._reply(request, "", "", "error", str(error), error)
             if decides:
                 if isinstance(line, str) and line.strip().lower() in ("s", "stop"):
-                    return self._reply(asked, "", "", "cancelled", f"stopped by {self.id}")
+                    return self._reply(request, "", "", "cancelled", f"stopped by {self.id}")
                 decision = line if isinstance(line, HumanDecision) else _decision(line)
                 if decision is not None:
                     value: Any = decision.to_json()
-                    return self._reply(asked, json.dumps(value), value)
+                    return self._reply(request, json.dumps(value), value)
                 fault = f"{line!r} is not a choice, or lacks its remark.\n{_CHOICES}"
                 continue
             text = str(line)
             try:
-                return self._reply(asked, text, text if schema is None else schema.read(text))
+                return self._reply(request, text, text if schema is None else schema.read(text))
             except Unreadable as unreadable:
                 fault = str(unreadable)
 
     def _reply(
         self,
-        asked: Asked,
+        request: ReplyRequest,
         text: str,
         value: Any,
         reason: StopReason = "done",
         detail: str = "",
         error: BaseException | None = None,
     ) -> Reply:
-        said = [("user", asked.content), ("assistant", text)]
+        said = [("user", request.content), ("assistant", text)]
         messages = [{"role": role, "content": content} for role, content in said]
-        return Reply(text, value, messages, [], Usage(), reason, detail, error, asked.run_id)
+        return Reply(text, value, messages, [], Usage(), reason, detail, error, request.run_id)
 
 
 class _AtTerminal:
@@ -130,16 +130,17 @@ class _AtTerminal:
         self._id = id
         self._terminal = terminal
 
-    async def ask(self, asked: Asked, told: Sequence[str], fault: str) -> str | None:
+    async def ask(self, request: ReplyRequest, told: Sequence[str], fault: str) -> str | None:
         """Show the request, and return the line that the person writes."""
         show = self._terminal.show
         if fault:
             show(fault)
         else:
-            show(asked.content if isinstance(asked.content, str) else json_text(asked.content))
+            content = request.content
+            show(content if isinstance(content, str) else json_text(content))
             for text in told:
                 show(text)
-            if asked.schema == DECISION_SCHEMA:
+            if request.schema == DECISION_SCHEMA:
                 show(f"\n{_CHOICES}")
         return await self._terminal.ask(f"{self._id}> ")
 

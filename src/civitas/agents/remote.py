@@ -11,7 +11,7 @@ from civitas.jsonvalue import json_text
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.thread import Thread
 
 _MOST_OBSERVED: Final = 100
@@ -43,18 +43,18 @@ class RemoteAgent(ConversationalAgent):
             thread.own = deque(maxlen=_MOST_OBSERVED)
         thread.own.append(json_text(message.get("content")))
 
-    async def _respond(self, asked: Asked) -> Reply:
-        content = asked.content if isinstance(asked.content, str) else json_text(asked.content)
-        observed, asked.state.own = asked.state.own or (), None
-        text = "\n\n".join([*observed, *asked.state.hear(), content])
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        content = json_text(request.content)
+        observed, request.state.own = request.state.own or (), None
+        text = "\n\n".join([*observed, *request.state.hear(), content])
         args: dict[str, Any] = {"content": text}
-        if asked.thread is not None and await self._has_threads():
-            args["thread"] = asked.thread
+        if request.thread is not None and await self._has_threads():
+            args["thread"] = request.thread
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
         said = await self._via.request(message, self._timeout)
         text = json_text(said)
         messages = [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
-        return Reply(text, said, messages, [], Usage(), "done", "", None, asked.run_id)
+        return Reply(text, said, messages, [], Usage(), "done", "", None, request.run_id)
 
     async def _has_threads(self) -> bool:
         """Return whether the other agent's `say` has the argument `thread`; ask only once."""

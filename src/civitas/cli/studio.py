@@ -11,6 +11,7 @@ import click
 from civitas.cli.broker import broker_space, exchange_option
 from civitas.cli.company import Company, add_agent, company_options
 from civitas.cli.options import journal_option, usage
+from civitas.errors import MissingExtra
 from civitas.spaces.native import NativeSpace
 from civitas.studio import Studio
 from civitas.studio.studio import PORT
@@ -62,6 +63,7 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if exchange is not None and not amqp:
         raise click.UsageError("--exchange is for --amqp")
+    MissingExtra.unless("civitas studio", "studio", "fastapi", "gradio", "uvicorn")
     logging.getLogger("civitas").addHandler(logging.NullHandler())
     company = Company.of(name, amqp, **given)
     members = [each for each in company.members if not (company.small and each.id == "FunctionAI")]

@@ -16,7 +16,7 @@ from civitas.jsonvalue import readable
 from civitas.reasoning.group import check_reply_budget
 from civitas.reasoning.hooks import Hooked, observe_with_hooks, reply_with_hooks
 from civitas.reasoning.reply import ANSWERED, GIVEN, Reply
-from civitas.reasoning.reply_request import Asked, as_memory, marked_with, thread_id
+from civitas.reasoning.reply_request import ReplyRequest, as_memory, marked_with, thread_id
 from civitas.reasoning.replying import (
     JOINED,
     ONCE,
@@ -88,7 +88,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
 
     # -- what a subclass defines -------------------------------------------------------------------
 
-    async def _respond(self, asked: Asked) -> Reply:
+    async def _respond(self, request: ReplyRequest) -> Reply:
         """Answer. Called in this thread's turn, and in a space on the space's loop."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it responds")
 
@@ -179,7 +179,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             JournalError: the journal cannot be used, or is damaged; once the run is under way, it
                 stops with the reason `error` instead
         """
-        return await self._reply_on_loop(Asked(text, schema, thread, run_id, deps, budget))
+        return await self._reply_on_loop(ReplyRequest(text, schema, thread, run_id, deps, budget))
 
     def reply_sync(
         self,
@@ -241,8 +241,8 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         """
         from civitas.reasoning.stream import ReplyStream
 
-        asked = Asked(text, schema, thread, run_id, deps, budget)
-        return ReplyStream(str(self.id), asked, self._reply_on_loop)
+        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
+        return ReplyStream(str(self.id), request, self._reply_on_loop)
 
     async def observe(self, message: str | dict[str, Any], thread: str | int | None = None) -> None:
         """Remember something without answering.
@@ -300,24 +300,24 @@ class ConversationalAgent(Hooked, Watched, Threaded):
 
     # -- how it replies ----------------------------------------------------------------------------
 
-    async def _reply_on_loop(self, asked: Asked) -> Reply:
+    async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
         # Read these here: the space's loop has another context.
         outer = REPLYING.get()
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
             # They apply to this reply alone, not to nested ones.
-            _, asked.record, asked.offered = joined
+            _, request.record, request.offered = joined
             JOINED.set(None)
-        if asked.budget is not None:
-            check_reply_budget(self, asked.budget)
-        if self.shared and asked.thread is not None:
-            asked.content = asked.given = marked_with(asked.thread, asked.content)
-            asked.thread = None
+        if request.budget is not None:
+            check_reply_budget(self, request.budget)
+        if self.shared and request.thread is not None:
+            request.content = request.given = marked_with(request.thread, request.content)
+            request.thread = None
         if self._mailbox is not None:
-            return await self._mailbox.carry(lambda: self._in_turn(asked, outer))
-        return await self._in_turn(asked, outer)
+            return await self._mailbox.carry(lambda: self._in_turn(request, outer))
+        return await self._in_turn(request, outer)
 
-    async def _in_turn(self, asked: Asked, outer: tuple[Replying, ...]) -> Reply:
+    async def _in_turn(self, request: ReplyRequest, outer: tuple[Replying, ...]) -> Reply:
         """Reply in the thread's turn; `outer` are the replies in which this one is nested."""
         if len(outer) >= _NESTED:
             raise HopLimitExceeded(
@@ -326,24 +326,24 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             )
         handling = CURRENT.get()
         threads = self._kept
-        thread = asked.state = threads.take(asked.thread)
+        thread = request.state = threads.take(request.thread)
         turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
         nested = any(each.turns is turns and each.open for each in outer) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        mine = Replying(self, asked, turns)
+        mine = Replying(self, request, turns)
         token = REPLYING.set((*outer, mine))
         answer = self._respond if self._hooks is None else partial(reply_with_hooks, self)
         if self._watchers:
             answer = partial(self._answered, answer)
         try:
             if nested:
-                return await answer(asked)
+                return await answer(request)
             await turns.take()
             try:
                 turns.handling = handling
-                return await answer(asked)
+                return await answer(request)
             finally:
                 thread.underway = None
                 turns.end()

@@ -11,7 +11,7 @@ from civitas.errors import BudgetExceeded, ConfigError, DefinitionError, ModelEr
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
 
 
 def check_part(part: object, names: tuple[str, ...], what: str, id: object) -> None:
@@ -77,15 +77,15 @@ def _check_members(owner: Any, of: Any, budget: Budget) -> None:
         _check_members(owner, member, budget)
 
 
-def options_for(member: Any, asked: Asked) -> dict[str, Any]:
+def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
     """Return the options of a request that are passed on to a member: thread, deps and budget.
 
     A member without the parameter `deps` or `budget` does not get it. The caller has checked that
     it can keep threads apart.
     """
-    options = {"thread": asked.thread, "deps": asked.deps}
-    if budget_of(member, asked.budget) is asked.budget:
-        options["budget"] = asked.budget
+    options = {"thread": request.thread, "deps": request.deps}
+    if budget_of(member, request.budget) is request.budget:
+        options["budget"] = request.budget
     return {
         name: value
         for name, value in options.items()

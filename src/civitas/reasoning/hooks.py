@@ -12,7 +12,7 @@ from civitas.errors import DeadlineExceeded, DefinitionError, HookError
 from civitas.jsonvalue import copy_json
 from civitas.models.protocol import ModelReply, Usage
 from civitas.reasoning.reply import Reply, Stop
-from civitas.reasoning.reply_request import Asked, check_changed, checked_content
+from civitas.reasoning.reply_request import ReplyRequest, check_changed, checked_content
 from civitas.reasoning.replying import observing
 from civitas.text import nearest
 
@@ -201,10 +201,10 @@ class Hooked:
             self._hooks.by_type = {key: by_type[key] for key in by_type if type and key != type}
 
 
-async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
+async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
     """Let an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
     hooks: Hooks = agent._hooks
-    budget = getattr(agent, "budget", None) if asked.budget is None else asked.budget
+    budget = getattr(agent, "budget", None) if request.budget is None else request.budget
 
     async def call(type: str, kwargs: dict[str, Any], check: Callable[[Any], object]) -> Any:
         try:
@@ -213,20 +213,20 @@ async def reply_with_hooks(agent: Any, asked: Asked) -> Reply:
             raise Stop.at_limit(error) from error
 
     reply: Any = None
-    kwargs = {"text": asked.content, "schema": asked.schema, **asked.of_run}
+    kwargs = {"text": request.content, "schema": request.schema, **request.of_run}
     try:
-        kwargs = await call("pre_reply", kwargs, lambda made: check_changed(made, asked))
-        asked.content = checked_content(kwargs["text"], "reply")
-        if kwargs["schema"] is not asked.schema:
-            asked.want(kwargs["schema"])
-        reply = await agent._respond(asked)
+        kwargs = await call("pre_reply", kwargs, lambda made: check_changed(made, request))
+        request.content = checked_content(kwargs["text"], "reply")
+        if kwargs["schema"] is not request.schema:
+            request.want(kwargs["schema"])
+        reply = await agent._respond(request)
         kwargs = {**kwargs, "reply": reply}
         made = await call("post_reply", kwargs, lambda made: expect(made["reply"], Reply))
         return made["reply"]  # type: ignore[no-any-return]
     except Stop as stop:
-        return _ended(reply, asked, stop)
+        return _ended(reply, request, stop)
     except HookError as error:
-        return _ended(reply, asked, Stop.on_hook(agent.id, error))
+        return _ended(reply, request, Stop.on_hook(agent.id, error))
 
 
 async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -> None:
@@ -243,9 +243,9 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
         await hooks.run("post_observe", agent, {**about, "message": item})
 
 
-def _ended(reply: Reply | None, asked: Asked, stop: Stop) -> Reply:
+def _ended(reply: Reply | None, request: ReplyRequest, stop: Stop) -> Reply:
     """Return the reply, or an empty one, with the reason of the hook that ended it."""
-    reply = reply or Reply("", "", [], [], Usage(), stop.reason, run_id=asked.run_id)
+    reply = reply or Reply("", "", [], [], Usage(), stop.reason, run_id=request.run_id)
     return replace(reply, stop_reason=stop.reason, detail=stop.detail, error=stop.error)
 
 

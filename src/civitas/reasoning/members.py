@@ -26,7 +26,7 @@ from civitas.threads import WORKERS
 if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.budget import Budget
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
 
 
 class Group(RecordedAgent):
@@ -57,8 +57,8 @@ class Group(RecordedAgent):
                 f"or make the {self._called} with shared=True"
             )
 
-    def _check_asked(self, asked: Asked) -> None:
-        self._check_thread(asked.thread)
+    def _check_request(self, request: ReplyRequest) -> None:
+        self._check_thread(request.thread)
 
     # -- saved and loaded --------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ async def ask_member(
     agent: Any,
     content: Any,
     part: str,
-    asked: Asked,
+    request: ReplyRequest,
     record: Record[Any],
     emit: Callable[[Event], Any] | None = None,
     schema: Any = None,
@@ -161,22 +161,22 @@ async def ask_member(
     `emit`, if it streams; its `Done` in any case. In this reply its model also has the actions
     `offered`.
     """
-    options = options_for(agent, asked)
+    options = options_for(agent, request)
     if schema is not None:
         options["schema"] = schema
     if _takes_run_id(getattr(agent.reply, "__func__", agent.reply)):
-        options["run_id"] = _run_id(agent, part, asked.run_id, record)
+        options["run_id"] = _run_id(agent, part, request.run_id, record)
 
     async def ask_once(step: Step) -> Reply:
         await step.begins()
-        reply = await await_own(_asked(agent, content, options, asked, emit))
+        reply = await await_own(_request(agent, content, options, request, emit))
         if reply.stop_reason not in ANSWERED and getattr(agent, "decides_in_words", False):
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply  # type: ignore[no-any-return]
 
     if getattr(agent, "_records", False):
         with joined(agent, record.member(part, str(agent.id), **about), offered):
-            return await await_own(_asked(agent, content, options, asked, emit))  # type: ignore[no-any-return]
+            return await await_own(_request(agent, content, options, request, emit))  # type: ignore[no-any-return]
     try:
         reply = await record.step(part, ask_once, of=REPLY, **about)
     except _Unanswered as unanswered:
@@ -198,11 +198,11 @@ def _run_id(agent: Any, part: str, run_id: str, record: Record[Any]) -> str | No
     return made if len(made) <= 255 and made.isprintable() else None
 
 
-async def _asked(
+async def _request(
     agent: Any,
     content: Any,
     options: dict[str, Any],
-    asked: Asked,
+    request: ReplyRequest,
     emit: Callable[[Event], Any] | None,
 ) -> Reply:
     reply: Any = None
@@ -211,7 +211,7 @@ async def _asked(
         if inspect.isawaitable(reply):
             reply = await reply
         if emit is not None and isinstance(reply, Reply):
-            emit(Done(str(agent.id), reply, **asked.of_run))
+            emit(Done(str(agent.id), reply, **request.of_run))
     else:
         async with AsyncExitStack() as stack:
             events = agent.stream(content, **options)
@@ -219,8 +219,8 @@ async def _asked(
                 stack.push_async_callback(events.aclose)
             async for event in events:
                 emit(event)
-                if isinstance(event, CallStarted) and asked.seen is not None:
-                    await asked.seen()  # before an approver is asked about it
+                if isinstance(event, CallStarted) and request.seen is not None:
+                    await request.seen()  # before an approver is asked about it
                 if isinstance(event, Done):
                     reply = event.reply  # its members' replies come first, its own last
     if not isinstance(reply, Reply):
@@ -258,7 +258,7 @@ async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
     return await given if inspect.isawaitable(given) else given
 
 
-async def in_time(asked: Any, budget: Budget | None, what: str) -> Any:
+async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
     """Await a user's awaitable within the budget's deadline, and return its result.
 
     Raises:
@@ -267,7 +267,7 @@ async def in_time(asked: Any, budget: Budget | None, what: str) -> Any:
     limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
     try:
         async with limit:
-            return await await_own(asked)
+            return await await_own(request)
     except TimeoutError as error:
         if not limit.expired():  # a timeout of the awaitable itself
             raise

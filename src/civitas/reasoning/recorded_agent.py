@@ -14,7 +14,7 @@ from civitas.reasoning.reply import Reply
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal import Journal, Part
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
 
 
 class RecordedAgent(ConversationalAgent):
@@ -38,44 +38,49 @@ class RecordedAgent(ConversationalAgent):
 
         self._journal = None if journal is None else as_journal(journal, f"agent {self.id!r}")
 
-    async def _respond(self, asked: Asked) -> Reply:
-        self._check_asked(asked)
-        part = asked.record
+    async def _respond(self, request: ReplyRequest) -> Reply:
+        self._check_request(request)
+        part = request.record
         if part is None and self._journal is not None:
-            task = json_text(asked.content)
-            part = await self._journal.begin(asked.run_id, self._kind, str(self.id), task)
+            task = json_text(request.content)
+            part = await self._journal.begin(request.run_id, self._kind, str(self.id), task)
         if part is None:
-            return await self._work(asked, NULL_RECORD)
+            return await self._work(request, NULL_RECORD)
         record: Record[Any] | None = None
         try:
-            record = self._begun(part, asked)
-            return await self._work(asked, record)
+            record = self._begun(part, request)
+            return await self._work(request, record)
         finally:
             if record is not None and record.at_end is not None:
                 record.at_end()
-            if asked.record is None:
+            if request.record is None:
                 part.close()
 
-    def _begun(self, part: Part, asked: Asked) -> Record[Any]:
+    def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
         record: Record[Any] = Record(part, self._state_type)
-        schema = None if asked.answer is None else asked.answer.json
-        if schema is None and asked.resumed and record.begun is not None:
+        schema = None if request.answer is None else request.answer.json
+        if schema is None and request.resumed and record.begun is not None:
             schema = record.begun["schema"]  # `resume` need not pass it again
-        program = fingerprint(task=asked.given, thread=asked.thread, schema=schema)
-        if record.begun is not None and (asked.record is not None or asked.resumed):
+        program = fingerprint(task=request.given, thread=request.thread, schema=schema)
+        if record.begun is not None and (request.record is not None or request.resumed):
             program.pop("task")  # the group has recorded it, or `resume` does not repeat it
-        given = None if asked.given == asked.content else asked.given  # before hooks
-        about = {"task": asked.content, "given": given, "thread": asked.thread, "schema": schema}
+        given = None if request.given == request.content else request.given  # before hooks
+        about = {
+            "task": request.content,
+            "given": given,
+            "thread": request.thread,
+            "schema": schema,
+        }
         record.begin(self._kind, str(self.id), program | self._program(), **about)
         assert record.begun is not None
-        asked.content = record.begun["task"]
+        request.content = record.begun["task"]
         return record
 
-    def _check_asked(self, asked: Asked) -> None:
+    def _check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""
 
-    async def _work(self, asked: Asked, record: Record[Any]) -> Reply:
+    async def _work(self, request: ReplyRequest, record: Record[Any]) -> Reply:
         """Answer, or resume from the record."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it works")
 

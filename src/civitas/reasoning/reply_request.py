@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from civitas.reasoning.thread import Thread
 
 
-class Asked:
+class ReplyRequest:
     """A request for a reply: the content, the schema and the options."""
 
     def __init__(
@@ -102,11 +102,11 @@ def _text(given: Any, what: str) -> str:
     return given
 
 
-def check_changed(made: dict[str, Any], asked: Asked) -> None:
+def check_changed(made: dict[str, Any], request: ReplyRequest) -> None:
     """Refuse a text or schema that a hook set, if it is invalid."""
     checked_content(made["text"], "reply")
     schema = made["schema"]
-    if schema is not None and schema is not asked.schema:
+    if schema is not None and schema is not request.schema:
         AnswerSchema(schema)
 
 

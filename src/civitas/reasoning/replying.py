@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from civitas.action import Action
     from civitas.approval import Approver
     from civitas.journal import Part
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
     from civitas.reasoning.thread import Turns
 
 
@@ -24,7 +24,7 @@ class Replying:
     """A reply under way; a background task of one of its tools may outlive it."""
 
     agent: Agent
-    asked: Asked
+    request: ReplyRequest
     turns: Turns  # the lock that it holds
     open: bool = True  # whether it is still under way
 
@@ -41,20 +41,20 @@ ONCE: ContextVar[tuple[str, int] | None] = ContextVar("civitas_told_once", defau
 """The run and the number of the message being observed, if it belongs to a recorded run."""
 
 
-def own_reply(agent: Any) -> Asked | None:
+def own_reply(agent: Any) -> ReplyRequest | None:
     """Return the request that an agent is replying to in this context; None if there is none."""
     for each in reversed(REPLYING.get()):
         if each.agent is agent and each.open:
-            return each.asked
+            return each.request
     return None
 
 
 def thread_of_caller(agent: Any, thread: str | None) -> str | None:
     """Return the thread of a `say` that a program, or another agent's reply, calls directly."""
     within = next((each for each in reversed(REPLYING.get()) if each.open), None)
-    if within is None or within.asked.thread is None:
+    if within is None or within.request.thread is None:
         return thread
-    its = within.asked.thread
+    its = within.request.thread
     if within.agent is agent:
         return its
     return thread_of_sender(str(within.agent.id), its if thread is None else f"{its}/{thread}")

@@ -27,7 +27,7 @@ _MOST: Final = 10_000
 """How many runs an object's marks cover; those of the run set longest ago are dropped first."""
 
 
-class Marks:
+class ReplayOffsets:
     """Replay offsets of objects, such as memories and budgets, in each run.
 
     A memory that has the first five messages of a run gets only those from the sixth on when the

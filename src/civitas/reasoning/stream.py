@@ -18,7 +18,7 @@ from civitas.text import log_failure
 from civitas.threads import settle
 
 if TYPE_CHECKING:
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -93,11 +93,11 @@ class ReplyStream:
     def __init__(
         self,
         agent: str,
-        asked: Asked,
-        answer: Callable[[Asked], Coroutine[Any, Any, Reply]],
+        request: ReplyRequest,
+        answer: Callable[[ReplyRequest], Coroutine[Any, Any, Reply]],
     ) -> None:
         self._agent = agent
-        self._asked = asked
+        self._request = request
         self._answer = answer
         self._line: Line | None = None
         self._task: asyncio.Task[Reply] | None = None
@@ -113,8 +113,8 @@ class ReplyStream:
         line = self._line
         if line is None:
             line = self._line = Line()
-            self._asked.emit, self._asked.seen = line.put, line.seen
-            self._task = asyncio.get_running_loop().create_task(self._answer(self._asked))
+            self._request.emit, self._request.seen = line.put, line.seen
+            self._task = asyncio.get_running_loop().create_task(self._answer(self._request))
             self._task.add_done_callback(line.wake)
         assert self._task is not None
         while not line.events:
@@ -136,7 +136,7 @@ class ReplyStream:
     def _last(self, task: asyncio.Task[Reply]) -> Event:
         self._over = True
         self.reply = task.result()
-        return Done(self._agent, self.reply, **self._asked.of_run)
+        return Done(self._agent, self.reply, **self._request.of_run)
 
     async def aclose(self) -> None:
         """Cancel the reply, if it has not ended, and wait until its work has ended."""
@@ -204,17 +204,17 @@ class Watched:
                 self._watchers = tuple(each for each in self._watchers if each != callback)
 
     async def _answered(
-        self, answer: Callable[[Asked], Coroutine[Any, Any, Reply]], asked: Asked
+        self, answer: Callable[[ReplyRequest], Coroutine[Any, Any, Reply]], request: ReplyRequest
     ) -> Reply:
         """Reply, and call the watchers."""
-        emit = asked.emit
+        emit = request.emit
 
         def both(event: Event) -> None:
             if emit is not None:
                 emit(event)
             self._tell(event)
 
-        asked.emit = both
-        reply = await answer(asked)
-        self._tell(Done(str(getattr(self, "id", "")), reply, **asked.of_run))
+        request.emit = both
+        reply = await answer(request)
+        self._tell(Done(str(getattr(self, "id", "")), reply, **request.of_run))
         return reply

@@ -88,13 +88,13 @@ class Threaded(Agent):
         if mailbox is None or self.shared:
             super().send(message)
             return
-        asked = own_reply(self)
-        thread = self._thread_of_message() if asked is None else asked.thread
+        request = own_reply(self)
+        thread = self._thread_of_message() if request is None else request.thread
         mailbox.send(check_message(message, mailbox.id)._replace(thread=thread or ""))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
-        asked = own_reply(self)
-        return super()._asked_by(message) if asked is None else (asked.run_id, asked.thread)
+        request = own_reply(self)
+        return super()._asked_by(message) if request is None else (request.run_id, request.thread)
 
     def _sender_left(self, sender: str) -> None:
         """Drop the threads of a sender that has left the space, in members too."""

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from civitas.action import Action, ActionRegistry
 from civitas.errors import DefinitionError, InvalidArguments
 from civitas.jsonvalue import NotJSON, as_json, copy_json, json_text
-from civitas.reasoning.loop.answer import Wanted
+from civitas.reasoning.loop.answer import RequestedCall
 from civitas.reasoning.state import dumped, loaded
 from civitas.research.findings import ResearchResult, ResearchTask, Resource
 from civitas.research.pool import ResourcePool
@@ -32,9 +32,9 @@ def tools_of(given: Any, id: str | int) -> dict[str, Action]:
 
 def call_of(
     task: ResearchTask, number: int, tools: dict[str, Action], pool: ResourcePool
-) -> Wanted:
+) -> RequestedCall:
     """Return a task as a call of its tool; an impossible call has a `fault`."""
-    call = Wanted(f"task_{number}", task.tool, task.tool)
+    call = RequestedCall(f"task_{number}", task.tool, task.tool)
     tool = tools.get(task.tool)
     if tool is None:
         call.fault = f"there is no tool {task.tool!r}; there are {', '.join(tools) or 'none'}"

@@ -83,8 +83,8 @@ class Iterating(Workbench):
         key = f"{self.iteration}.{name}"
         past = self._record is not NULL_RECORD and self._record.has_ended(key)
         about = (str(self.id), name, self.iteration)
-        run: dict[str, Any] = {"past": past, **self._asked.of_run}
-        emit = self._asked.emit or (lambda event: None)
+        run: dict[str, Any] = {"past": past, **self._request.of_run}
+        emit = self._request.emit or (lambda event: None)
         emit(BlockStarted(*about, **run))
         self._step, self._asks = name, 0
         numbered = len(self.progress.passages)

@@ -19,7 +19,7 @@ from civitas.reasoning.loop.recording import catch_up_models, mark_known
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.reply import GIVEN, Reply, Stop
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.resume import guarded
 from civitas.reasoning.state import dumped, loaded, opened, state
 from civitas.research import recording
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("civitas.research")
 
 
-class _Iteration(Asked):
+class _Iteration(ReplyRequest):
     """A request for one iteration only."""
 
 
@@ -178,7 +178,7 @@ class Researcher(RecordedAgent, Iterating):
         if not self.objectives:
             raise DefinitionError(f"agent {self.id!r} has no objectives: give it objectives=[…]")
         reply = await self._reply_on_loop(
-            Asked(self.task, run_id=run_id or self.run_id, budget=budget)
+            ReplyRequest(self.task, run_id=run_id or self.run_id, budget=budget)
         )
         report: Report = reply.value
         return report
@@ -215,9 +215,9 @@ class Researcher(RecordedAgent, Iterating):
         if self._running:
             await self._iterate()
             return
-        asked = _Iteration(self.task, run_id=self.run_id)
-        asked.state = self._kept.default
-        await self._respond(asked)
+        request = _Iteration(self.task, run_id=self.run_id)
+        request.state = self._kept.default
+        await self._respond(request)
 
     # -- its state ---------------------------------------------------------------------------------
 
@@ -253,39 +253,41 @@ class Researcher(RecordedAgent, Iterating):
         if record.begun is not None:
             catch_up_models(record, self._model, self.model, self.budget or budget)
 
-    def _check_asked(self, asked: Asked) -> None:
-        if not (self.tools or isinstance(asked, _Iteration)):
+    def _check_request(self, request: ReplyRequest) -> None:
+        if not (self.tools or isinstance(request, _Iteration)):
             raise DefinitionError(
                 f"agent {self.id!r} has no tools to research with: give it tools=[…], such as "
                 "search_folder(PATH)"
             )
         # A run of its own objectives also resumes with more of them.
-        asked.resumed = asked.thread is None and not self._running and asked.content == self.task
+        request.resumed = (
+            request.thread is None and not self._running and request.content == self.task
+        )
 
-    async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
+    async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
         worker = self
-        if not asked.resumed:
+        if not request.resumed:
             worker = copy.copy(self)  # with the agent's parts, and a progress of its own
-            worker._reset_progress(Progress([Objective(json_text(asked.content))]))
-        worker._attach(asked, record)
+            worker._reset_progress(Progress([Objective(json_text(request.content))]))
+        worker._attach(request, record)
         worker._running = True
         try:
-            reply = await worker._research(asked, record)
+            reply = await worker._research(request, record)
             await record.commit()
             return reply
         finally:
             worker._running, worker._record = False, NULL_RECORD
 
-    async def _research(self, asked: Asked, record: Record[Progress]) -> Reply:
-        if isinstance(asked, _Iteration):
+    async def _research(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
+        if isinstance(request, _Iteration):
             try:
                 await self._iterate()
             except Stop as stop:
                 self._stopped(stop).value.raise_for_error()
-            return recording.reply_of(self._report(), asked.run_id)
-        if asked.state.underway is None:
+            return recording.reply_of(self._report(), request.run_id)
+        if request.state.underway is None:
             loop = asyncio.get_running_loop()
-            asked.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
+            request.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
         if record is NULL_RECORD:
             return await self._to_the_end(None)
         spent = self._catch_up()
@@ -294,7 +296,7 @@ class Researcher(RecordedAgent, Iterating):
         run = partial(self._to_the_end, spent)
         return await guarded(record, run, recording.over, self._stopped)
 
-    def _attach(self, asked: Asked, record: Record[Progress]) -> None:
+    def _attach(self, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
         own = {each.topic: each for each in self.objectives}  # the objects that the caller has
         before = record.state
@@ -303,14 +305,14 @@ class Researcher(RecordedAgent, Iterating):
                 own.setdefault(each.topic, each).expertise = each.expertise
             before.objectives = [*own.values()]
             self._reset_progress(before)
-        elif record is not NULL_RECORD or self.run_id not in (None, asked.run_id):
+        elif record is not NULL_RECORD or self.run_id not in (None, request.run_id):
             for topic, each in own.items():
                 each.expertise = self._at_first.get(topic, 0.0)
             self._reset_progress(Progress(objectives=[*own.values()]))
-        self._asked, self._record, self.run_id = asked, record, asked.run_id
+        self._request, self._record, self.run_id = request, record, request.run_id
         heard = [each["content"] for each in record.heard]
-        self.progress.told += [*(asked.state.own or ()), *asked.state.hear(), *heard]
-        asked.state.own = None
+        self.progress.told += [*(request.state.own or ()), *request.state.hear(), *heard]
+        request.state.own = None
 
     def _has_ended(self, record: Record[Progress]) -> bool:
         """Return whether a run is over, without more iterations or objectives to do."""
@@ -345,7 +347,7 @@ class Researcher(RecordedAgent, Iterating):
             return self._stopped(Stop("error", text, failure))
         report = self._report()
         error = SearchError(report.detail) if report.stop_reason == "error" else None
-        return recording.reply_of(report, self._asked.run_id, error)
+        return recording.reply_of(report, self._request.run_id, error)
 
     def _catch_up(self) -> Stop | None:
         """Bring model and budget up to the record; return a Stop if the budget is used up."""
@@ -372,4 +374,4 @@ class Researcher(RecordedAgent, Iterating):
 
     def _stopped(self, stop: Stop) -> Reply:
         self._stop(stop)
-        return recording.reply_of(self._report(), self._asked.run_id, stop.error)
+        return recording.reply_of(self._report(), self._request.run_id, stop.error)

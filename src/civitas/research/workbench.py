@@ -19,7 +19,7 @@ from civitas.reasoning.group import check_model
 from civitas.reasoning.loop.calls import Calls, doubts_of
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Stop
-from civitas.reasoning.reply_request import AnswerSchema, Asked
+from civitas.reasoning.reply_request import AnswerSchema, ReplyRequest
 from civitas.reasoning.state import ANSWER
 from civitas.research.calling import call_of, result_of
 from civitas.research.findings import (
@@ -54,7 +54,7 @@ class Workbench(ConversationalAgent):
     steps: dict[str, Any]
     _model: Any
     _owner: Any
-    _asked: Asked
+    _request: ReplyRequest
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
 
     def _reset_progress(self, progress: Progress) -> None:
@@ -200,7 +200,9 @@ class Workbench(ConversationalAgent):
         given: list[dict[str, Any] | None] = [None] * len(good)
         if doubts := doubts_of(self._record, self.iteration):
             raise Stop("in_doubt", doubts)
-        work = Calls(cast(Any, self._owner), good, self._asked, self._record, self.iteration, given)
+        work = Calls(
+            cast(Any, self._owner), good, self._request, self._record, self.iteration, given
+        )
         budget = self._budget
         try:
             if good:
@@ -269,7 +271,7 @@ class Workbench(ConversationalAgent):
     @property
     def _budget(self) -> Any:
         """The budget of this reply, or None."""
-        return self._owner.budget if self._asked.budget is None else self._asked.budget
+        return self._owner.budget if self._request.budget is None else self._request.budget
 
 
 def _key(task: ResearchTask) -> str:

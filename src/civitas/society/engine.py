@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from civitas.errors import ConfigError
 from civitas.society.city.map import check_integer
+from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from civitas.society.population.moment import Moment
@@ -73,7 +74,8 @@ class LocalEngine:
         if self.threads > 1 and self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, "civitas-rows")
         population.pool = self._pool
-        return await asyncio.to_thread(in_threads, population, moment, self._pool, self.threads)
+        work = (in_threads, population, moment, self._pool, self.threads)
+        return await WORKERS.run(asyncio.get_running_loop(), *work)
 
     def close(self) -> None:
         """End the threads."""

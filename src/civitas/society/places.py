@@ -104,6 +104,8 @@ _OFFER: dict[Any, tuple[str, str]] = {
 }
 """What each protocol offers, and the classes that implement it."""
 
+_MET: set[tuple[type, type]] = set()
+
 
 def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) -> None:
     """Check that a city offers what a block needs.
@@ -119,7 +121,7 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
     """
     kinds = tuple(kinds)
     wanted = dict.fromkeys((*protocols, Places) if kinds else protocols)
-    missing = [protocol for protocol in wanted if not isinstance(places, protocol)]
+    missing = [protocol for protocol in wanted if not _offers(places, protocol)]
     if missing:
         offers = [_OFFER.get(each, (each.__name__, "what implements it")) for each in missing]
         of = f" of kind {_listed(kinds)}" if kinds else ""
@@ -132,6 +134,16 @@ def needs(places: Any, *protocols: type, who: str, kinds: Iterable[str] = ()) ->
             f"{who} needs places of kind {_listed(absent)}, and {type(places).__name__} has only: "
             f"{_listed(places.kinds()) or 'none'}"
         )
+
+
+def _offers(places: Any, protocol: type) -> bool:
+    # Remembered by class: `isinstance` takes 8 µs here, and a block asks in each citizen's step.
+    met = (type(places), protocol)
+    if met not in _MET:
+        if not isinstance(places, protocol):
+            return False
+        _MET.add(met)
+    return True
 
 
 def _listed(kinds: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ from civitas.reasoning.dualact.conclusions import (
     HumanDecision,
 )
 from civitas.reasoning.events import ConclusionReached, Event
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.studio.feed import Feed
 
 _DECIDED: Final = 200
@@ -145,17 +145,17 @@ class PageDesk:
             self._concluded.append(event.conclusion)
 
     async def ask(
-        self, asked: Asked, told: Sequence[str], fault: str
+        self, request: ReplyRequest, told: Sequence[str], fault: str
     ) -> str | HumanDecision | None:
         """Return what the person decides or writes."""
-        about: dict[str, Any] = {"agent": "H", "run": asked.run_id, "told": list(told)}
-        if asked.schema == DECISION_SCHEMA:
+        about: dict[str, Any] = {"agent": "H", "run": request.run_id, "told": list(told)}
+        if request.schema == DECISION_SCHEMA:
             last = self._concluded[-1].to_json() if self._concluded else None
             of = {"task": self._task, "round": len(self._concluded), "conclusion": last}
             decision: HumanDecision = await self._cards.ask("decision", {**about, **of})
             return decision
-        text = asked.content if isinstance(asked.content, str) else json_text(asked.content)
-        schema = None if asked.answer is None else asked.answer.json
+        text = request.content if isinstance(request.content, str) else json_text(request.content)
+        schema = None if request.answer is None else request.answer.json
         form = f"Answer with JSON that follows this schema: {json_text(schema)}" if schema else ""
         text = "\n\n".join(each for each in (text, *told, fault or form) if each)
         return str(await self._cards.ask("question", {**about, "text": text}))

@@ -65,7 +65,7 @@ class RunDisplay:
         model: str = "the model",
         to: TextIO | None = None,
     ) -> None:
-        MissingExtra.unless("what shows a run, but for --json,", "cli", "rich")
+        MissingExtra.unless("showing a run (without --json)", "cli", "rich")
         from rich.console import Console
         from rich.text import Text
 

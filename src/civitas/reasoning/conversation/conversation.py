@@ -23,7 +23,7 @@ from civitas.reasoning.loop.recording import mark_known
 from civitas.reasoning.members import Group
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.reply_request import Asked, checked_content
+from civitas.reasoning.reply_request import ReplyRequest, checked_content
 from civitas.reasoning.resume import ENDED, ended
 from civitas.reasoning.thread import Interruption, Thread, steer
 
@@ -162,9 +162,9 @@ class Conversation(Group):
         Raises:
             StateError: there is no unfinished reply
         """
-        asked = Asked("", schema, thread)
-        asked.resumed = True
-        return await self._reply_on_loop(asked)
+        request = ReplyRequest("", schema, thread)
+        request.resumed = True
+        return await self._reply_on_loop(request)
 
     def interrupt(self, text: Content, thread: str | int | None = None) -> Interruption:
         """Send a text to a reply under way; callable in any thread of the process.
@@ -210,32 +210,32 @@ class Conversation(Group):
             # In an unfinished reply, the last message becomes the next speaker's prompt.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
 
-    def _check_asked(self, asked: Asked) -> None:
-        now = self._state_of(asked.state)
+    def _check_request(self, request: ReplyRequest) -> None:
+        now = self._state_of(request.state)
         if self._exchange is not None:
             raise NotPermitted(
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
             )
-        if asked.resumed:
+        if request.resumed:
             if not now.open:
                 raise StateError(
                     f"conversation {self.id!r} has no reply to resume: it has ended, or none "
                     "was begun"
                 )
             if now.run is not None:
-                asked.run_id = now.run
-        super()._check_asked(asked)
+                request.run_id = now.run
+        super()._check_request(request)
 
-    async def _work(self, asked: Asked, record: Record[ConversationState]) -> Reply:
-        thread, now = asked.state, self._state_of(asked.state)
-        budget = self.budget if asked.budget is None else asked.budget
+    async def _work(self, request: ReplyRequest, record: Record[ConversationState]) -> Reply:
+        thread, now = request.state, self._state_of(request.state)
+        budget = self.budget if request.budget is None else request.budget
         if record is not NULL_RECORD:
             model = getattr(self.next, "model", None)
             if model is not None:
                 record.at_end = partial(mark_known, record, model, budget)
             if record.state is not None:
-                reply = await resumed(self._setup, record, asked, budget_of(self, asked.budget))
+                reply = await resumed(self._setup, record, request, budget_of(self, request.budget))
                 if reply is not None:
                     if ended(record):
                         self._set_state(thread, record.state)
@@ -243,15 +243,15 @@ class Conversation(Group):
                 thread.own = now = record.state
             now.run = record.run_id
         now.budget = budget
-        if record.state is None and asked.resumed:
+        if record.state is None and request.resumed:
             now.steps.clear()
         elif record.state is None:
             now.begin()
-            for content, known_to in (*thread.hear(), (asked.content, ())):
+            for content, known_to in (*thread.hear(), (request.content, ())):
                 now.add(None, content, known_to=known_to)
         if self.until is not None:
             self.until.begin(now.kept, "u")
-        thread.underway = exchange = Exchange(self._setup, now, asked, record, self._keep)
+        thread.underway = exchange = Exchange(self._setup, now, request, record, self._keep)
         try:
             reply = await exchange.run()
         finally:

@@ -30,7 +30,7 @@ from civitas.reasoning.resume import ENDED, guarded
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
     from civitas.reasoning.thread import Thread
 
 logger = logging.getLogger("civitas.reasoning")
@@ -51,7 +51,7 @@ class Exchange:
         self,
         setup: Setup,
         state: ConversationState,
-        asked: Asked,
+        request: ReplyRequest,
         record: Record[ConversationState],
         later: Callable[[Any, Thread], None],
     ) -> None:
@@ -60,9 +60,9 @@ class Exchange:
         self._setup = setup
         self._state = state
         self._record = state.record = record
-        self._asked = asked
+        self._request = request
         self._later = later  # keeps what the participants hear after the turn
-        self._participants = Participants(setup, state, asked.thread)
+        self._participants = Participants(setup, state, request.thread)
         self._error: BaseException | None = None
         if record.state is None:
             record.save(state)
@@ -140,7 +140,7 @@ class Exchange:
         try:
             await self._participants.deliver([id for id in state.agents if id not in ids])
             self._speaking = ids
-            turns = await self._participants.speak(ids, self._asked)
+            turns = await self._participants.speak(ids, self._request)
             self._speaking = ()
             self.hear()
             said = [self._keep(turn) for turn in turns]
@@ -157,14 +157,14 @@ class Exchange:
         finally:
             self._speaking = ()
             self.between = True
-        asked = self._asked
-        if asked.emit is not None:
-            of = asked.of_run
+        request = self._request
+        if request.emit is not None:
+            of = request.of_run
             for number, utterance in enumerate(said, before + 1):
                 assert utterance.speaker is not None
-                asked.emit(TurnEnded(self._setup.id, utterance.speaker, number, utterance, **of))
-                if asked.seen is not None:
-                    await asked.seen()  # wait for the reader, who may save the state here
+                request.emit(TurnEnded(self._setup.id, utterance.speaker, number, utterance, **of))
+                if request.seen is not None:
+                    await request.seen()  # wait for the reader, who may save the state here
 
     def _keep(self, turn: Turn) -> Utterance:
         """Add a turn's outcome to the state, for the others to hear; return the utterance."""
@@ -234,11 +234,11 @@ class Exchange:
         text, value = self._outcome()
         self.between = False
         try:
-            if self._asked.schema is not None:
+            if self._request.schema is not None:
                 value = None
                 if reason == "done" and state.last:
                     self._speaking = state.last[-1:]
-                    turn = await self._participants.conclude(state.last[-1], self._asked)
+                    turn = await self._participants.conclude(state.last[-1], self._request)
                     self._speaking = ()
                     self._keep(turn)
                     if turn.fault is None and turn.reply is not None:
@@ -265,7 +265,7 @@ class Exchange:
         state = self._state
         text, value = outcome or self._outcome()
         said = (text, value, state.messages, state.steps[-MAX_STEPS:], state.usage)
-        return Reply(*said, stop.reason, stop.detail, stop.error, self._asked.run_id)
+        return Reply(*said, stop.reason, stop.detail, stop.error, self._request.run_id)
 
     def _outcome(self) -> tuple[str, Any]:
         """Return the text and the value of the last turn."""
@@ -288,12 +288,12 @@ class Exchange:
         """Interrupt the speakers with this text; everyone else hears it after this turn."""
         marked = Utterance(1, None, content).heard(self._state.agents)
         heard: list[str] = []
-        self._later((content, heard), self._asked.state)  # raises MailboxFull if too many wait
+        self._later((content, heard), self._request.state)  # raises MailboxFull if too many wait
         for id in self._speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
                 try:
-                    there = in_thread(interrupt, self._asked.thread)
+                    there = in_thread(interrupt, self._request.thread)
                     if interrupt(marked, **there) is not False:
                         heard.append(id)
                 except Exception as error:
@@ -301,7 +301,7 @@ class Exchange:
 
     def hear(self) -> None:
         """Add the texts that came during the turn to the transcript."""
-        for content, known_to in self._asked.state.hear():
+        for content, known_to in self._request.state.hear():
             self._state.add(None, content, known_to=known_to)
             self._record.hear({"content": content, "known_to": list(known_to)})
 

@@ -23,12 +23,12 @@ from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Past, Record
 from civitas.reasoning.reply import ANSWERED, Reply
 from civitas.reasoning.replying import observing
-from civitas.reasoning.resume import Marks
+from civitas.reasoning.resume import ReplayOffsets
 from civitas.text import cut, log_failure
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
 
 logger = logging.getLogger("civitas.reasoning")
 
@@ -39,7 +39,7 @@ _CONCLUDE: Final = "(The conversation is over. Give its outcome in the form that
 KIND: Final = "Conversation"
 _MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` sets it
 _RULES: Final = ("all", "any", "none")
-_MARKS = Marks()
+_OFFSETS = ReplayOffsets()
 
 
 class Setup:
@@ -179,13 +179,13 @@ class Participants:
         self._record.mark(key, utterance.message(self._state.agents), once=once)
         return once
 
-    async def speak(self, ids: tuple[str, ...], asked: Asked) -> list[Turn]:
+    async def speak(self, ids: tuple[str, ...], request: ReplyRequest) -> list[Turn]:
         """Let participants speak, concurrently if there are several."""
         first = self._state.turns + 1
         if len(ids) == 1:
-            return [await self._speak(ids[0], first, asked)]
+            return [await self._speak(ids[0], first, request)]
         tasks = [
-            asyncio.create_task(self._speak(id, number, asked))
+            asyncio.create_task(self._speak(id, number, request))
             for number, id in enumerate(ids, first)
         ]
         try:
@@ -195,19 +195,21 @@ class Participants:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _speak(self, id: str, number: int, asked: Asked) -> Turn:
+    async def _speak(self, id: str, number: int, request: ReplyRequest) -> Turn:
         state, record = self._state, self._record
         part = f"T{number}/{id}"
         waited = await self._question(id, part)
         question = NOTHING_NEW if waited is None else waited.heard(state.agents)
         place = 0 if waited is None else waited.number
-        emit = asked.emit
+        emit = request.emit
         if emit is not None:
-            emit(TurnStarted(self._setup.id, id, number, **asked.of_run))
+            emit(TurnStarted(self._setup.id, id, number, **request.of_run))
         handed = Handover(partial(record.mark, f"handed.{part}"))
         offered = self._setup.next.offered(state, id, handed)
         try:
-            turn = await self._ask(id, question, part, asked, emit, offered=offered, question=place)
+            turn = await self._ask(
+                id, question, part, request, emit, offered=offered, question=place
+            )
         finally:
             handed.is_over = True
         if turn.reply is not None:
@@ -216,22 +218,22 @@ class Participants:
                 turn.handed_to = before.result
         return turn
 
-    async def conclude(self, id: str, asked: Asked) -> Turn:
+    async def conclude(self, id: str, request: ReplyRequest) -> Turn:
         """Ask a participant for the outcome by the schema of the request."""
         await self.deliver((id,))
-        part, schema = f"conclusion/{id}", asked.schema
-        turn = await self._ask(id, _CONCLUDE, part, asked, None, schema=schema, question=0)
-        if turn.reply is not None and asked.emit is not None:
-            asked.emit(Done(id, turn.reply, **asked.of_run))
+        part, schema = f"conclusion/{id}", request.schema
+        turn = await self._ask(id, _CONCLUDE, part, request, None, schema=schema, question=0)
+        if turn.reply is not None and request.emit is not None:
+            request.emit(Done(id, turn.reply, **request.of_run))
         return turn
 
     async def _ask(
-        self, id: str, prompt: Content, part: str, asked: Asked, emit: Any, **options: Any
+        self, id: str, prompt: Content, part: str, request: ReplyRequest, emit: Any, **options: Any
     ) -> Turn:
         """Ask a participant; an error that is not the participant's is raised."""
         turn, agent = Turn(id), self._setup.agents[id]
         try:
-            reply = await ask_member(agent, prompt, part, asked, self._record, emit, **options)
+            reply = await ask_member(agent, prompt, part, request, self._record, emit, **options)
         except Exception as error:
             if self._is_recorded and isinstance(error, JournalError | RunMismatch):
                 raise
@@ -256,11 +258,11 @@ class Participants:
             await self.deliver((id,), leave=1)
             return waiting.pop() if waiting else None
         # The process before asked it already: later utterances come after that prompt.
-        asked = next((each for each in waiting if each.number == begun["question"]), None)
-        if asked is not None:
-            waiting.remove(asked)
+        request = next((each for each in waiting if each.number == begun["question"]), None)
+        if request is not None:
+            waiting.remove(request)
         await self.deliver((id,))
-        return asked
+        return request
 
     def _past(self, key: str) -> Past | None:
         """Return the record of a step, or None."""
@@ -295,10 +297,10 @@ async def _tell(
     """Let a participant observe a message; a message of a run only once in this process."""
     if once is not None:
         run, place = once
-        if _MARKS.get(agent, run) > place:
+        if _OFFSETS.get(agent, run) > place:
             return
         # Mark it first: a delivery that is cut off is not repeated.
-        _MARKS.set(agent, run, place + 1)
+        _OFFSETS.set(agent, run, place + 1)
     with observing(once):
         given = agent.observe(message, **in_thread(agent.observe, thread))
         if inspect.isawaitable(given):

@@ -18,7 +18,7 @@ from civitas.reasoning.resume import ended, value_at_end
 if TYPE_CHECKING:
     from civitas.budget import Budget
     from civitas.journal.run import RecordedPart
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
 
 
 def prepare(state: ConversationState, record: Record[ConversationState], setup: Setup) -> None:
@@ -31,7 +31,7 @@ def prepare(state: ConversationState, record: Record[ConversationState], setup: 
 
 
 async def resumed(
-    setup: Setup, record: Record[ConversationState], asked: Asked, budget: Budget | None
+    setup: Setup, record: Record[ConversationState], request: ReplyRequest, budget: Budget | None
 ) -> Reply | None:
     """Restore a resumed run; return its reply if it ends here, else None."""
     assert record.state is not None
@@ -40,11 +40,11 @@ async def resumed(
     except (BudgetExceeded, Stop) as error:
         if not ended(record):
             stop = Stop.of(error)
-            why = (stop.reason, stop.detail, stop.error, asked.run_id)
+            why = (stop.reason, stop.detail, stop.error, request.run_id)
             return Reply("", "", [], [], Usage(), *why)
-    emit_past(setup, record, asked)
+    emit_past(setup, record, request)
     prepare(record.state, record, setup)
-    return as_it_ended(record, asked.answer) if ended(record) else None
+    return as_it_ended(record, request.answer) if ended(record) else None
 
 
 def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
@@ -54,12 +54,12 @@ def at_end(record: ReadRecord[ConversationState]) -> ConversationState:
     return record.state or ConversationState()
 
 
-def emit_past(setup: Setup, record: Record[ConversationState], asked: Asked) -> None:
+def emit_past(setup: Setup, record: Record[ConversationState], request: ReplyRequest) -> None:
     """Emit the recorded turns as past events."""
-    emit = asked.emit
+    emit = request.emit
     if emit is None:
         return
-    of: dict[str, Any] = {"past": True, **asked.of_run}
+    of: dict[str, Any] = {"past": True, **request.of_run}
     emitted: int | None = None  # the number of the last utterance; None before the first state
     for entry in record.entries():
         if entry.kind != "state":

@@ -18,7 +18,7 @@ from civitas.reasoning.members import Group
 from civitas.reasoning.read_record import of_group
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Stop
-from civitas.reasoning.reply_request import Asked, thread_id
+from civitas.reasoning.reply_request import ReplyRequest, thread_id
 from civitas.reasoning.resume import ended
 from civitas.reasoning.thread import Thread
 
@@ -214,9 +214,9 @@ class DualActAgent(Group):
                 "resume(schema=…) with it"
             )
         progress.want(schema)
-        asked = Asked(progress.task, schema, progress.thread, progress.run_id)
-        asked.resumed = True
-        return await self._reply_on_loop(asked)  # type: ignore[return-value]
+        request = ReplyRequest(progress.task, schema, progress.thread, progress.run_id)
+        request.resumed = True
+        return await self._reply_on_loop(request)  # type: ignore[return-value]
 
     # -- the work ----------------------------------------------------------------------------------
 
@@ -252,41 +252,43 @@ class DualActAgent(Group):
             if member is not None and getattr(member, "_records", False):
                 await member._restore(record.member(name, turn["agent"]), budget)
 
-    async def _work(self, asked: Asked, record: Record[Progress]) -> Reply:
-        if record is not NULL_RECORD and (reply := await self._resumed(record, asked)):
+    async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:
+        if record is not NULL_RECORD and (reply := await self._resumed(record, request)):
             return reply
-        progress: Progress | None = asked.state.own
-        if progress is None or not asked.resumed:
+        progress: Progress | None = request.state.own
+        if progress is None or not request.resumed:
             turn: Any = self.config.first
-            progress = Progress(asked.content, asked.thread, asked.run_id, turn)
+            progress = Progress(request.content, request.thread, request.run_id, turn)
             if turn == "reactive":
                 progress.instruction = [""] * len(self.config.reactives)
-            progress.want(asked.schema)
-            asked.state.own = progress
+            progress.want(request.schema)
+            request.state.own = progress
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped during a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
         by = (self._decide_by, self._extract_by)
-        rounds = Rounds(self, self.config, progress, asked, record, *by)
-        if asked.state.underway is None:
-            asked.state.underway = rounds
+        rounds = Rounds(self, self.config, progress, request, record, *by)
+        if request.state.underway is None:
+            request.state.underway = rounds
         return await rounds.reply()
 
-    async def _resumed(self, record: Record[Progress], asked: Asked) -> DualActReply | None:
+    async def _resumed(
+        self, record: Record[Progress], request: ReplyRequest
+    ) -> DualActReply | None:
         """Restore a resumed run; return its reply if it ends here, else None."""
-        progress, wanted = record.state, asked.answer
+        progress, wanted = record.state, request.answer
         if progress is not None:
             progress.run_id = record.run_id  # a fork has the original's
-            progress.want(asked.schema)
+            progress.want(request.schema)
             if wanted is not None:
                 progress.read_values(wanted, len(self.config.reactives) > 1)
-            self._emit_past(progress, asked)
+            self._emit_past(progress, request)
         over = ended(record)
         try:
-            await self._restore_members(record, asked.budget)
+            await self._restore_members(record, request.budget)
         except (BudgetExceeded, Stop) as error:
             if not over:
-                progress = progress or Progress(asked.content, asked.thread, asked.run_id)
+                progress = progress or Progress(request.content, request.thread, request.run_id)
                 stop = Stop.of(error)
                 progress.finish(stop.reason, stop.detail)
                 return progress.reply(stop.error)
@@ -294,18 +296,20 @@ class DualActAgent(Group):
             return None
         if over:
             return progress.reply()
-        asked.state.own = progress
-        asked.resumed = True
+        request.state.own = progress
+        request.resumed = True
         return None
 
-    def _emit_past(self, progress: Progress, asked: Asked) -> None:
+    def _emit_past(self, progress: Progress, request: ReplyRequest) -> None:
         """Emit the recorded decisions and conclusions as past events."""
-        if asked.emit is None:
+        if request.emit is None:
             return
 
         def events(kind: Any, made: list[Any]) -> list[Any]:
             numbered = enumerate(made, 1)
-            return [kind(str(self.id), n, each, past=True, **asked.of_run) for n, each in numbered]
+            return [
+                kind(str(self.id), n, each, past=True, **request.of_run) for n, each in numbered
+            ]
 
         rounds = [
             events(DecisionMade, progress.decisions),
@@ -315,4 +319,4 @@ class DualActAgent(Group):
             rounds.reverse()
         for pair in zip_longest(*rounds):
             for event in filter(None, pair):
-                asked.emit(event)
+                request.emit(event)

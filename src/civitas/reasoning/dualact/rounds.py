@@ -28,7 +28,7 @@ from civitas.reasoning.hooks import expect
 from civitas.reasoning.members import Group, ask_member, called, end_of, in_time
 from civitas.reasoning.record import NULL_RECORD, Record, Step
 from civitas.reasoning.reply import ANSWERED, Reply, Stop, StopReason
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.resume import guarded
 from civitas.text import log_failure
 
@@ -51,7 +51,7 @@ class Rounds:
         agent: Group,
         config: DualActConfig,
         progress: Progress,
-        asked: Asked,
+        request: ReplyRequest,
         record: Record[Progress],
         decide_by: Callable[..., Any] | None,
         extract_by: Callable[..., Any] | None,
@@ -62,20 +62,20 @@ class Rounds:
         self._reactives = config.reactives
         self._config = config
         self._progress = progress
-        self._asked = asked
+        self._request = request
         self._record = record
         self._decide_by = decide_by
         self._extract_by = extract_by
         self._briefing = config.briefing()
-        self._budget = agent.budget if asked.budget is None else asked.budget
+        self._budget = agent.budget if request.budget is None else request.budget
         self._speaking: list[Any] = []
-        self._told: list[str] = list(asked.state.hear())
+        self._told: list[str] = list(request.state.hear())
 
     def interrupt(self, text: str) -> None:
         """Interrupt the members at work; if none can be interrupted, keep the text for the next."""
         listening = [each for each in self._speaking if hasattr(each, "interrupt")]
         for each in listening:
-            each.interrupt(text, **in_thread(each.interrupt, self._asked.thread))
+            each.interrupt(text, **in_thread(each.interrupt, self._request.thread))
         if not listening:
             self._told.append(text)
 
@@ -248,7 +248,7 @@ class Rounds:
         return {id: task.result() for id, task in tasks.items()}
 
     async def _run(self, agent: Any, instruction: str) -> RunOfR:
-        schema = self._asked.schema
+        schema = self._request.schema
         text = instruction
         if schema is None:
             text = self._briefing.with_format(instruction, self._progress.task, agent)
@@ -316,7 +316,7 @@ class Rounds:
 
     async def _ask(self, agent: Any, text: str, schema: Any, part: str) -> Reply:
         """Return the reply of H or R: the recorded one, or a new one."""
-        asked, emit = self._asked, self._asked.emit
+        request, emit = self._request, self._request.emit
 
         def shown(event: Event) -> None:
             if emit is not None and not isinstance(event, Done):
@@ -324,12 +324,12 @@ class Rounds:
 
         wanted = schema if takes(agent.reply, "schema") else None
         to = None if emit is None else shown
-        return await ask_member(agent, text, part, asked, self._record, to, wanted)
+        return await ask_member(agent, text, part, request, self._record, to, wanted)
 
     def _emit(self, kind: Any, number: int, made: HumanDecision | Conclusion) -> None:
-        asked = self._asked
-        if asked.emit is not None:
-            asked.emit(kind(str(self._agent.id), number, made, **asked.of_run))
+        request = self._request
+        if request.emit is not None:
+            request.emit(kind(str(self._agent.id), number, made, **request.of_run))
 
     def _interruptions(self) -> list[str]:
         """Return the interruptions since the last call, and clear them."""
@@ -362,7 +362,7 @@ class Rounds:
         hooks = self._agent._hooks
         if hooks is None or not hooks.has(type):
             return value
-        run, kwargs = hooks.run, {**about, **self._asked.of_run, name: value}
+        run, kwargs = hooks.run, {**about, **self._request.of_run, name: value}
 
         async def call(step: Step) -> Any:
             of, budget = (type, self._agent, kwargs), self._budget

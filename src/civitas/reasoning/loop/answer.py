@@ -73,7 +73,7 @@ def safe_names(names: Iterable[str]) -> dict[str, str]:
 _NOTHING: dict[str, str] = {}
 
 
-class Shown:
+class OfferedActions:
     """The actions that a model is shown.
 
     Attributes:
@@ -110,7 +110,7 @@ MAX_ARGS_CHARS = 1_000_000
 
 
 @dataclass(slots=True)
-class Wanted:
+class RequestedCall:
     """One call of an answer."""
 
     id: str  # different from those of the answer's other calls
@@ -127,7 +127,7 @@ class Answer:
     """A model's answer, read."""
 
     text: str
-    calls: list[Wanted]
+    calls: list[RequestedCall]
     fault: str = ""  # why it cannot be used, in words
 
 
@@ -162,15 +162,15 @@ def _read_call(
     ids: set[str],
     find: Callable[[str], tuple[str, Action | None]],
     known: Callable[[], list[str]],
-) -> Wanted:
+) -> RequestedCall:
     id = _id(getattr(call, "id", None), ids)
     given = getattr(call, "name", None)
     if not isinstance(given, str):
-        wanted = Wanted(id, "?", "_")
+        wanted = RequestedCall(id, "?", "_")
         wanted.fault = f"the name of an action must be a text, got {json_type(given)}"
         return wanted
     name, action = find(given)
-    wanted = Wanted(id, name, safe_name(given))
+    wanted = RequestedCall(id, name, safe_name(given))
     if action is None:
         names = known()
         listed = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")

@@ -14,13 +14,13 @@ from civitas.models.base import streamed
 from civitas.models.protocol import Model, ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.charging import begun, budgeted
 from civitas.reasoning.hooks import Hooks, expect_answer, expect_messages
-from civitas.reasoning.loop.answer import Shown, as_action
+from civitas.reasoning.loop.answer import OfferedActions, as_action
 from civitas.reasoning.loop.given import Given, system_text
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.loop.recording import LoopState
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Record, Step
 from civitas.reasoning.reply import Stop
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import ANSWER
 from civitas.text import log_failure
 
@@ -30,26 +30,26 @@ logger = logging.getLogger("civitas.reasoning")
 class Asking:
     """The request and the state of a run of the loop, and the calls of its model."""
 
-    shown: Shown
+    shown: OfferedActions
 
     def __init__(
         self,
         agent: LoopAgent,
-        asked: Asked,
+        request: ReplyRequest,
         memory: Memory,
         record: Record[LoopState] = NULL_RECORD,
     ) -> None:
         self.agent = agent
         self.id = str(agent.id)
-        self.asked = asked
-        self.emit = asked.emit
+        self.request = request
+        self.emit = request.emit
         self.memory = memory
-        self.thread = asked.state
-        self.budget = agent.budget if asked.budget is None else asked.budget
+        self.thread = request.state
+        self.budget = agent.budget if request.budget is None else request.budget
         self.model: Model = agent.model
         if self.budget is not None:
             self.model = budgeted(self.model, self.budget)
-        self.schema = asked.answer
+        self.schema = request.answer
         self.state = LoopState()
         self.record = record
         self._given = Given(record, self.thread)
@@ -59,7 +59,7 @@ class Asking:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         record, iteration = self.record, self.state.iteration
         try:
-            self.shown = self.agent._show(self.thread, self.asked.offered)
+            self.shown = self.agent._show(self.thread, self.request.offered)
             hooks = self.agent._hooks
             if record is NULL_RECORD:
                 asks = self._answer(self.prompt()) if hooks is None else self._ask(NULL_STEP)
@@ -91,8 +91,9 @@ class Asking:
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
-        asked, iteration = self.asked, self.state.iteration
-        return {name: value, "iteration": iteration, "run_id": asked.run_id, "thread": asked.thread}
+        request, iteration = self.request, self.state.iteration
+        run = {"run_id": request.run_id, "thread": request.thread}
+        return {name: value, "iteration": iteration, **run}
 
     async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
         """Return an answer as the `post_reasoning` hooks changed it."""
@@ -136,7 +137,7 @@ class Asking:
             async for part in parts:
                 kind = type(part)
                 if kind is TextPiece or kind is ReasoningPiece:
-                    self.emit(kind(part.text, self.id, self.asked.run_id, self.asked.thread))
+                    self.emit(kind(part.text, self.id, self.request.run_id, self.request.thread))
                 else:
                     given = part
         except BaseException:  # at its end the iterator is closed already
@@ -156,7 +157,7 @@ class Asking:
     def find(self, name: str) -> tuple[str, Action | None]:
         """Return the public name and the action for a name that the model used."""
         public = self.shown.public.get(name, name)
-        for offered in self.asked.offered:
+        for offered in self.request.offered:
             if offered.name == public:
                 return public, offered
         found = self.agent.actions.get_action(public)

@@ -28,11 +28,11 @@ from civitas.errors import (
 from civitas.jsonvalue import as_json, copy_json, json_text
 from civitas.reasoning.events import CallEnded, CallStarted
 from civitas.reasoning.hooks import Hooks, expect_args, expect_result
-from civitas.reasoning.loop.answer import Wanted
+from civitas.reasoning.loop.answer import RequestedCall
 from civitas.reasoning.loop.parts import LoopAgent
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Past, Record, Step
 from civitas.reasoning.reply import Stop
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import Codec
 from civitas.text import cut, log_failure
 from civitas.threads import WORKERS
@@ -84,8 +84,8 @@ class Calls:
     """The calls of one answer, executed concurrently; `results` has their results in call order."""
 
     agent: LoopAgent
-    wanted: list[Wanted]
-    asked: Asked
+    wanted: list[RequestedCall]
+    request: ReplyRequest
     record: Record[Any]
     iteration: int
     results: list[dict[str, Any] | None]
@@ -147,11 +147,11 @@ class Calls:
 class Call:
     """One call of an answer."""
 
-    __slots__ = ("_agent", "_asked", "_of", "_place", "_record", "_refused", "_wanted")
+    __slots__ = ("_agent", "_of", "_place", "_record", "_refused", "_request", "_wanted")
 
     def __init__(self, of: Calls, place: int) -> None:
         self._agent = of.agent
-        self._asked = of.asked
+        self._request = of.request
         self._record = of.record
         self._wanted = of.wanted[place]
         self._of = of
@@ -209,20 +209,11 @@ class Call:
 
     def tell_end(self, result: dict[str, Any]) -> None:
         """Emit that the call has ended."""
-        emit, wanted, asked = self._asked.emit, self._wanted, self._asked
+        emit, wanted, request = self._request.emit, self._wanted, self._request
         if emit is not None:
-            emit(
-                CallEnded(
-                    str(self._agent.id),
-                    self._of.iteration,
-                    wanted.id,
-                    wanted.name,
-                    result,
-                    error_of(result),
-                    run_id=asked.run_id,
-                    thread=asked.thread,
-                )
-            )
+            about = (str(self._agent.id), self._of.iteration, wanted.id, wanted.name)
+            run, thread, error = request.run_id, request.thread, error_of(result)
+            emit(CallEnded(*about, result, error, run_id=run, thread=thread))
 
     # -- as it is recorded -------------------------------------------------------------------------
 
@@ -246,7 +237,7 @@ class Call:
     # -- executing it ------------------------------------------------------------------------------
 
     async def _execute(self, step: Step) -> dict[str, Any]:
-        agent, wanted, asked = self._agent, self._wanted, self._asked
+        agent, wanted, request = self._agent, self._wanted, self._request
         hooks = agent._hooks
         if hooks is not None and hooks.has("pre_acting"):
             refused = await self._before(hooks)
@@ -255,30 +246,21 @@ class Call:
                 return refused
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
             _change(wanted, step.args)
-        if asked.emit is not None:
-            asked.emit(
-                CallStarted(
-                    str(agent.id),
-                    self._of.iteration,
-                    wanted.id,
-                    wanted.name,
-                    wanted.args,
-                    run_id=asked.run_id,
-                    thread=asked.thread,
-                )
-            )
-        return await execute(agent, wanted, asked, step)
+        if request.emit is not None:
+            about = (str(agent.id), self._of.iteration, wanted.id, wanted.name, wanted.args)
+            request.emit(CallStarted(*about, run_id=request.run_id, thread=request.thread))
+        return await execute(agent, wanted, request, step)
 
     def _about_hooked(self) -> dict[str, Any]:
         """Return what hooks get about the call."""
-        wanted, asked = self._wanted, self._asked
+        wanted, request = self._wanted, self._request
         return {
             "action": wanted.name,
             "args": _copied(wanted.args),
             "iteration": self._of.iteration,
             "call_id": wanted.id,
-            "run_id": asked.run_id,
-            "thread": asked.thread,
+            "run_id": request.run_id,
+            "thread": request.thread,
         }
 
     async def _before(self, hooks: Hooks) -> dict[str, Any] | None:
@@ -312,7 +294,7 @@ def _copied(args: dict[str, Any]) -> dict[str, Any]:
     return args.copy() if _SCALARS.issuperset(map(type, args.values())) else copy_json(args)
 
 
-def _change(call: Wanted, args: dict[str, Any]) -> None:
+def _change(call: RequestedCall, args: dict[str, Any]) -> None:
     """Replace the arguments of a call, checked as the model's are."""
     if args == call.args:
         return
@@ -322,7 +304,7 @@ def _change(call: Wanted, args: dict[str, Any]) -> None:
 
 
 async def execute(
-    agent: LoopAgent, call: Wanted, asked: Asked, step: Step = NULL_STEP
+    agent: LoopAgent, call: RequestedCall, request: ReplyRequest, step: Step = NULL_STEP
 ) -> dict[str, Any]:
     """Execute a call if it is permitted, and return its result."""
     chosen = call.action
@@ -330,12 +312,12 @@ async def execute(
     environment = agent.environment
     try:
         if chosen.access_policy != ACCESS_PERMITTED:
-            decision = await _permits(agent, call, asked, step)
+            decision = await _permits(agent, call, request, step)
             if decision is not True:
                 return failed(not_permitted(call.name, decision))
         if step is not NULL_STEP:
             await step.begins(call.args)
-        kwargs = _injected(agent, chosen, call.kwargs, asked)
+        kwargs = _injected(agent, chosen, call.kwargs, request)
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
             result = await execute_in_thread(environment, chosen, kwargs)
@@ -359,7 +341,7 @@ async def execute(
 
 
 def _injected(
-    agent: LoopAgent, chosen: Action, kwargs: dict[str, Any], asked: Asked
+    agent: LoopAgent, chosen: Action, kwargs: dict[str, Any], request: ReplyRequest
 ) -> dict[str, Any]:
     try:
         injected = chosen.signature.injected
@@ -370,17 +352,19 @@ def _injected(
         message = None if handling is None else handling.message()
         context: Context[Any] = Context(
             agent,
-            run_id=asked.run_id,
-            thread=asked.thread,
+            run_id=request.run_id,
+            thread=request.thread,
             sender=None if message is None else message["from"],
-            budget=agent.budget if asked.budget is None else asked.budget,
-            deps=agent.deps if asked.deps is None else asked.deps,
+            budget=agent.budget if request.budget is None else request.budget,
+            deps=agent.deps if request.deps is None else request.deps,
         )
         return {**kwargs, **filled(injected, context)}
     return kwargs
 
 
-async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> Decision:
+async def _permits(
+    agent: LoopAgent, call: RequestedCall, request: ReplyRequest, step: Step
+) -> Decision:
     """Return whether this call may be executed; the approver gets a copy of its arguments."""
     if call.action is None or call.action.access_policy == ACCESS_DENIED:
         return False
@@ -389,8 +373,8 @@ async def _permits(agent: LoopAgent, call: Wanted, asked: Asked, step: Step) -> 
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> Any:
-        if asked.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
-            await asked.seen()  # the reader sees the call before it is asked
+        if request.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
+            await request.seen()  # the reader sees the call before it is asked
         ask: Callable[..., Any] = agent.request_permission
         if is_async(ask):
             return await ask(message)

@@ -91,9 +91,9 @@ def _action(
     is_say = name == "say" and "thread" in described["args"]
 
     async def call(**args: Any) -> Any:
-        asked = own_reply(agent) if is_say else None
-        if asked is not None and asked.thread is not None:
-            args["thread"] = asked.thread
+        request = own_reply(agent) if is_say else None
+        if request is not None and request.thread is not None:
+            args["thread"] = request.thread
         return await agent.ask(id, name, **args)
 
     text = _line(described.get("description")) or "not described"

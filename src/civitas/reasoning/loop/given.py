@@ -19,7 +19,7 @@ from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
-    from civitas.reasoning.loop.answer import Shown
+    from civitas.reasoning.loop.answer import OfferedActions
     from civitas.reasoning.record import Record
     from civitas.reasoning.thread import Thread
 
@@ -69,21 +69,25 @@ class Given:
         self._record = record
         self._thread = thread
         self._before: list[dict[str, Any]] = []
-        self._shown: Shown | None = None
+        self._shown: OfferedActions | None = None
 
     def note(
         self,
         prompt: list[dict[str, Any]],
         own: list[dict[str, Any]],
-        shown: Shown,
+        shown: OfferedActions,
         schema: dict[str, Any] | None,
     ) -> dict[str, Any]:
         """Return what to record of a call; `own` are the run's messages, recorded already."""
         before, self._before = self._before, prompt
         same = len(before) if prompt[: len(before)] == before else _alike(before, prompt)
-        new = prompt[same:]
+        gone = _forgotten(before[same:], prompt[same:])
+        kept = len(before) - gone
+        new = prompt[kept:]
         mine = len(new) if new == own[len(own) - len(new) :] else _alike(new[::-1], own[::-1])
         noted: dict[str, Any] = {"same": same, "own": [len(own) - mine, len(own)]}
+        if kept > same:
+            noted["gone"] = gone
         if mine < len(new):
             others = new[: len(new) - mine]
             if len(others) > _FEW:
@@ -108,11 +112,10 @@ class Given:
         link: dict[str, Any] = {"new": messages}
         links = 0
         if last is not None and last.journal == record.journal and last.links < _MAX_LINKS:
-            # The memory may have forgotten the oldest.
-            gone = next((n for n, each in enumerate(last.messages) if each is messages[0]), 0)
-            left = last.messages[gone:]
-            if messages[: len(left)] == left:
-                link = {"after": last.hash, "gone": gone, "new": messages[len(left) :]}
+            gone = _forgotten(last.messages, messages)
+            if gone < len(last.messages):
+                new = messages[len(last.messages) - gone :]
+                link = {"after": last.hash, "gone": gone, "new": new}
                 links = last.links + 1
         hash = record.keep(_text(link).encode())
         made = Remembered(record.journal, hash, links, messages)
@@ -140,7 +143,8 @@ def given_for(
             new = read_json(noted.get("new", "[]"))
             if "remembered" in noted:
                 new += _remembered(noted["remembered"], kept)
-            prompt = [*prompt[: noted["same"]], *new, *own[slice(*noted["own"])]]
+            same, gone = noted["same"], noted.get("gone", len(prompt))
+            prompt = [*prompt[:same], *prompt[same + gone :], *new, *own[slice(*noted["own"])]]
             if "tools" in noted:
                 about = {"tools": read_json(noted["tools"]), "schema": noted["schema"]}
         if entry.sequence == sequence:
@@ -166,6 +170,13 @@ def _text(data: Any) -> str:
         return plain_json(data, inf_nan_mode="strings").decode()
     except ValueError:  # something that is not JSON
         return json_text(data)
+
+
+def _forgotten(before: list[Any], now: list[Any]) -> int:
+    """Return how many of the first messages are gone, if all others still begin the prompt."""
+    gone = next((n for n, each in enumerate(before) if now and each is now[0]), len(before))
+    left = before[gone:]
+    return gone if now[: len(left)] == left else len(before)
 
 
 def _alike(one: Sequence[Any], other: Sequence[Any]) -> int:

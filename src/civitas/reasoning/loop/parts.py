@@ -14,13 +14,14 @@ from civitas.errors import DefinitionError
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
 from civitas.reasoning.group import check_model, check_part
-from civitas.reasoning.loop.answer import Shown, as_action
+from civitas.reasoning.loop.answer import OfferedActions, as_action
 from civitas.reasoning.loop.given import MAX_RESULT_CHARS
 from civitas.reasoning.recorded_agent import RecordedAgent
 from civitas.reasoning.thread import Thread
 from civitas.workflow import block_actions
 
 if TYPE_CHECKING:
+    from civitas.approval import Approver
     from civitas.budget import Budget
     from civitas.journal import Journal
     from civitas.models.protocol import Model
@@ -57,8 +58,17 @@ class LoopAgent(RecordedAgent):
         max_result_chars: int = MAX_RESULT_CHARS,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        shared: bool = False,
+        receive_own_broadcasts: bool = True,
+        concurrency: int | None = None,
+        approver: Approver | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
+        if shared is not False or receive_own_broadcasts is not True:
+            options |= {"shared": shared, "receive_own_broadcasts": receive_own_broadcasts}
+        if concurrency is not None or approver is not None or deps is not None:
+            options |= {"concurrency": concurrency, "approver": approver, "deps": deps}
         super().__init__(id, **options)
         if isinstance(model, type) or not hasattr(model, "complete"):
             check_model(model, id)
@@ -189,18 +199,18 @@ class LoopAgent(RecordedAgent):
         """Return other agents' actions, by name, as the last reply of its own thread found them."""
         return self._kept.default.discovered or {}
 
-    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> Shown:
+    def _show(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them, without denied ones."""
         given = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
         now = [(each, getattr(each, "access_policy", None)) for each in given]
-        kept: tuple[list[Any], Shown] | None = thread.shown
+        kept: tuple[list[Any], OfferedActions] | None = thread.shown
         if kept is not None and kept[0] == now:
             return kept[1]
         visible = [as_action(each) for each, policy in now if policy != ACCESS_DENIED]
         names = {each.name for each in given}
         visible += [a for name, a in (thread.discovered or {}).items() if name not in names]
-        shown = Shown(visible)
+        shown = OfferedActions(visible)
         thread.shown = (now, shown)
         return shown
 

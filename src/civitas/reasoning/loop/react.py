@@ -11,7 +11,7 @@ from civitas.reasoning.loop.recording import KIND, LoopState, catch_up, program_
 from civitas.reasoning.loop.run import Run
 from civitas.reasoning.record import Record
 from civitas.reasoning.reply import Reply
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import memory_state, opened, restore_memory, state
 from civitas.reasoning.thread import Thread, Threads
 
@@ -105,13 +105,13 @@ class ReActAgent(LoopAgent):
 
     # -- the loop ----------------------------------------------------------------------------------
 
-    def _check_asked(self, asked: Asked) -> None:
-        self._memory_of(asked.state)
+    def _check_request(self, request: ReplyRequest) -> None:
+        self._memory_of(request.state)
 
-    async def _work(self, asked: Asked, record: Record[LoopState]) -> Reply:
+    async def _work(self, request: ReplyRequest, record: Record[LoopState]) -> Reply:
         if self.discover is not None and self._mailbox is not None:
-            await self._discover(asked.state)
-        return await Run(self, asked, self._memory_of(asked.state), record).reply()
+            await self._discover(request.state)
+        return await Run(self, request, self._memory_of(request.state), record).reply()
 
     def _program(self) -> dict[str, Any]:
         return program_of(self)

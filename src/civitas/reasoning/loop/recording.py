@@ -14,7 +14,7 @@ from civitas.reasoning.read_record import ReadRecord, fingerprint
 from civitas.reasoning.record import APPENDED, Record
 from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import AnswerSchema
-from civitas.reasoning.resume import Marks, overlap, value_at_end
+from civitas.reasoning.resume import ReplayOffsets, overlap, value_at_end
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from civitas.journal.run import RecordedPart
     from civitas.memory.memory import Memory
     from civitas.reasoning.loop.parts import LoopAgent
-    from civitas.reasoning.reply_request import Asked
+    from civitas.reasoning.reply_request import ReplyRequest
 
 KIND = "ReActAgent"
-_MARKS = Marks()
+_OFFSETS = ReplayOffsets()
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
     answers = spending(entries[_known(known, record) :]).answers
-    _MARKS.set(known, record.key, len(entries))
+    _OFFSETS.set(known, record.key, len(entries))
     if answers and callable(skip):
         skip(answers)
     late: DeadlineExceeded | None = None
@@ -103,7 +103,8 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     for account, alone in () if budget is None else budget._each():
         before = _known(account, record)
         if before < len(entries):
-            _MARKS.set(account, record.key, len(entries))  # counted, even if the charge is refused
+            # Counted, even if the charge is refused.
+            _OFFSETS.set(account, record.key, len(entries))
             try:
                 charge_spent(alone, model, spending(entries[before:]))
             except DeadlineExceeded as error:
@@ -116,7 +117,7 @@ def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
     """Mark what this process has recorded as known to a model and a budget."""
     accounts = () if budget is None else budget._accounts
     for each in (model, *accounts):
-        _MARKS.set(each, record.key, record.count)
+        _OFFSETS.set(each, record.key, record.count)
 
 
 def remember(
@@ -133,7 +134,7 @@ def remember(
         else:
             memory.add_memory(message)
     if not callable(once):
-        _MARKS.set(memory, record.key, first + len(messages))
+        _OFFSETS.set(memory, record.key, first + len(messages))
 
 
 def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
@@ -141,18 +142,18 @@ def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     messages = record.state.messages if record.state is not None else []
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
-        after = _MARKS.get(memory, record.key)
+        after = _OFFSETS.get(memory, record.key)
         for each in record.copied:
-            after = max(after, min(_MARKS.get(memory, each["key"]), each["messages"]))
+            after = max(after, min(_OFFSETS.get(memory, each["key"]), each["messages"]))
         after = after or overlap(memory.get_memories(), messages)
     remember(memory, record, messages[after:], after)
 
 
 def _known(of: Any, record: Record[Any]) -> int:
     """Return how many entries of a run an object knows, from this run or those it copies."""
-    known = _MARKS.get(of, record.key)
+    known = _OFFSETS.get(of, record.key)
     for each in record.copied:
-        known = max(known, min(_MARKS.get(of, each["key"]), each["entries"]))
+        known = max(known, min(_OFFSETS.get(of, each["key"]), each["entries"]))
     return known
 
 
@@ -164,9 +165,9 @@ def replayed(part: RecordedPart) -> Reply:
     return as_it_ended(ReadRecord(part, LoopState))
 
 
-def past_events(agent: str, asked: Asked, entries: Sequence[Entry]) -> list[Event]:
+def past_events(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> list[Event]:
     """Return the recorded calls and messages as past events."""
-    of: dict[str, Any] = {"past": True, **asked.of_run}
+    of: dict[str, Any] = {"past": True, **request.of_run}
     events: list[Event] = []
     begun = set()
     for entry in entries:

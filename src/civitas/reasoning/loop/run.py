@@ -10,7 +10,7 @@ from civitas.errors import BudgetExceeded, StateError
 from civitas.jsonvalue import Unreadable, json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
-from civitas.reasoning.loop.answer import Answer, Wanted, read_answer
+from civitas.reasoning.loop.answer import Answer, RequestedCall, read_answer
 from civitas.reasoning.loop.asking import Asking
 from civitas.reasoning.loop.calls import Calls, cut_off, doubts_of, error_of, execute
 from civitas.reasoning.loop.given import MAX_RESULT_CHARS, NOT_RUN, result_content
@@ -26,7 +26,7 @@ from civitas.reasoning.loop.recording import (
 )
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Step, Stop
-from civitas.reasoning.reply_request import Asked
+from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.resume import ended, guarded
 
 SAME_CALLS = 3
@@ -45,11 +45,11 @@ class Run(Asking):
     def __init__(
         self,
         agent: LoopAgent,
-        asked: Asked,
+        request: ReplyRequest,
         memory: Memory,
         record: Record[LoopState] = NULL_RECORD,
     ) -> None:
-        super().__init__(agent, asked, memory, record)
+        super().__init__(agent, request, memory, record)
         self._saved = 0  # how many messages are recorded
         # For interruptions: our own cancellations of this task are undone with `uncancel`, as
         # asyncio.timeout does.
@@ -60,7 +60,7 @@ class Run(Asking):
         self._cancels = 0
         self._under_way = False
         self._told: list[str] = []
-        self._of_run = asked.of_run
+        self._of_run = request.of_run
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
@@ -96,7 +96,7 @@ class Run(Asking):
             if not self.record.past(f"{state.iteration + 1}"):
                 self._hear()
         if is_new:
-            self._add(role="user", content=self.asked.content)
+            self._add(role="user", content=self.request.content)
             self.save()
         while state.iteration < agent.max_iterations:
             state.iteration += 1
@@ -202,7 +202,7 @@ class Run(Asking):
             self.state = record.state
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
-            for event in past_events(self.id, self.asked, record.entries()):
+            for event in past_events(self.id, self.request, record.entries()):
                 self.emit(event)
         catch_up(self.agent, record, self.memory, self.budget)
 
@@ -247,9 +247,9 @@ class Run(Asking):
         plain = record is NULL_RECORD and not (self.emit or self.budget or agent._hooks)
         try:
             if plain and len(results) == 1:
-                results[0] = await execute(agent, answer.calls[0], self.asked)
+                results[0] = await execute(agent, answer.calls[0], self.request)
             else:
-                calls = Calls(agent, answer.calls, self.asked, record, iteration, results)
+                calls = Calls(agent, answer.calls, self.request, record, iteration, results)
                 await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException:
             self._keep(answer, results, calls)
@@ -262,7 +262,7 @@ class Run(Asking):
     ) -> list[str]:
         contents = []
         limit = self._room(len(results))
-        run_id, thread, iteration = self.asked.run_id, self.asked.thread, self.state.iteration
+        run_id, thread, iteration = self.request.run_id, self.request.thread, self.state.iteration
         self._add_calls(answer)
         for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
@@ -339,7 +339,7 @@ class Run(Asking):
         made = {"role": "assistant", "content": answer.text, "tool_calls": calls}
         self.state.messages.append(made)
 
-    def _add_result(self, call: Wanted, content: str) -> None:
+    def _add_result(self, call: RequestedCall, content: str) -> None:
         made = {"role": "tool", "tool_call_id": call.id, "name": call.shown, "content": content}
         self.state.messages.append(made)
 
@@ -349,7 +349,7 @@ class Run(Asking):
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
         made = (state.text, value, state.messages, state.steps, state.usage)
-        return Reply(*made, reason, stop.detail, stop.error, self.asked.run_id)
+        return Reply(*made, reason, stop.detail, stop.error, self.request.run_id)
 
 
 def _gone(faults: str) -> Stop:

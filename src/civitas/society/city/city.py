@@ -19,6 +19,7 @@ from civitas.society.city.map import (
     check_integer,
     checked_nodes,
     checked_roads,
+    numbers_of,
     read,
     unique,
     written,
@@ -81,16 +82,18 @@ class City:
             access.append(abs(place.x - x) + abs(place.y - y))
             hangs.append(index[place.node or place.id])
         self._ids = tuple(by_id)
-        self.place_numbers = {place: number for number, place in enumerate(self._ids)}
+        self.place_numbers = numbers_of(self._ids)
         self._hang_rows = np.array(hangs, dtype=np.int64)
         self._access_rows = np.array(access, dtype=np.int64)
-        of_kind: dict[str, list[str]] = {}
-        for place in self.places:
-            of_kind.setdefault(place.kind, []).append(place.id)
-        self._by_kind = {kind: tuple(ids) for kind, ids in sorted(of_kind.items())}
+        of_kind: dict[str, list[int]] = {}
+        for number, place in enumerate(self.places):
+            of_kind.setdefault(place.kind, []).append(number)
+        self._by_kind = {
+            kind: tuple(self._ids[each] for each in numbers)
+            for kind, numbers in sorted(of_kind.items())
+        }
         self._kind_rows: dict[str | None, NDArray[Any]] = {
-            kind: np.array([self.place_numbers[each] for each in ids], dtype=np.int64)
-            for kind, ids in self._by_kind.items()
+            kind: np.array(of_kind[kind], dtype=np.int64) for kind in self._by_kind
         }
         self._kind_of = np.zeros(len(self.places), np.int16)
         for number, rows in enumerate(self._kind_rows.values()):

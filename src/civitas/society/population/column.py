@@ -158,7 +158,7 @@ class Register(Protocol):
     words: list[str]
     services: list[str]
     strangers: list[str]
-    _place: dict[str, int]
+    _place: Mapping[str, int]
     _word: dict[str, int]
 
     def __len__(self) -> int: ...

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError, DefinitionError
-from civitas.society.arrays import give_back, numpy
+from civitas.society.arrays import numpy, tuned_malloc
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.population.block import checked, writes
 from civitas.society.population.column import MONEY, PLACE, PLACES, SETTLED, Column
@@ -63,7 +63,7 @@ class Population:
         metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
     ) -> None:
         np = numpy()
-        give_back()
+        tuned_malloc()
         if type(seed) is not int or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
         self.seed, self.city, self.network = seed, city, network
@@ -71,7 +71,7 @@ class Population:
         self.metrics = dict(metrics or {})
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
         index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
-        self._place: dict[str, int] = index or {
+        self._place: Mapping[str, int] = index or {
             place: number for number, place in enumerate(self.places)
         }
         declared = {name: c for b in self.blocks for name, c in getattr(b, "columns", {}).items()}
