@@ -362,6 +362,16 @@ def test_a_huge_result_is_cut_and_says_so(fails: bool) -> None:
         assert len(reply.steps[0].result["result"]) == 10_000_000
 
 
+@pytest.mark.parametrize("context", (None, 4096, 128_000))
+def test_the_task_is_shown_beside_a_huge_result(context: int | None) -> None:
+    def flood() -> str:
+        return "x" * 100_000
+
+    model = ScriptedModel([{"name": "flood"}, "ok"], context_tokens=context)
+    ReActAgent("thinker", model, actions=[flood]).reply_sync("the task")
+    assert model.received[-1][0]["content"] == "the task"
+
+
 def test_results_leave_room_in_a_small_context() -> None:
     def flood() -> str:
         return "x" * 100_000
