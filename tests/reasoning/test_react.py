@@ -362,6 +362,18 @@ def test_a_huge_result_is_cut_and_says_so(fails: bool) -> None:
         assert len(reply.steps[0].result["result"]) == 10_000_000
 
 
+def test_a_memory_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Unreadable(Memory):
+        def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+            raise OSError("no such disk")
+
+    thinker, _ = agent(say("ok"), memory=Unreadable())
+    reply = thinker.reply_sync("go")
+    assert (reply.stop_reason, reply.detail) == ("error", "OSError: no such disk")
+    assert "the memory of agent 'thinker' failed: OSError: no such disk" in caplog.text
+    assert "the model" not in caplog.text
+
+
 @pytest.mark.parametrize("context", (None, 4096, 128_000))
 def test_the_task_is_shown_beside_a_huge_result(context: int | None) -> None:
     def flood() -> str:
