@@ -272,6 +272,24 @@ class Talk(Block):
     description = "talks with friends and neighbours"
 
 
+def test_two_blocks_with_one_action_name_are_refused_rather_than_one_be_lost() -> None:
+    class Till(Block):
+        @action(access_policy=ACCESS_PERMITTED)
+        def pay(self, amount: int) -> int:
+            """Pay."""
+            return amount
+
+    first, second = Till(), Till()
+    agent = Agent("a", blocks=[first, second])
+    with pytest.raises(DefinitionError, match=r"two blocks have the action 'Till\.pay'"):
+        agent.actions.get_actions()
+    with NativeSpace() as space, pytest.raises(DefinitionError, match="two blocks"):
+        space.add(agent)
+    second.name = "Second"
+    actions = Agent("b", blocks=[first, second]).actions.get_actions()
+    assert [each.name for each in actions] == ["Till.pay", "Second.pay"]
+
+
 def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None:
     async def main() -> None:
         dispatcher = BlockDispatcher()

@@ -212,11 +212,14 @@ def offered(cls: type[Any]) -> dict[str, tuple[str, ActionOptions]]:
 
 def block_actions(blocks: Iterable[Any]) -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
     """Return the `@action` methods of blocks, with their options, as `block.action`."""
-    return {
-        f"{named(block)}.{name}": (getattr(block, attribute), options)
-        for block in blocks
-        for name, (attribute, options) in offered(type(block)).items()
-    }
+    made: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+    for block in blocks:
+        for name, (attribute, options) in offered(type(block)).items():
+            full = f"{named(block)}.{name}"
+            if full in made:
+                raise DefinitionError(f"two blocks have the action {full!r}: name one otherwise")
+            made[full] = getattr(block, attribute), options
+    return made
 
 
 def _first(failure: BaseException | None, error: BaseException) -> BaseException:

@@ -170,6 +170,15 @@ def test_anything_but_true_refuses(space, me, form, name, permit):
 
 
 @FORMS
+def test_what_is_no_decision_is_logged(space, me, log, form):
+    host, _ = asked_of("yes", form)
+    space.add(host)
+    with pytest.raises(NotPermitted):
+        me.ask("Host", "delete", path="x").result(timeout=10)
+    assert "must be True, False or Refused, got 'yes'" in log.wait_for("Host.delete")
+
+
+@FORMS
 def test_an_exception_while_asking_is_logged(space, me, log, form):
     host, _ = asked_of(RuntimeError("the asker fails"), form)
     space.add(host)

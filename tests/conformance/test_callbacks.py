@@ -506,7 +506,8 @@ def test_an_exception_in_before_remove_is_logged_and_the_agent_leaves(space, me,
 
     agent = space.add((Async if form == "async def" else Plain)("agent"))
     space.remove("agent")
-    log.wait_for("the file is gone")
+    line = log.wait_for("the file is gone")
+    assert " | " not in line, "the traceback is for DEBUG"
     assert space.ids() == ["me"]
     assert agent.space is None
 

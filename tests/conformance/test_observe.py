@@ -206,7 +206,8 @@ def test_an_observer_that_raises_is_logged_and_called_no_more(space, log):
     space.add(Server("server"))
     assert me.ask("server", "add", a=1, b=2).result(timeout=10) == 3
     assert me.ask("server", "add", a=3, b=4).result(timeout=10) == 7
-    log.wait_for("the observer is broken")
+    line = log.wait_for("the observer is broken")
+    assert " | " not in line, "the traceback is for DEBUG"
     before.wait_for(4)
     after.wait_for(4)
     assert len(calls) == 1

@@ -71,7 +71,7 @@ def test_a_call_goes_with_all_its_results() -> None:
 
 
 def test_a_call_whose_results_still_come_stays() -> None:
-    memory = filled(60, user("x" * 50), call("1", "2"))
+    memory = filled(60, said("x" * 50), call("1", "2"))
     assert memory.get_memories() == [call("1", "2")]
     memory.add_memory(result("1", "y" * 500))
     memory.add_memory(result("2"))
@@ -95,6 +95,14 @@ def test_what_the_agent_was_asked_stays_longest() -> None:
     assert kept[1]["role"] == "assistant"
     assert kept[-1] == result("19", "x" * 10)
     assert memory.tokens <= 150
+
+
+def test_what_the_agent_was_asked_stays_beside_a_result_that_is_too_large() -> None:
+    task = user("the task")
+    memory = filled(50, user("old"), task, call("1"), result("1", "x" * 100))
+    assert memory.get_memories() == [task, call("1"), result("1", "x" * 100)]
+    memory.add_memory(said("y"))
+    assert memory.get_memories() == [task, said("y")]
 
 
 def test_the_last_message_stays_even_alone_too_large() -> None:
@@ -184,7 +192,9 @@ def test_calls_and_results_are_never_apart(groups: list[list[Item]], bound: int)
         assert ids == [item["tool_call_id"] for item in kept if item["role"] == "tool"]
         assert memory.tokens == filled_freely(kept).tokens
         # Beyond the bound is only what may not be dropped.
-        droppable = [item for item in kept if item["role"] != "system"]
+        task = [item for item in given_so_far if item["role"] == "user"][-1:]
+        assert all(any(item is each for item in kept) for each in task)
+        droppable = [i for i in kept if i["role"] != "system" and not any(i is t for t in task)]
         assert memory.tokens <= bound or len(droppable) == len(group) or len(droppable) <= 1
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -419,6 +420,8 @@ def test_tries_are_bounded() -> None:
     assert error(status(429, "slow down", retry_after="9999")) == (
         "the server answered 429: slow down; it asks to wait 9999 s"
     )
+    told = error(status(429, "slow down", retry_after="Fri, 31 Dec 9999 23:59:59 GMT"))
+    assert re.search(r"it asks to wait \d{12} s$", told), told
 
 
 @pytest.mark.parametrize(

@@ -362,6 +362,28 @@ def test_a_huge_result_is_cut_and_says_so(fails: bool) -> None:
         assert len(reply.steps[0].result["result"]) == 10_000_000
 
 
+def test_a_memory_that_cannot_be_read_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    class Unreadable(Memory):
+        def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
+            raise OSError("no such disk")
+
+    thinker, _ = agent(say("ok"), memory=Unreadable())
+    reply = thinker.reply_sync("go")
+    assert (reply.stop_reason, reply.detail) == ("error", "OSError: no such disk")
+    assert "the memory of agent 'thinker' failed: OSError: no such disk" in caplog.text
+    assert "the model" not in caplog.text
+
+
+@pytest.mark.parametrize("context", (None, 4096, 128_000))
+def test_the_task_is_shown_beside_a_huge_result(context: int | None) -> None:
+    def flood() -> str:
+        return "x" * 100_000
+
+    model = ScriptedModel([{"name": "flood"}, "ok"], context_tokens=context)
+    ReActAgent("thinker", model, actions=[flood]).reply_sync("the task")
+    assert model.received[-1][0]["content"] == "the task"
+
+
 def test_results_leave_room_in_a_small_context() -> None:
     def flood() -> str:
         return "x" * 100_000
@@ -1043,7 +1065,7 @@ def test_an_environment_may_have_the_sync_form_only() -> None:
 @pytest.mark.parametrize(
     ("given", "content"),
     (
-        (None, '{"error": "the environment gave no result but NoneType"}'),
+        (None, '{"error": "an environment must give a dict, got NoneType"}'),
         ({"tool_executed": False, "result": "nothing was done"}, "nothing was done"),
         ({"status": 7, "traceback": "secret"}, '{"status": 7}'),
         ({"error": 404}, '{"error": "404"}'),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from civitas import (
+    Budget,
     DualActAgent,
     DualActConfig,
     Journal,
@@ -90,6 +91,35 @@ def test_a_member_that_has_changed_is_a_mismatch_and_not_for_h_to_judge(tmp_path
     assert reply.stop_reason == "cancelled"
     with pytest.raises(RunMismatch, match="system prompt"):
         dual(system_prompt="Hurry.").reply_sync("Do it.", run_id="r")
+
+
+@pytest.mark.parametrize("several", (False, True))
+def test_a_run_of_r_that_was_stopped_has_the_conclusion_of_its_own_end(
+    tmp_path: Path, several: bool
+) -> None:
+    heard: list[str] = []
+
+    def dual(**options: Any) -> DualActAgent:
+        human = ReActAgent("H", ScriptedModel([ACCEPT]))
+        reactive = agent_of(CALLS[0], "It is there.")
+        other = ReActAgent("S", ScriptedModel(["Nothing."]))
+        both = DualActAgent(
+            human=human,
+            reactive=[reactive, other] if several else reactive,
+            first="reactive",
+            journal=tmp_path / "runs.db",
+            **options,
+        )
+        hook = lambda agent, kwargs: heard.append(kwargs["conclusion"].summary)  # noqa: E731
+        both.register_hook("post_acting", "heard", hook)
+        return both
+
+    stopped = dual(budget=Budget(model_calls=1 + several)).reply_sync("Look.", run_id="s")
+    assert stopped.stop_reason == "budget"
+    reply = dual().reply_sync("Look.", run_id="s")
+    assert reply.stop_reason == "terminated"
+    assert "It is there." in reply.text
+    assert reply.text == heard[-1]
 
 
 def test_the_journal_of_an_agent_may_be_given_later(tmp_path: Path) -> None:

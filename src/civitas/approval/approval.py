@@ -55,6 +55,9 @@ Decision: TypeAlias = bool | Refused
 
 def not_permitted(where: str, decision: object) -> NotPermitted:
     """Return the error for a call that was not permitted."""
+    if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
+        template = '"%s" is refused: an answer must be True, False or Refused, got %.80r'
+        logger.warning(template, where, decision)
     why = f": {printable(decision.reason)}" if isinstance(decision, Refused) else ""
     return NotPermitted(f'"{where}" not permitted{why}')
 

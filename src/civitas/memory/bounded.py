@@ -34,12 +34,11 @@ def estimate_tokens(text: str) -> int:
 class TokenBoundedMemory(Memory):
     """Remembers the last messages that together fit a number of tokens; drops older ones.
 
-    The oldest is dropped first, but never
+    The oldest is dropped first, but never, even if these alone are too large,
 
     * a system message,
-    * the last message, with the call that it belongs to, even if it alone is too large,
-    * the last user message, the agent's task, while anything else after it can be
-      dropped,
+    * the last message, with the call that it belongs to,
+    * the last user message, which is the agent's task,
     * a call without its results, or results without their call.
 
     Args:
@@ -130,8 +129,6 @@ class TokenBoundedMemory(Memory):
                 end += 1
             self._remove(start, end)
             newest -= end - start
-        if self._tokens > self.max_tokens and 0 <= self._task < newest:
-            self._remove(self._task, self._task + 1)
 
     def _remove(self, start: int, end: int) -> None:
         self._tokens -= sum(self._sizes[start:end])

@@ -245,6 +245,7 @@ class Outcomes:
         for callback in self.observers:
             try:
                 callback(envelope.to_dict())
-            except BaseException:
-                logger.exception("observer %r failed and is called no more", callback)
+            except BaseException as error:
+                about = f"observer {callback!r} failed and is called no more"
+                log_failure(logger, about, error)
                 self.observers = tuple(c for c in self.observers if c is not callback)

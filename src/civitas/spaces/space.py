@@ -30,6 +30,7 @@ from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.request import Request, on_end, settle
 from civitas.spaces.router import Router
 from civitas.spaces.watchdog import WATCHDOG
+from civitas.text import log_failure
 from civitas.threads import loop_is_running
 
 logger = logging.getLogger("civitas.space")
@@ -285,8 +286,11 @@ class Space:
                 await call_callback(mailbox, getattr(mailbox.agent, name))
             except BaseException as error:
                 leaves = True
-                level = logging.DEBUG if told or delivery.answered else logging.ERROR
-                logger.log(level, "%s of agent %r failed", name, mailbox.id, exc_info=error)
+                about = f"{name} of agent {mailbox.id!r} failed"
+                if told or delivery.answered:
+                    logger.debug("%s", about, exc_info=error)
+                else:
+                    log_failure(logger, about, error)
                 if name == "after_add" or not isinstance(error, Exception):
                     raise
             finally:

@@ -52,7 +52,7 @@ def test_an_agent_that_could_not_be_added_is_in_no_space(
 ) -> None:
     agent = Agent("a")
     without = make_space(amqp_options=AMQPOptions("127.0.0.1", free_port()))
-    with pytest.raises(BrokerError):
+    with pytest.raises(BrokerError, match=r"\(Connection refused\): start RabbitMQ"):
         without.add(agent)
     assert make_space().add(agent).ask("a", "help").result(timeout=WAIT_S) == {}
     without.close()

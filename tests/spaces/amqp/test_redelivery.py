@@ -203,6 +203,23 @@ def test_a_detached_one_is_acknowledged_before_it_runs_and_then_in_doubt(
     assert {dead.next()[0].headers["agent"] for _ in range(2)} == {"there", "plain"}
 
 
+def test_a_detached_one_that_runs_again_runs_before_what_was_sent_after_it(
+    make_space: MakeSpace, start: StartProcess, notes: Notes, inbox: str
+) -> None:
+    process = start(inbox=inbox)
+    process.add("there", holds=True)
+    me = make_space().add(Agent("me"))
+    first = ask(me, "there", "hold_detached_again", "first")
+    until(lambda: notes.lines() == ["begun first"])
+    second = ask(me, "there", "note", "second")
+    until(lambda: process.do("busy", id="there")["waiting"] == 1)
+    process.kill()
+    start(inbox=inbox).add("there")
+    assert first.result(timeout=WAIT_S) == "first by there"
+    assert second.result(timeout=WAIT_S) == "second by there"
+    assert notes.lines() == ["begun first", "begun first", "done first", "done second"]
+
+
 @pytest.mark.parametrize("kind", ("request", "send"))
 def test_one_that_awaits_approval_goes_on_after_a_restart(
     kind: str,
@@ -296,13 +313,14 @@ def test_a_permission_outlives_the_process_that_asked_for_it(
 
 def test_a_permission_is_of_the_message_that_was_asked_about(
     approved: Any,
+    make_space: MakeSpace,
     start: StartProcess,
     notes: Notes,
     inbox: str,
     exchange: str,
     channel: BlockingChannel,
 ) -> None:
-    """Another that comes under its key is asked about."""
+    """Another that comes under its key does not run."""
     with closing(sqlite3.connect(f"file:{inbox}?mode=ro", uri=True)) as connection:
         (key,) = connection.execute("SELECT key FROM inbox WHERE message IS NOT NULL").fetchone()
     body = {"from": "me", **message("there", "hold_approved", text="other")}
@@ -313,8 +331,9 @@ def test_a_permission_is_of_the_message_that_was_asked_about(
         pika.BasicProperties(message_id=key, type="request", reply_to="reply.nobody"),
     )
     start(inbox=inbox, says=False).add("there")
-    until(lambda: "asked other" in notes.lines())
-    assert not approved.done()
+    assert approved.result(timeout=WAIT_S) == "a by there"
+    me = make_space().add(Agent("another"))
+    assert me.ask("there", "note", text="last").result(timeout=WAIT_S) == "last by there"
     assert "begun other" not in notes.lines()
 
 

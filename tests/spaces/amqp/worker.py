@@ -87,6 +87,10 @@ class Worker(Agent):
     async def hold_detached(self, text: str) -> str:
         return await self._held(text)
 
+    @action(detached=True, idempotent=True)
+    async def hold_detached_again(self, text: str) -> str:
+        return await self._held(text)
+
     @action(access_policy=ACCESS_REQUESTED)
     async def hold_approved(self, text: str) -> str:
         return await self._held(text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from civitas.arguments import check_count
 from civitas.errors import ContextOverflow, DefinitionError, ModelError
+from civitas.http import retry_after_s
 from civitas.http.network import check_allowed
 from civitas.models.base import Answering, Request
 from civitas.models.protocol import ModelReply, StreamPart, calls_in
@@ -48,7 +49,7 @@ class RemoteModel(Answering):
         check_count(kind, "max_tokens", max_tokens, optional=True)
         check_count(kind, "max_retries", max_retries, least=0)
         if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
-            raise DefinitionError(f"{kind}: timeout= must be a number of seconds, got {timeout!r}")
+            raise DefinitionError(f"{kind}: timeout= must be seconds above 0, got {timeout!r}")
         if rate_limit is not None and not callable(getattr(rate_limit, "acquire", None)):
             raise DefinitionError(f"{kind}: rate_limit= must be a RateLimit, got {rate_limit!r}")
         if wrong := sorted(set(self.own_fields) & (options or {}).keys()):
@@ -120,8 +121,8 @@ class RemoteModel(Answering):
             reason += f"; check api_key=, or {self.variable}"
         elif status == 404:
             reason += "; check the name of the model and base_url="
-        elif status == 429 and (wait := headers.get("retry-after")):
-            reason += f"; it asks to wait {server_text(wait)} s"
+        elif status == 429 and (wait_s := retry_after_s(headers)):
+            reason += f"; it asks to wait {wait_s:.0f} s"
         return ModelError(self._hidden(f"{reason}{tried(tries)}"))
 
     def _lost(self, reason: str) -> ModelError:

@@ -26,7 +26,7 @@ from civitas.reasoning.events import ConclusionReached, DecisionMade, Done, Even
 from civitas.reasoning.group import in_thread, is_spent_for_all, takes
 from civitas.reasoning.hooks import expect
 from civitas.reasoning.members import Group, ask_member, called, end_of, in_time
-from civitas.reasoning.record import Record, Step
+from civitas.reasoning.record import NULL_RECORD, Record, Step
 from civitas.reasoning.reply import ANSWERED, Reply, Stop, StopReason
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.resume import guarded
@@ -218,6 +218,7 @@ class Rounds:
             self._speaking = []
         progress.concluded(runs)
         conclusion = progress.conclusions[-1]
+        stop = next((run.stop for run in runs.values() if run.stop is not None), None)
         changed = await self._hooked(
             "post_acting",
             about,
@@ -225,14 +226,14 @@ class Rounds:
             conclusion,
             lambda made: expect(made, Conclusion),
             Conclusion,
+            recorded=stop is None,  # a resumed run of R may conclude otherwise
         )
         if changed != conclusion:
             progress.conclusions[-1] = changed
             progress.values[-1] = None  # it belongs to the unchanged conclusion
         self._emit(ConclusionReached, number, changed)
-        for run in runs.values():
-            if run.stop is not None:
-                raise run.stop
+        if stop is not None:
+            raise stop
 
     async def _run_all(self, instructions: list[str]) -> dict[str, RunOfR]:
         """Return the outcome of each R, by its id. If one raises, the others are cancelled."""
@@ -355,6 +356,7 @@ class Rounds:
         value: T,
         check: Callable[[Any], object],
         of: type[T] | None = None,
+        recorded: bool = True,
     ) -> T:
         """Return a value as hooks changed it: the recorded one, or by calling them now."""
         hooks = self._agent._hooks
@@ -367,7 +369,8 @@ class Rounds:
             return (await run(*of, lambda made: check(made[name]), budget))[name]
 
         try:
-            return await self._record.step(f"{type}.{about['loop']}", call, of=of)
+            record = self._record if recorded else NULL_RECORD
+            return await record.step(f"{type}.{about['loop']}", call, of=of)
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:

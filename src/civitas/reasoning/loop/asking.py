@@ -148,7 +148,10 @@ class Asking:
     def prompt(self) -> list[dict[str, Any]]:
         """Return the model's prompt, from the current memory and goals."""
         agent = self.agent
-        prompt = self.memory.get_memories()
+        try:
+            prompt = self.memory.get_memories()
+        except Exception as error:
+            raise Stop.on_memory(agent.id, error) from error
         if agent.system_prompt or agent._goals:
             system = system_text(agent.system_prompt, agent._goals or ())
             prompt = [{"role": "system", "content": system}, *prompt]

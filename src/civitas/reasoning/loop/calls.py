@@ -336,7 +336,7 @@ async def execute(
         log_failure(logger, f"the environment of agent {agent.id!r} failed on {call.name!r}", error)
         return failed(error)
     if not isinstance(result, dict):
-        return failed(TypeError(f"the environment gave no result but {type(result).__name__}"))
+        return failed(TypeError(f"an environment must give a dict, got {type(result).__name__}"))
     return result
 
 

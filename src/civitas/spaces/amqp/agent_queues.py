@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from pika.channel import Channel
@@ -93,7 +94,11 @@ class AgentQueues:
             self._arguments["x-queue-type"] = "quorum"
 
     async def claim_and_consume(
-        self, queue: AgentQueue, deliver: Deliver, cancelled: Callable[[], None]
+        self,
+        queue: AgentQueue,
+        claimed: Callable[[], None],
+        deliver: Deliver,
+        cancelled: Callable[[], None],
     ) -> None:
         """Claim an id for as long as this process's connection lasts, and consume its queue."""
         prefetch = self._limit + queue.mailbox.concurrency + _SPARE
@@ -102,6 +107,7 @@ class AgentQueues:
         queue.backlog = min(count, prefetch)
         if queue.backlog and queue.begin is None:
             queue.begin = queue.mailbox.pause()
+        claimed()
         bound = asyncio.ensure_future(self._bind(queue.id))
         try:
             channel = self._consumer.number
@@ -273,7 +279,8 @@ class LocalAgents:
             async with queue.lock:
                 while mailbox.open and not self._queues.is_consumed_here(queue):
                     try:
-                        await self._consume(queue)
+                        # What an earlier process began came before what waits at the broker.
+                        await self._consume(queue, partial(self._receiver.resume, mailbox))
                     except LinkLost:
                         await asyncio.sleep(_AGAIN_S)  # for the next connection
         except DuplicateAgent:
@@ -281,11 +288,9 @@ class LocalAgents:
             raise
         if self._router.ending:
             raise self._router.closed_error()
-        if mailbox.open and not queue.begin:
-            self._receiver.resume(mailbox)
         return mailbox.open
 
-    async def _consume(self, queue: AgentQueue) -> None:
+    async def _consume(self, queue: AgentQueue, claimed: Callable[[], None] = lambda: None) -> None:
         mailbox = queue.mailbox
 
         def deliver(tag: Tag, properties: Any, body: bytes) -> None:
@@ -300,7 +305,6 @@ class LocalAgents:
         def begin() -> None:
             begin_agent, queue.begin = queue.begin, None
             if begin_agent is not None:
-                self._receiver.resume(mailbox)
                 begin_agent()
 
         def cancelled() -> None:
@@ -312,7 +316,7 @@ class LocalAgents:
                 )
                 self._thread.spawn(self._restore(queue))
 
-        await self._queues.claim_and_consume(queue, deliver, cancelled)
+        await self._queues.claim_and_consume(queue, claimed, deliver, cancelled)
         self._loop.call_later(_BACKLOG_S, begin)
         if queue.lost:
             queue.lost = False

@@ -101,6 +101,8 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
     if isinstance(error, TimeoutError):
         return f"{where} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, ConnectionRefusedError):  # asyncio names the address in place of it
+        reason = "Connection refused"
     return (
         f"no message broker at {options.address} ({reason or type(error).__name__}): "
         "start RabbitMQ, or set AMQP_HOST and AMQP_PORT"

@@ -10,6 +10,7 @@ from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.wire import Unreadable
+from civitas.text import log_failure
 
 logger = logging.getLogger("civitas.amqp")
 
@@ -72,6 +73,7 @@ class Observers:
         for callback in self._callbacks:
             try:
                 callback(envelope.to_dict())
-            except Exception:
-                logger.exception("observer %r failed and is called no more", callback)
+            except Exception as error:
+                about = f"observer {callback!r} failed and is called no more"
+                log_failure(logger, about, error)
                 self._callbacks = tuple(c for c in self._callbacks if c is not callback)

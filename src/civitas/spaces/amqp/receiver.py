@@ -132,12 +132,13 @@ class Receiver:
 
     def resume(self, mailbox: Mailbox) -> None:
         """Resume messages that an earlier process accepted for this agent and did not end."""
+        if not mailbox.open:
+            return
         try:
             unfinished = self._inbox.unfinished(mailbox.id)
         except InboxError as error:
             logger.error("what agent %r had accepted cannot be read: %s", mailbox.id, error)
-            if mailbox.open:
-                self._loop.call_later(_AGAIN_S, self.resume, mailbox)
+            self._loop.call_later(_AGAIN_S, self.resume, mailbox)
             return
         for entry in unfinished:
             ident = entry.key, mailbox.id

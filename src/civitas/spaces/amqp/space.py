@@ -17,6 +17,7 @@ from civitas.spaces.loop import on_a_space
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.router import Router
 from civitas.spaces.space import MAILBOX, Space
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.spaces.amqp.inbox import Inbox
@@ -236,6 +237,6 @@ class AMQPSpace(Space):
         if self._on_connection is not None:
             try:
                 self._on_connection(what, text)
-            except Exception:
-                logger.exception("on_connection failed and is called no more")
+            except Exception as error:
+                log_failure(logger, "on_connection failed and is called no more", error)
                 self._on_connection = None
