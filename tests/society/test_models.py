@@ -104,6 +104,32 @@ async def test_what_struck_is_recorded_and_taken_again(tmp_path: Path) -> None:
         assert [row["fallbacks"] for row in rows] == [2, 2, 0]
 
 
+async def test_the_manifest_tells_by_a_hash_whether_the_prompts_were_the_same(
+    tmp_path: Path,
+) -> None:
+    class Stop(Exception):
+        pass
+
+    async def live(out: str, text: str = "", stop: int = -1, **options: Any) -> Any:
+        def progress(row: Any) -> None:
+            if row["step"] == stop:
+                raise Stop
+
+        citizens = [asking(text, id=number) for number in range(1, 4)]
+        async with Society(citizens, model=Counting(), **options) as society:
+            run = {"run_id": "R", "save_every": 2, "progress": progress, "out": tmp_path / out}
+            await society.run(steps=4, **run)
+        return json.loads((tmp_path / out / "manifest.json").read_text())["prompts_sha256"]
+
+    whole = await live("whole")
+    with Journal(tmp_path / "journal") as journal:
+        with pytest.raises(Stop):
+            await live("stopped", stop=2, journal=journal)
+        assert await live("stopped", journal=journal) == whole
+    assert await live("same") == whole
+    assert await live("other", "hello") != whole
+
+
 async def test_the_same_prompt_is_asked_once_a_step_where_that_is_allowed() -> None:
     for once, calls in ((True, 2), (False, 8)):
         model = Counting()

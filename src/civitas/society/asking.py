@@ -43,6 +43,8 @@ class Asking:
         self.record: Record[Any] = NULL_RECORD
         self.step = 0
         self.calls = 0
+        self.prompts = 0
+        """The sum of the SHA-256 of all prompts of the run, whose order does not matter."""
         self._numbers: dict[str, int] = {}
         self._keys: dict[str, str] = {}
         self._shared: dict[str, asyncio.Future[dict[str, Any]]] = {}
@@ -60,10 +62,11 @@ class Asking:
         messages, actions, schema = prompt
         id = str(asked.agent.id)
         self.calls += 1
+        text = json.dumps([asked.name, messages, schema], sort_keys=True, default=str)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self.prompts = (self.prompts + int(digest, 16)) % (1 << 256)
         if self.once and not actions:
-            text = json.dumps([asked.name, messages, schema], sort_keys=True)
-            digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-            key = self._keys[id] = f"{self.step}/{digest}"
+            key = self._keys[id] = f"{self.step}/{digest[:32]}"
             outcome = await self._together(key, asked, prompt)
         else:
             number = self._numbers[id] = self._numbers.get(id, 0) + 1

@@ -42,6 +42,7 @@ class SocietyState:
 
     first: int = 0
     step: int = 0
+    prompts: str = "0"  # `Asking.prompts`, as hexadecimal digits
     head: str = ""
     parts: list[str] = field(default_factory=list)
     columns: list[list[Any]] = field(default_factory=list)
@@ -97,6 +98,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
     """Save a society's state; the agents in parts, each stored once by its hash."""
     mailboxes = society.mailboxes
     state.step = society.number
+    state.prompts = f"{society._asking.prompts:x}"
     state.head = record.keep(as_bytes(head_of(society), "the state of the society"))
     state.parts = [
         record.keep(agents_as_bytes(mailboxes[at : at + _CHUNK]))
@@ -113,6 +115,7 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
     given["agents"] = [each for part in state.parts for each in json.loads(record.kept(part))]
     given["columns"] = state.columns
     load(society, given, record.kept)
+    society._asking.prompts = int(state.prompts, 16)
 
 
 def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> None:

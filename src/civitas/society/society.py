@@ -237,6 +237,7 @@ class Society(Experiments):
         if self._state is not None:
             raise DefinitionError("the society is running already: wait for that run to end")
         state = self._state = SocietyState(self.number, self.number)
+        self._asking.prompts = 0
         id = secrets.token_hex(8) if run_id is None else run_id
         if id != self._given[0]:
             self._given = (id, [])

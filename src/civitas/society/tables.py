@@ -52,6 +52,7 @@ class Tables:
             if parquet:
                 raise
         self._from: int | None = None
+        self._prompts: dict[str, str] = {}
         self._said: list[tuple[Any, ...]] = []
         with writing_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,8 @@ class Tables:
 
     def manifest(self, **more: Any) -> None:
         """Write the manifest: the run's settings, and which steps the tables have."""
-        whole = {"settings": self._settings, "messages_from_step": self._from, **more}
+        known: dict[str, Any] = {"settings": self._settings, "messages_from_step": self._from}
+        whole = known | self._prompts | more
         text = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
         write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
 
@@ -142,6 +144,8 @@ class Tables:
             self.names.append(self._citizens(society))
         types = dict.fromkeys(_MESSAGES, "string") | {"step": "int64"}
         self.names += self._whole("messages", types)
+        if society._asking.prompts:
+            self._prompts = {"prompts_sha256": f"{society._asking.prompts:064x}"}
         self.manifest(complete=complete)
         for name in ("metrics", "citizens", "messages") if complete else ():
             other = ".parquet" if f"{name}.csv" in self.names else ".csv"

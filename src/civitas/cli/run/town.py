@@ -94,6 +94,8 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
                 if order.model is None:  # a model may answer otherwise the next time
                     same += ["state_sha256", *(tables.names if tables.are_text else ())]
                 other = [each for each in ("state_sha256", *tables.names) if each not in same]
+                if order.model is not None:
+                    other.append("prompts_sha256")  # they tell what the model answered before
                 _manifest(tables, about, same, ["run_id", "versions", *other])
                 rows = tables.rows()
                 names = [*tables.names, *_pictures(town, rows, tables.folder), "manifest.json"]
