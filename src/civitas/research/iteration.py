@@ -130,9 +130,8 @@ class Iterating(Workbench):
             tasks = self.tasks if given is None else list(given)
             self.tasks = [t for at, t in enumerate(tasks) if self.is_new(t, tasks[:at])]
             left = getattr(self._budget, "left", None)  # a budget of the user's own may not say
-            affordable = (
-                left and left.actions
-            ) or self.max_tasks  # with none left, all are refused
+            # With no action left all tasks are kept, and refused.
+            affordable = (left and left.actions) or self.max_tasks
             self._is_cut = affordable < len(self.tasks[: self.max_tasks])
             self.tasks = self.tasks[: min(self.max_tasks, affordable)]
         elif name == "research":

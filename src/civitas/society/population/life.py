@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from civitas.society.population.messages import deliver_to_rows, take_messages
 from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import merged
+from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from civitas.society.engine import Engine
@@ -128,7 +130,8 @@ async def run_population(
         messages=books.messages,
         feed=books.services.get("feed"),
     )
-    return merged(await engine.run_rows(population, moment))
+    parts = await engine.run_rows(population, moment)
+    return await WORKERS.run(asyncio.get_running_loop(), merged, parts)  # seconds, if very many
 
 
 def answers_of(books: Any, row: int) -> list[Answer]:
