@@ -107,7 +107,9 @@ class Steps(Space):
                 gc.freeze()
             view = self._view_now()
             if self.population is not None:
+                WATCHDOG.forget(router)  # calls of numpy may keep the interpreter for seconds
                 tables = await run_population(self.population, view, self.books, self._engine)
+                WATCHDOG.watch(router)
             await self._engine.run(self._perceive(view), router)
             if many := self.population is not None or len(self.mailboxes) > _MANY:
                 WATCHDOG.forget(router)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ from civitas.society.population.messages import deliver_to_rows, take_messages
 from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import merged
-from civitas.threads import WORKERS
 
 if TYPE_CHECKING:
     from civitas.society.engine import Engine
@@ -130,8 +128,7 @@ async def run_population(
         messages=books.messages,
         feed=books.services.get("feed"),
     )
-    parts = await engine.run_rows(population, moment)
-    return await WORKERS.run(asyncio.get_running_loop(), merged, parts)  # seconds, if very many
+    return merged(await engine.run_rows(population, moment))
 
 
 def answers_of(books: Any, row: int) -> list[Answer]:
