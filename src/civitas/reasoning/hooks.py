@@ -43,10 +43,6 @@ class Hooks:
         # Replace the inner dicts at each change: a hook may add or remove others.
         self.by_type: dict[str, dict[str, Hook]] = {}
 
-    def has(self, type: str) -> bool:
-        """Return whether there is a hook of this type."""
-        return bool(self.by_type.get(type))
-
     async def run(
         self,
         type: str,

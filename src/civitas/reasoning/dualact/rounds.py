@@ -360,7 +360,7 @@ class Rounds:
     ) -> T:
         """Return a value as hooks changed it: the recorded one, or by calling them now."""
         hooks = self._agent._hooks
-        if hooks is None or not hooks.has(type):
+        if hooks is None or not hooks.by_type.get(type):
             return value
         run, kwargs = hooks.run, {**about, **self._request.of_run, name: value}
 

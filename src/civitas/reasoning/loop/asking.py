@@ -72,7 +72,7 @@ class Asking:
             if isinstance(usage, Usage) and usage.total:
                 self.state.usage = self.state.usage + usage
             hooks = self.agent._hooks
-            if hooks is None or not hooks.has("post_reasoning"):
+            if hooks is None or not hooks.by_type.get("post_reasoning"):
                 return given
             if record is NULL_RECORD:
                 return await self._post_hooks(hooks, given, NULL_STEP)
@@ -103,7 +103,7 @@ class Asking:
 
     async def _ask(self, step: Step) -> Any:
         hooks, hooked = self.agent._hooks, None
-        if hooks is not None and hooks.has("pre_reasoning"):
+        if hooks is not None and hooks.by_type.get("pre_reasoning"):
             if self.record is not NULL_RECORD:
                 await self.record.commit()  # which puts messages into memory, and so the prompt
             of = ("pre_reasoning", self.agent, self._about("messages", self.prompt()))

@@ -172,9 +172,8 @@ class Call:
 
     async def result(self) -> dict[str, Any]:
         """Return the call's result: the recorded one, or that of executing it now."""
-        record, chosen, beside = self._record, self._wanted.action, len(self._of.wanted) > 1
+        record, chosen, known = self._record, self._wanted.action, False
         assert chosen is not None
-        known = False
         if record is NULL_RECORD:
             result = await self._execute(NULL_STEP)
         else:
@@ -184,17 +183,18 @@ class Call:
                 self._execute,
                 of=Codec(self._dump, self._load),
                 outcome="repeat" if chosen.idempotent is True else "ask",
-                beside=beside,
+                beside=len(self._of.wanted) > 1,
                 decided=self._decided,
                 **self._about,
             )
         hooks = self._agent._hooks
-        if hooks is not None and not self._refused and hooks.has("post_acting"):
+        if hooks is not None and not self._refused and hooks.by_type.get("post_acting"):
             try:
                 if record is NULL_RECORD:
                     result = await self._after(hooks, result, NULL_STEP)
                 else:
                     after = partial(self._after, hooks, result)
+                    beside = len(self._of.wanted) > 1
                     result = await record.step(f"post_acting.{self.key}", after, beside=beside)
             except HookError as error:
                 self._of.broken.append(error)
@@ -239,7 +239,7 @@ class Call:
     async def _execute(self, step: Step) -> dict[str, Any]:
         agent, wanted, request = self._agent, self._wanted, self._request
         hooks = agent._hooks
-        if hooks is not None and hooks.has("pre_acting"):
+        if hooks is not None and hooks.by_type.get("pre_acting"):
             refused = await self._before(hooks)
             if refused is not None:
                 self._refused = True
