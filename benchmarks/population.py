@@ -193,7 +193,6 @@ def day(count: int, engine: Engine) -> None:
         made_s=made,
         day_s=wall,
         memory_mib=most,
-        bytes_each=sum(values.nbytes for values in population.arrays.values()) / count,
     )
 
 
