@@ -887,14 +887,17 @@ def test_cancelling_reaches_a_participant_in_a_space(space: NativeSpace) -> None
 
         ann = space.add(agent("Ann", use("hang"), actions=[hang]))
         talk = space.add(Conversation([ann]))
-        events = talk.stream("go")
-        await anext(events)
-        waiting = asyncio.ensure_future(anext(events))
+
+        async def read() -> None:
+            async with talk.stream("go") as events:
+                async for _ in events:
+                    pass
+
+        reading = asyncio.create_task(read())
         await begun.wait()
-        waiting.cancel()
+        reading.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await events.aclose()
+            await reading
         await ended.wait()
 
     asyncio.run(asyncio.wait_for(main(), WAIT))

@@ -99,8 +99,12 @@ class BackgroundLoop:
             return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(self._until_stopped())
+        # No asyncio.Runner: its end starts a thread, which Python 3.12 refuses at interpreter exit.
+        try:
+            loop.run_until_complete(self._until_stopped())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
 
     async def _until_stopped(self) -> None:
         await self._stop.wait()
