@@ -61,7 +61,8 @@ class OpenRun:
     noted: int = 0
     written: int = 0
     _guard: threading.Lock = field(default_factory=threading.Lock)
-    _batch: Batch = field(default_factory=lambda: Batch([], {}, None))
+    _entries: list[tuple[str, str, str]] = field(default_factory=list)
+    _kept: dict[str, bytes] = field(default_factory=dict)
     _closed: bool = False
 
     @property
@@ -71,23 +72,24 @@ class OpenRun:
 
     def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the next commit."""
-        text, kept = self.file.encoded(data)
+        text, kept = self._commits.file.encoded(data)
         with self._guard:
-            self._batch.entries.append((path, kind, text))
-            self._batch.kept.update(kept)
+            self._entries.append((path, kind, text))
+            if kept:
+                self._kept.update(kept)
             self.noted += 1
 
     def keep(self, data: bytes) -> str:
         """Store a value with the next commit; return its hash."""
         hash, kept = self.file.keep(data)
         with self._guard:
-            self._batch.kept.update(kept)
+            self._kept.update(kept)
         return hash
 
     def kept(self, hash: str) -> bytes:
         """Return a stored value."""
         with self._guard:
-            found = self._batch.kept.get(hash)
+            found = self._kept.get(hash)
         return self.file.kept(hash) if found is None else found
 
     async def commit(self, upto: int | None = None) -> None:
@@ -111,8 +113,9 @@ class OpenRun:
         with self._guard:
             if self.broken is not None:
                 raise self.broken
-            batch, self._batch = self._batch, Batch([], {}, None)
-            return Batch(batch.entries, batch.kept, self.state)
+            batch = Batch(self._entries, self._kept, self.state)
+            self._entries, self._kept = [], {}
+            return batch
 
     def wrote(self, entries: int) -> None:
         """Count entries that are now in the file."""
@@ -207,7 +210,8 @@ class Commits:
                     taken.append((run, batch))
                     place = run.place
                     if batch.entries:
-                        self.file.write_kept(db, batch.kept)
+                        if batch.kept:
+                            self.file.write_kept(db, batch.kept)
                         place = self.file.write(db, run.number, place, batch.entries, batch.state)
                     places.append(place)
             for (run, _), place in zip(taken, places, strict=True):

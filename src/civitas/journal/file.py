@@ -153,6 +153,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 )
 
 _INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
+_WORKED_ON = "UPDATE runs SET last = ?, sum = ?, state = NULL WHERE number = ?"
+_AT_END = "UPDATE runs SET last = ?, sum = ?, state = ? WHERE number = ?"
 _SELECT = (
     "SELECT sequence, path, kind, at, data, sum FROM entries WHERE place > ? AND place < ? "
     "ORDER BY place"
@@ -257,8 +259,7 @@ class JournalFile(SQLitePool[JournalError]):
 
     def write_kept(self, db: sqlite3.Connection, kept: dict[str, bytes]) -> None:
         """Store values by their hashes, each once."""
-        if kept:
-            db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", kept.items())
+        db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", kept.items())
 
     def kept(self, hash: str, db: sqlite3.Connection | None = None) -> bytes:
         """Return a value by its hash; JournalError if it is missing or damaged."""
@@ -295,10 +296,13 @@ class JournalFile(SQLitePool[JournalError]):
         for (path, kind, data), at in zip(entries, times or repeat(time.time()), strict=False):
             sequence += 1
             sum = _sum(sum, sequence, path, kind, at, data)
-            rows.append((first | sequence, path, kind, at, data, sum))
+            # sqlite3 looks for an adapter of each bytes and None, and of no bytearray.
+            rows.append((first | sequence, path, kind, at, data, bytearray(sum)))
         db.executemany(_INSERT, rows)
-        at_end = "UPDATE runs SET last = ?, sum = ?, state = ? WHERE number = ?"
-        db.execute(at_end, (sequence, sum, state, run))
+        if state is None:
+            db.execute(_WORKED_ON, (sequence, bytearray(sum), run))
+        else:
+            db.execute(_AT_END, (sequence, bytearray(sum), state, run))
         return sequence, sum
 
     def read(

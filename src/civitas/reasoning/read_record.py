@@ -135,7 +135,10 @@ def fingerprint(**parts: Any) -> dict[str, str]:
     """Return a program's parts by name: each as JSON if that is short, else as its hash."""
     made = {}
     for name, value in parts.items():
-        text = json.dumps(as_json(value), sort_keys=True, ensure_ascii=True)
+        try:
+            text = json.dumps(value, sort_keys=True)  # as nearly all parts are JSON data
+        except (TypeError, ValueError, RecursionError):
+            text = json.dumps(as_json(value), sort_keys=True)
         hashed = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
         made[name.replace("_", " ")] = text if len(text) <= _SHOWN else hashed
     return made

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
 from hashlib import sha256
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
@@ -190,7 +191,7 @@ class Record(ReadRecord[S]):
             if len(items) > written:
                 grown[name] = items[written:]
                 self._written[name] = len(items)
-        scalars = {name: getattr(state, name) for name in self._scalars}
+        scalars = dict(zip(self._scalars, map(getattr, repeat(state), self._scalars), strict=True))
         self.note("state", {"state": scalars, "appended": grown})
 
     def drop(self, state: S, name: str) -> None:
@@ -273,19 +274,18 @@ class Record(ReadRecord[S]):
 
     def note(self, kind: str, data: Any) -> None:
         """Note an entry; a value without a JSON form becomes the text that a model is shown."""
+        part = self._part
         try:
-            self._part.note(kind, data)
+            part.run.note(part.path, kind, data)
         except (TypeError, ValueError, RecursionError):
-            self._part.note(kind, deep_json(data))
+            part.run.note(part.path, kind, deep_json(data))
         self.count += 1
 
     def _has_committed(self) -> None:
         """Run the callbacks whose entries are now in the file."""
-        then, written = self._then, self._part.run.written
-        self._then = [each for each in then if each[0] > written]
-        for number, done in then:
-            if number <= written:
-                done()
+        then = self._then
+        while then and then[0][0] <= self._part.run.written:
+            then.pop(0)[1]()
 
 
 class NullRecord(Record[S]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import json
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -141,8 +142,9 @@ class Signature:
         )
         self._validator: Any = None
         self._validate: Callable[[dict[str, Any]], dict[str, Any]] = self._first_validate
-        self._help: dict[str, Any] | None = None
-        self._parameters_schema: dict[str, Any] | None = None
+        # As JSON text: to read it is the cheapest copy.
+        self._help_text: str | None = None
+        self._schema_text: str | None = None
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
@@ -170,7 +172,7 @@ class Signature:
     @property
     def parameters(self) -> dict[str, Any]:
         """The JSON schema of the arguments, for a model; each time a new copy."""
-        if self._parameters_schema is None:
+        if self._schema_text is None:
             properties, definitions = self._described(*self._schemas)
             schema = {
                 "type": "object",
@@ -180,13 +182,13 @@ class Signature:
             }
             if definitions:
                 schema["$defs"] = definitions
-            self._parameters_schema = schema
-        return copy_json(self._parameters_schema)  # type: ignore[no-any-return]
+            self._schema_text = json.dumps(copy_json(schema))
+        return json.loads(self._schema_text)  # type: ignore[no-any-return]
 
     @property
     def help(self) -> dict[str, Any]:
         """What `help` shows: description, args and, if known, returns; each time a new copy."""
-        if self._help is None:
+        if self._help_text is None:
             schemas = self._schemas
             if schemas[1]:  # there is a recursive type, whose recursion help replaces by words
                 schemas = self._schemas_of(cut=True)
@@ -194,8 +196,8 @@ class Signature:
             returns = self._returned()
             if returns:
                 help["returns"] = returns
-            self._help = help
-        return copy_json(self._help)  # type: ignore[no-any-return]
+            self._help_text = json.dumps(copy_json(help))
+        return json.loads(self._help_text)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return f"<Signature of {self._name}({', '.join(self._parameters)})>"

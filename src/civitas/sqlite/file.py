@@ -81,7 +81,8 @@ class SQLiteFile(Generic[E]):
                 f"{article} {kind}'s path must be the name of a file, got {path!r}"
             )
         self.name = name
-        self.path = Path(os.path.abspath(name))
+        self._at = os.path.abspath(name)
+        self.path = Path(self._at)
         self.error: Callable[[str], E] = partial(error, name)
         self._kind = kind
         self._maker = maker
@@ -98,7 +99,7 @@ class SQLiteFile(Generic[E]):
 
     def check_process(self) -> None:
         """Raise in a forked child."""
-        if not self.is_of_this_process():
+        if os.getpid() != self._process:
             raise self.error(
                 f"it was opened by process {self._process}: open it again in this process"
             )
@@ -106,7 +107,7 @@ class SQLiteFile(Generic[E]):
     def identity(self) -> Identity:
         """Return the file's device and inode, whatever its name; None without a file."""
         try:
-            found = os.stat(self.path)
+            found = os.stat(self._at)
         except OSError:
             return None
         return found.st_dev, found.st_ino
