@@ -91,14 +91,13 @@ class Asking:
 
     def _about(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
-        request, iteration = self.request, self.state.iteration
-        run = {"run_id": request.run_id, "thread": request.thread}
-        return {name: value, "iteration": iteration, **run}
+        iteration, run, thread = self.state.iteration, self.request.run_id, self.request.thread
+        return {name: value, "iteration": iteration, "run_id": run, "thread": thread}
 
     async def _post_hooks(self, hooks: Hooks, given: Any, step: Step) -> Any:
         """Return an answer as the `post_reasoning` hooks changed it."""
-        of, check = ("post_reasoning", self.agent), partial(expect_answer, given)
-        made = await hooks.run(*of, self._about("answer", given), check, self.budget)
+        about, check = self._about("answer", given), partial(expect_answer, given)
+        made = await hooks.run("post_reasoning", self.agent, about, check, self.budget)
         return made["answer"]
 
     async def _ask(self, step: Step) -> Any:
@@ -106,8 +105,9 @@ class Asking:
         if hooks is not None and hooks.by_type.get("pre_reasoning"):
             if self.record is not NULL_RECORD:
                 await self.record.commit()  # which puts messages into memory, and so the prompt
-            of = ("pre_reasoning", self.agent, self._about("messages", self.prompt()))
-            hooked = (await hooks.run(*of, expect_messages, self.budget))["messages"]
+            about = self._about("messages", self.prompt())
+            made = await hooks.run("pre_reasoning", self.agent, about, expect_messages, self.budget)
+            hooked = made["messages"]
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()

@@ -211,9 +211,10 @@ class Call:
         """Emit that the call has ended."""
         emit, wanted, request = self._request.emit, self._wanted, self._request
         if emit is not None:
-            about = (str(self._agent.id), self._of.iteration, wanted.id, wanted.name)
-            run, thread, error = request.run_id, request.thread, error_of(result)
-            emit(CallEnded(*about, result, error, run_id=run, thread=thread))
+            id, iteration, error = str(self._agent.id), self._of.iteration, error_of(result)
+            run, thread = request.run_id, request.thread
+            call, name = wanted.id, wanted.name
+            emit(CallEnded(id, iteration, call, name, result, error, run_id=run, thread=thread))
 
     # -- as it is recorded -------------------------------------------------------------------------
 
@@ -247,8 +248,9 @@ class Call:
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
             _change(wanted, step.args)
         if request.emit is not None:
-            about = (str(agent.id), self._of.iteration, wanted.id, wanted.name, wanted.args)
-            request.emit(CallStarted(*about, run_id=request.run_id, thread=request.thread))
+            id, iteration, call, name = str(agent.id), self._of.iteration, wanted.id, wanted.name
+            run, thread, args = request.run_id, request.thread, wanted.args
+            request.emit(CallStarted(id, iteration, call, name, args, run_id=run, thread=thread))
         return await execute(agent, wanted, request, step)
 
     def _about_hooked(self) -> dict[str, Any]:
@@ -268,8 +270,8 @@ class Call:
         if self._record is not NULL_RECORD:
             await self._record.commit()  # hooks may see messages only once they are recorded
         try:
-            of = ("pre_acting", self._agent, self._about_hooked())
-            _change(self._wanted, (await hooks.run(*of, expect_args))["args"])
+            made = await hooks.run("pre_acting", self._agent, self._about_hooked(), expect_args)
+            _change(self._wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
                 self._of.broken.append(error)  # no arguments: the model cannot repair that

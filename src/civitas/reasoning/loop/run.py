@@ -60,7 +60,6 @@ class Run(Asking):
         self._cancels = 0
         self._under_way = False
         self._told: list[str] = []
-        self._of_run = request.of_run
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
@@ -315,8 +314,9 @@ class Run(Asking):
             raise Stop.on_memory(self.id, error) from error
         self._remembered = upto
         if self.emit is not None:
+            run, thread = self.request.run_id, self.request.thread
             for message in new:
-                self.emit(MessageAdded(self.id, message, **self._of_run))
+                self.emit(MessageAdded(self.id, message, run_id=run, thread=thread))
 
     def _add(self, **message: Any) -> None:
         """Add a message to the reply; the next `save` adds it to memory."""
