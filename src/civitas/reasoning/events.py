@@ -11,7 +11,8 @@ from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.reply import Reply
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: that takes four times as long to make, and a streamed turn makes four events.
+@dataclass(slots=True)
 class ReplyEvent:
     """The common part of all events of a reply.
 
@@ -29,7 +30,7 @@ class ReplyEvent:
     thread: str | None = field(default=None, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallStarted(ReplyEvent):
     """The model called an action; if it needs approval, the approver is asked after this event.
 
@@ -47,7 +48,7 @@ class CallStarted(ReplyEvent):
     args: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallEnded(ReplyEvent):
     """An action that was called has ended.
 
@@ -67,7 +68,7 @@ class CallEnded(ReplyEvent):
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MessageAdded(ReplyEvent):
     """A chat message was added to an agent's memory.
 
@@ -79,7 +80,7 @@ class MessageAdded(ReplyEvent):
     message: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DecisionMade(ReplyEvent):
     """The reviewer, H, of a dual act has decided.
 
@@ -93,7 +94,7 @@ class DecisionMade(ReplyEvent):
     decision: HumanDecision
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConclusionReached(ReplyEvent):
     """The worker, R, of a dual act has reached a conclusion.
 
@@ -107,7 +108,7 @@ class ConclusionReached(ReplyEvent):
     conclusion: Conclusion
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BlockStarted(ReplyEvent):
     """A block of an agent has begun its part of a step, such as Plan of a researcher.
 
@@ -121,7 +122,7 @@ class BlockStarted(ReplyEvent):
     iteration: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BlockEnded(ReplyEvent):
     """A block of an agent has ended its part of a step.
 
@@ -137,7 +138,7 @@ class BlockEnded(ReplyEvent):
     result: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnStarted(ReplyEvent):
     """A participant begins to speak: the next events belong to its turn.
 
@@ -151,7 +152,7 @@ class TurnStarted(ReplyEvent):
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TurnEnded(ReplyEvent):
     """A participant has spoken, or failed to.
 
@@ -167,7 +168,7 @@ class TurnEnded(ReplyEvent):
     utterance: Utterance
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Done(ReplyEvent):
     """The reply has ended; this is the last event.
 
