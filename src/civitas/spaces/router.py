@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -22,7 +23,7 @@ from civitas.spaces.delivery import BROADCAST, MAX_HOPS, QUEUED, REQUEST, SEND, 
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import UNTIMED_S, Outcomes
-from civitas.spaces.request import Request
+from civitas.spaces.request import Request, on_end
 
 logger = logging.getLogger("civitas.space")
 
@@ -47,7 +48,7 @@ class Router(Outcomes):
         self._fresh: list[Delivery] = []
         self._pumping = False
         self._credit = 0
-        self._expected: dict[str, deque[Delivery]] = {}
+        self._expected: dict[str, dict[Delivery, None]] = {}
         self.dispatch: Callable[[Delivery], None] = self.post
 
     # -- messages, from any thread -----------------------------------------------------------------
@@ -179,24 +180,29 @@ class Router(Outcomes):
 
     def _expect(self, delivery: Delivery) -> None:
         """Keep a request until its receiver is added or its deadline passes."""
-        self._expected.setdefault(delivery.envelope.to, deque()).append(delivery)
+        self._expected.setdefault(delivery.envelope.to, {})[delivery] = None
+        on_end(delivery, partial(self._unexpect, delivery))
         if delivery.timeout is not None:
             self._fresh.append(delivery)
             self._schedule()
+
+    def _unexpect(self, delivery: Delivery) -> None:
+        expected = self._expected.get(delivery.envelope.to, {})
+        expected.pop(delivery, None)
+        if not expected:
+            self._expected.pop(delivery.envelope.to, None)
 
     def here(self, mailbox: Mailbox) -> None:
         """Mark an agent as added; put the requests that waited for it into its mailbox."""
         mailbox.here = True
         for delivery in self._expected.pop(mailbox.id, ()):
-            if not delivery.answered:
-                self.put(delivery, mailbox)
+            self.put(delivery, mailbox)
 
     def leave(self) -> None:
         """End the requests that wait for agents not yet added: the space is closed."""
-        for expected in self._expected.values():
-            for delivery in expected:
+        for expected in list(self._expected.values()):
+            for delivery in list(expected):
                 self.refuse(delivery, self.closed_error())
-        self._expected.clear()
 
     def try_now(self, delivery: Delivery) -> None:
         """Handle a request at once, if it is its turn: its sender is waiting for it."""
