@@ -19,7 +19,15 @@ from civitas.errors import (
 )
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
-from civitas.spaces.delivery import BROADCAST, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
+from civitas.spaces.delivery import (
+    BROADCAST,
+    ENDED,
+    MAX_HOPS,
+    QUEUED,
+    REQUEST,
+    SEND,
+    Delivery,
+)
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import UNTIMED_S, Outcomes
@@ -75,6 +83,8 @@ class Router(Outcomes):
         ):
             raise DefinitionError(f"timeout= must be a number of seconds or None, got {timeout!r}")
         handling: Any = CURRENT.get()
+        if handling is not None and handling.state == ENDED:
+            handling = None  # a task that its handler left running starts a chain of its own
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
             delivery.wait = True
