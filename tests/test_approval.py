@@ -285,12 +285,14 @@ def test_a_callback_is_given_the_request():
         ),  # brackets are a set of characters
         (Rule("Host", "delete", {"names": '*"a", "b"*'}), True),
         (Rule("Host", "delete", {"at": '{"x": 1, "y": 2}'}), True),
+        (Rule("Host", "delete", {"cities": "*Zürich*"}), True),
         (Rule(permit=False), False),
     ),
 )
 def test_a_rule_permits_what_matches(rule, permitted):
     at = {"y": 2, "x": 1}
-    request = proposed(path="/tmp/x", force=True, n=1, names=["a", "b"], at=at)
+    cities = ["Zürich", "Bern"]
+    request = proposed(path="/tmp/x", force=True, n=1, names=["a", "b"], at=at, cities=cities)
     assert ask(RuleApprover([rule]), request) is permitted
 
 

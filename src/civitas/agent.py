@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeVar
 
 from civitas.action import Action, ActionOptions, action
@@ -369,7 +370,9 @@ class Agent(Workflow):
                 self.id,
             )
         run_id, thread = self._asked_by(proposed_message)
-        return await approve(approver, ApprovalRequest.of(proposed_message, run_id, thread))
+        asked = ApprovalRequest.of(proposed_message, run_id, thread)
+        # A broadcast is to *: it is this agent whose action is called.
+        return await approve(approver, replace(asked, agent=str(self.id)))
 
     def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         """Return a proposed message's run and thread; default: no run, and the sender's thread."""

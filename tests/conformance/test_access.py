@@ -210,6 +210,17 @@ def test_a_broadcast_asks_each_and_a_refusal_comes_back(space, me, form):
     assert len(asked) == 1
 
 
+def test_a_broadcast_asks_about_each_agent_by_its_own_id(make_space):
+    rules = RuleApprover([Rule("prod", permit=False), Rule(action="delete")])
+    with make_space(approver=rules) as space:
+        me = space.add(Recorder("me", receive_own_broadcasts=False))
+        space.add(Host("prod"))
+        space.add(Host("test"))
+        me.send(message("*", "delete", path="x"))
+        answers = {m["from"]: m["action"]["name"] for m in me.wait_for(2)}
+    assert answers == {"prod": "error", "test": "response"}
+
+
 def test_an_override_states_its_own_policy(space, me):
     class Open(Host):
         @action

@@ -110,6 +110,26 @@ def test_the_limit_holds_across_agents(space: Any) -> None:
         me.ask(path[0], "along", path=[*path[1:], "A"]).result(timeout=WAIT_S)
 
 
+def test_what_a_handler_leaves_running_starts_a_chain_of_its_own(space: Any) -> None:
+    """Nobody waits in it: agents may hand each other work like that for ever."""
+    done: Kept[int] = Kept()
+
+    class Worker(Agent):
+        @action
+        async def work(self, number: int) -> None:
+            done.add(number)
+            self.task = asyncio.create_task(self.next(number + 1))
+
+        async def next(self, number: int) -> None:
+            await asyncio.sleep(0)
+            if number <= 40:
+                await self.ask("worker", "work", number=number)
+
+    space.add(Worker("worker"))
+    space.add(Agent("me")).ask("worker", "work", number=1).result(timeout=10)
+    assert done.wait_for(40) == [*range(1, 41)]
+
+
 def test_a_send_starts_a_chain_of_its_own(space: Any) -> None:
     rounds: Kept[int] = Kept()
 

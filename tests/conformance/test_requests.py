@@ -326,6 +326,8 @@ def test_a_deadline_may_be_as_far_as_one_likes(space: Any, timeout: float | None
     server = space.add(Server("server"))
     me = space.add(Agent("me"))
     request = me.request(message("server", "hold"), timeout=timeout)
+    with pytest.raises(RequestTimeout):
+        me.request(message("server", "hold"), timeout=0.05).result(timeout=WAIT_S)
     server.begun.wait_for(1)
     server.gate("one").open()
     assert request.result(timeout=WAIT_S) == "one"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from civitas import Journal
+from civitas import Journal, Society
+from civitas.errors import ConfigError
 from civitas.orders.order import order_of, record
-from civitas.orders.simulate import SimulateOrder, society_of
+from civitas.orders.simulate import SimulateOrder, check, society_of
 
 ORDER = SimulateOrder(citizens=10, step="6h", seed=3)
 
@@ -32,6 +34,15 @@ async def lived(order: SimulateOrder, journal: Journal | None, progress: Any = N
             order.days, order.step, run_id="r", save_every=order.save_every, progress=progress
         )
         return town.state_dict()
+
+
+def test_days_that_are_whole_steps_count_though_no_float_holds_them() -> None:
+    order = SimulateOrder(citizens=10, days=0.35, step="1min")
+    check(order)
+    assert order.steps == 504
+    with pytest.raises(ConfigError, match=r"--days 0\.3505 is not a whole number of steps"):
+        check(replace(order, days=0.3505))
+    assert len(asyncio.run(Society([]).run(order.days, order.step))) == order.steps
 
 
 def test_a_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:

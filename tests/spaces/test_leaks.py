@@ -134,6 +134,14 @@ def test_ten_thousand_dropped_requests_that_are_being_handled(space: NativeSpace
     assert grown(before, calm(space, me, *servers), by=POOL) == {}
 
 
+def test_ten_thousand_requests_that_wait_for_an_agent_that_never_comes(space: NativeSpace) -> None:
+    me = space.add(Agent("me"))
+    before = calm(space, me)
+    for n in range(MANY):
+        me.request(message(f"absent {n % 10}", "echo"), wait=True)
+    assert grown(before, calm(space, me), by=POOL) == {}
+
+
 @pytest.mark.parametrize(
     "name",
     (

@@ -273,8 +273,9 @@ class Rule:
             if name not in request.args:
                 return False
             value = request.args[name]
-            text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-            texts.append((text, pattern))
+            if not isinstance(value, str):
+                value = json.dumps(value, sort_keys=True, ensure_ascii=False)
+            texts.append((value, pattern))
         return all(fnmatch.fnmatchcase(text, pattern) for text, pattern in texts)
 
 

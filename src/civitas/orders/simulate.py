@@ -59,7 +59,7 @@ class SimulateOrder:
     @property
     def steps(self) -> int:
         """The number of steps."""
-        return int(self.days * DAY_S // seconds_of(self.step))
+        return round(self.days * DAY_S / seconds_of(self.step))
 
     @property
     def in_columns(self) -> bool:
@@ -99,8 +99,7 @@ def check(order: SimulateOrder) -> None:
     seconds = seconds_of(order.step, "--step")
     if not 0 < order.days <= _MOST_DAYS:
         raise ConfigError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
-    steps = order.days * DAY_S / seconds
-    if steps != int(steps):
+    if abs(order.days * DAY_S / seconds - order.steps) > 1e-6:
         raise ConfigError(f"--days {order.days:g} is not a whole number of steps of {order.step}")
     if order.parquet is not None and order.out is None:
         which = "--parquet" if order.parquet else "--csv"

@@ -54,7 +54,7 @@ def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
     days = 1 if days is None else days
     if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
         raise ConfigError(f"days must be a number, 0 or more, got {days!r:.80}")
-    count = days * DAY_S / clock.step_s
+    count = round(days * DAY_S / clock.step_s, 6)  # 0.35 days are 504 minutes
     if count != int(count):
         raise ConfigError(f"{days} days are not a whole number of steps of {clock.step_s} s")
     return int(count)

@@ -223,7 +223,7 @@ class Outcomes:
         for delivery in untimed:
             if delivery.timer is None and delivery.timeout is not None:
                 self.deadlines += 1
-                wait_s = min(delivery.timeout - UNTIMED_S, _FAR_S)
+                wait_s = min(delivery.timeout, _FAR_S) - UNTIMED_S
                 delivery.timer = self.loop.call_later(
                     wait_s, self._expired, delivery, context=self._empty_context
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -18,11 +19,19 @@ from civitas.errors import (
 )
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
-from civitas.spaces.delivery import BROADCAST, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
+from civitas.spaces.delivery import (
+    BROADCAST,
+    ENDED,
+    MAX_HOPS,
+    QUEUED,
+    REQUEST,
+    SEND,
+    Delivery,
+)
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import UNTIMED_S, Outcomes
-from civitas.spaces.request import Request
+from civitas.spaces.request import Request, on_end
 
 logger = logging.getLogger("civitas.space")
 
@@ -47,7 +56,7 @@ class Router(Outcomes):
         self._fresh: list[Delivery] = []
         self._pumping = False
         self._credit = 0
-        self._expected: dict[str, deque[Delivery]] = {}
+        self._expected: dict[str, dict[Delivery, None]] = {}
         self.dispatch: Callable[[Delivery], None] = self.post
 
     # -- messages, from any thread -----------------------------------------------------------------
@@ -74,6 +83,8 @@ class Router(Outcomes):
         ):
             raise DefinitionError(f"timeout= must be a number of seconds or None, got {timeout!r}")
         handling: Any = CURRENT.get()
+        if handling is not None and handling.state == ENDED:
+            handling = None  # a task that its handler left running starts a chain of its own
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
             delivery.wait = True
@@ -179,24 +190,29 @@ class Router(Outcomes):
 
     def _expect(self, delivery: Delivery) -> None:
         """Keep a request until its receiver is added or its deadline passes."""
-        self._expected.setdefault(delivery.envelope.to, deque()).append(delivery)
+        self._expected.setdefault(delivery.envelope.to, {})[delivery] = None
+        on_end(delivery, partial(self._unexpect, delivery))
         if delivery.timeout is not None:
             self._fresh.append(delivery)
             self._schedule()
+
+    def _unexpect(self, delivery: Delivery) -> None:
+        expected = self._expected.get(delivery.envelope.to, {})
+        expected.pop(delivery, None)
+        if not expected:
+            self._expected.pop(delivery.envelope.to, None)
 
     def here(self, mailbox: Mailbox) -> None:
         """Mark an agent as added; put the requests that waited for it into its mailbox."""
         mailbox.here = True
         for delivery in self._expected.pop(mailbox.id, ()):
-            if not delivery.answered:
-                self.put(delivery, mailbox)
+            self.put(delivery, mailbox)
 
     def leave(self) -> None:
         """End the requests that wait for agents not yet added: the space is closed."""
-        for expected in self._expected.values():
-            for delivery in expected:
+        for expected in list(self._expected.values()):
+            for delivery in list(expected):
                 self.refuse(delivery, self.closed_error())
-        self._expected.clear()
 
     def try_now(self, delivery: Delivery) -> None:
         """Handle a request at once, if it is its turn: its sender is waiting for it."""

@@ -142,6 +142,27 @@ def test_another_exchange_hears_nothing(make_space: MakeSpace) -> None:
     assert other.messages == []
 
 
+def test_an_agent_that_sends_by_another_exchange_is_answered_by_its_own(
+    make_space: MakeSpace,
+) -> None:
+    here, there = make_space(), make_space(exchange=f"test.{uuid4().hex}")
+    out, far = there.add(Recorder("out")), there.add(Recorder("far"))
+
+    class Bridge(Agent):
+        @action
+        async def forward(self, number: int) -> int:
+            out.send(message("far", "say", content=str(number)))
+            return number
+
+    here.add(Bridge("bridge"))
+    me = make_space().add(Recorder("me"))
+    for number in range(20):
+        assert me.ask("bridge", "forward", number=number).result(timeout=WAIT_S) == number
+        me.send(message("bridge", "forward", number=number))
+    assert [m["action"]["args"]["data"] for m in me.wait_for(20)] == list(range(20))
+    assert len(far.wait_for(40)) == 40
+
+
 def test_a_broadcast_reaches_each_process_once(make_space: MakeSpace, start: Any) -> None:
     processes = [start(), start()]
     for number, process in enumerate(processes):

@@ -57,7 +57,7 @@ class Run(Part):
             raise ConfigError("must have days or steps, or be a length such as 6h")
         if self.steps is not None:
             return self.steps
-        days = (self.days or 0) * DAY_S
+        days = round((self.days or 0) * DAY_S, 6)
         seconds = days if self.length is None else seconds_of(self.length, "a length")
         if seconds % step_s:
             raise ConfigError(f"{seconds:g} s are not a whole number of steps of {step_s} s")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.connection import LinkLost
 from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.wire import Unreadable
 from civitas.text import log_failure
@@ -27,13 +29,14 @@ class Observers:
         self._broker = broker
         self._callbacks: tuple[Callback, ...] = ()
         self._seen: dict[str, None] = {}
+        self._channel = 0
 
-    def add(self, callback: Callback) -> None:
-        """Show a callback the messages of every process."""
-        first = not self._callbacks
+    async def add(self, callback: Callback) -> None:
+        """Show a callback the messages of every process from now on."""
         self._callbacks = (*self._callbacks, callback)
-        if first and self._broker.is_up:
-            self._broker.thread.spawn(self.attach())
+        await self._broker.open()
+        with suppress(LinkLost):  # the next connection attaches
+            await self.attach()
 
     def is_new(self, key: str) -> bool:
         """Return whether a message is seen for the first time."""
@@ -46,9 +49,10 @@ class Observers:
 
     async def attach(self) -> None:
         """Consume the copies on a new channel, if there is a callback."""
-        if not self._callbacks:
-            return
         names, call = self._broker.names, self._broker.control.call
+        if not self._callbacks or self._channel == self._broker.consumer.number:
+            return
+        self._channel = self._broker.consumer.number
         # A new queue each time: the broker may not know yet that the old connection is lost.
         queue = names.observer_queue(self._broker.new_key())
         await call(
@@ -73,7 +77,7 @@ class Observers:
         for callback in self._callbacks:
             try:
                 callback(envelope.to_dict())
-            except Exception as error:
+            except BaseException as error:
                 about = f"observer {callback!r} failed and is called no more"
                 log_failure(logger, about, error)
                 self._callbacks = tuple(c for c in self._callbacks if c is not callback)

@@ -268,10 +268,9 @@ def _answer_key(delivery: InFlight) -> str:
     return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
 
 
-def in_flight_of(handling: Any) -> InFlight | None:
-    """Return the innermost message from the broker in a handler's call chain."""
-    while handling is not None:
-        if isinstance(handling, InFlight):
-            return handling
+def in_flight_of(handling: Any, recorder: Recorder) -> InFlight | None:
+    """Return the innermost message in a handler's call chain that the recorder records."""
+    while handling is not None and handling.recorder is not recorder:
         handling = handling.parent
-    return None
+    found: InFlight | None = handling
+    return found

@@ -116,7 +116,7 @@ class AMQPRouter(Router):
 
     def send(self, envelope: Envelope, mailbox: Mailbox) -> None:
         """Send a message of the agent in `mailbox`."""
-        handling = in_flight_of(CURRENT.get())
+        handling = in_flight_of(CURRENT.get(), self.recorder)
         if get_ident() == self.thread_id:
             if mailbox.outside:
                 self.catch_up(mailbox)

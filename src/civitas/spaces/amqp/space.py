@@ -124,10 +124,9 @@ class AMQPSpace(Space):
         if not callable(callback) or is_async(callback):
             raise DefinitionError(f"observe takes a plain function, got {callback!r}")
         self._start()
-        self._router.enter(self._router.everywhere.add, callback)
-        opening = self._thread.run(self._router.broker.open)
+        added = self._thread.run(self._router.everywhere.add, callback)
         if not on_a_space():
-            opening.result()
+            added.result()
 
     # -- what differs from a space in one process --------------------------------------------------
 
