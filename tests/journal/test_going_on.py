@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from civitas import (
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
+    SummarizingMemory,
 )
 from civitas.action import ACCESS_REQUESTED, Action, ActionRegistry, action
 from civitas.approval import CallbackApprover
@@ -300,6 +303,53 @@ def test_a_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: A
         assert contents(reply) == ["go", "Yes."]
         assert agent.reply_sync("go", run_id="R") == reply
         assert kept.items == reply.messages
+
+
+@pytest.mark.parametrize(
+    "memory", (lambda: None, Memory, lambda: SummarizingMemory(ScriptedModel())), ids=str
+)
+@pytest.mark.parametrize("rolled_back", (False, True))
+def test_a_state_says_what_of_a_run_it_holds(
+    tmp_path: Path, memory: Callable[[], Any], rolled_back: bool
+) -> None:
+    def acts(journal: Journal) -> DualActAgent:
+        go, done = ({"action": what, "new_instruction": what} for what in ("CONTINUE", "TERMINATE"))
+        human = ReActAgent("H", ScriptedModel([json.dumps(go)] * 2 + [json.dumps(done)]))
+        worker = ReActAgent("R", ScriptedModel(["one", "two"]), memory=memory())
+        return DualActAgent(human=human, reactive=worker, journal=journal)
+
+    def told(dual: DualActAgent) -> list[list[Any]]:
+        both = (dual.human_agent, dual.reactive_agent)
+        return [[each["content"] for each in agent.memory.get_memories()] for agent in both]
+
+    async def stopped(dual: DualActAgent, after: int) -> list[Any]:
+        states = [dual.state_dict()]
+
+        def save(agent: Any, _: Any) -> None:
+            states.append(agent.state_dict())
+            if len(states) > after:
+                task.cancel()
+
+        dual.register_hook("post_reasoning", "save", save)
+        dual.register_hook("post_acting", "save", save)
+        task = asyncio.create_task(dual.reply("Count.", run_id="R"))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        dual.clear_hooks()
+        return states
+
+    whole = acts(Journal(tmp_path / "whole.db"))
+    text = whole.reply_sync("Count.").text
+    journal = Journal(tmp_path / "j.db")
+    dual = acts(journal)
+    states = asyncio.run(stopped(dual, 3))
+    if rolled_back:
+        dual.load_state_dict(states[0])
+    else:
+        dual = acts(journal)
+        dual.load_state_dict(json.loads(json.dumps(states[3])))
+    assert dual.reply_sync("Count.", run_id="R").text == text
+    assert told(dual) == told(whole)
 
 
 def test_memories_that_are_equal_are_each_told(tmp_path: Path) -> None:

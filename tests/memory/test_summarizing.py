@@ -302,6 +302,17 @@ def test_its_summary_goes_along_with_an_agents_state() -> None:
     assert agent.state_dict() == saved
 
 
+def test_the_threads_of_an_agents_state_have_their_summaries() -> None:
+    memory = SummarizingMemory(ScriptedModel(["Ada counts sheep."]), 400, 100)
+    agent = ReActAgent("a", ScriptedModel(["Hello, Ann."]), memory=memory)
+    agent.reply_sync("I am Ann.", thread="Ann")
+    talk(memory.thread("Ann"), *(user(f"{number} " + "x" * 76) for number in range(6)))
+    later = SummarizingMemory(ScriptedModel(), 400, 100)
+    ReActAgent("a", ScriptedModel(), memory=later).load_state_dict(agent.state_dict())
+    assert later.thread("Ann").summary == "Ada counts sheep."
+    assert later.thread("Ann").get_memories() == memory.thread("Ann").get_memories()
+
+
 @pytest.mark.parametrize("text", ("of before", ConnectionError("no network")), ids=str)
 def test_a_summary_asked_for_before_a_state_was_loaded_is_dropped(
     text: Any, caplog: pytest.LogCaptureFixture

@@ -534,6 +534,20 @@ def test_a_call_that_failed_counts_what_it_may_have_cost(
         assert budget.reserved == Spent()
 
 
+def test_a_plain_function_that_fails_as_it_is_called_counts_too() -> None:
+    class Plain:
+        name, context_tokens, max_tokens = "plain", None, 10
+
+        def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            raise ModelError("no connection")
+
+    budget = Budget(tokens=1000)
+    with pytest.raises(ModelError, match="no connection"):
+        run(BudgetedModel(Plain(), budget).complete(HI))
+    assert budget.spent.model_calls == 1
+    assert budget.reserved == Spent()
+
+
 def test_what_is_no_request_takes_nothing() -> None:
     budget = Budget(tokens=10_000, model_calls=1)
     model = BudgetedModel(Speaker(), budget)

@@ -368,14 +368,14 @@ def test_a_stream_that_is_left_closes_its_connection(way: str) -> None:
         server.wait_for_close()
 
 
-def test_a_long_stream_waits_for_a_slow_reader() -> None:
+def test_a_long_stream_waits_for_a_reader_slower_than_the_servers_time() -> None:
     pieces = [chunk({"content": f"{n} "}) for n in range(120)]
     with OpenAIServer(streamed(*pieces, chunk({}, "stop"), *END)) as server:
 
         async def read() -> str:
             text = ""
-            async for part in of(server).stream(user("Hi")):
-                await asyncio.sleep(0)
+            async for part in of(server, timeout=3.0).stream(user("Hi")):
+                await asyncio.sleep(0 if text else 3.2)
                 text = text + part.text if isinstance(part, TextPiece) else text
                 last = part
             assert isinstance(last, ModelReply)

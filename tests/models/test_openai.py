@@ -286,8 +286,11 @@ def test_the_length_of_answers_is_said_once(
         (
             {
                 "type": "object",
-                "properties": {"a": {"anyOf": [{"type": "null"}, {"type": "array", "items": {}}]}},
-                "required": ["a"],
+                "properties": {
+                    "a": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]},
+                    "b": {"type": ["string", "null"], "format": "date"},
+                },
+                "required": ["a", "b"],
                 "additionalProperties": False,
             },
             True,
@@ -310,6 +313,34 @@ def test_a_schema_is_strict_where_its_form_allows_it(schema: dict[str, Any], str
     about = server.requests[0].body["response_format"]["json_schema"]
     assert about.get("strict", False) is strict
     assert about["schema"] == schema
+
+
+@pytest.mark.parametrize(
+    "part",
+    (
+        {},
+        {"enum": ["a", None]},
+        {"type": "string", "default": "a"},
+        {"$ref": "#/$defs/A", "description": "a described one"},
+        {"type": "string", "format": "uri"},
+        {"type": "array"},
+        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}},
+    ),
+    ids=str,
+)
+def test_a_part_that_openai_refuses_in_a_strict_schema_is_not_asked_for_strictly(
+    part: dict[str, Any],
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": part},
+        "required": ["a"],
+        "additionalProperties": False,
+        "$defs": {"A": {"type": "string"}},
+    }
+    with OpenAIServer(text("{}")) as server:
+        run(OpenAIModel("m", server.url).complete(user("Hi"), schema=schema))
+    assert "strict" not in server.requests[0].body["response_format"]["json_schema"]
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,25 @@ def test_servers_number_the_pieces_of_calls_in_ways_of_their_own(pieces: Any) ->
     assert reply.calls == (Call("x", "add", "{}"), Call("y", "add", "[]"))
 
 
+@pytest.mark.parametrize(
+    ("index", "id"), ((0, {}), (0, {"id": ""}), (None, {}), (None, {"id": ""})), ids=str
+)
+def test_calls_without_ids_of_one_index_are_told_apart_by_their_arguments(
+    index: Any, id: Any
+) -> None:
+    pieces = (
+        call_piece(index, name="add", arguments='{"a": {"b": 1}', **id),
+        call_piece(index, name="add", arguments="}", **id),
+        call_piece(index, name="add", arguments='{"a": 2}', **id),
+        call_piece(index, name="list_files", arguments="{}", **id),
+    )
+    assert stream(events(*pieces, *END))[-1].calls == (
+        Call("call_1", "add", '{"a": {"b": 1}}'),
+        Call("call_2", "add", '{"a": 2}'),
+        Call("call_3", "list_files", "{}"),
+    )
+
+
 def test_a_whole_answer_in_one_event_is_an_answer() -> None:
     message = {"role": "assistant", "content": "Hi", "tool_calls": [call("add", "{}", "x")]}
     reply = stream(events(completion(message, "tool_calls"), DONE))[-1]

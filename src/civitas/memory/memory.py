@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 from weakref import WeakValueDictionary
 
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, StateError
 
 _MOST_THREADS: Final = 1000
 """An unused thread is forgotten when this many were used after it."""
@@ -32,6 +32,9 @@ class Memory:
     Attributes:
         items: the messages, the oldest first
     """
+
+    _in_file = False
+    """Whether its messages stay in a file."""
 
     def __init__(self) -> None:
         self._start_empty()
@@ -68,6 +71,17 @@ class Memory:
             told[run] = sequence + 1
             if len(told) > _MOST_RUNS:
                 del told[next(iter(told))]
+
+    def _told_state(self) -> dict[str, dict[str, int]]:
+        """Return how many messages of which runs were added, for a state; empty if of none."""
+        told: dict[str, int] | None = self.__dict__.get("_told")
+        return {"told": told.copy()} if told else {}
+
+    def _load_told(self, state: dict[str, Any]) -> None:
+        told = state.get("told", {})
+        if not isinstance(told, dict) or not all(type(each) is int for each in told.values()):
+            raise StateError(f"the state of a memory has a wrong told: {told!r:.80}")
+        self.__dict__["_told"] = told.copy()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, the oldest first, in a new list.

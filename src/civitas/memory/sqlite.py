@@ -68,6 +68,8 @@ class SQLiteMemory(Memory):
         MemoryFileError: the file cannot be used; the text says why and what to do
     """
 
+    _in_file = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -143,7 +143,8 @@ class SummarizingMemory(TokenBoundedMemory):
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
-            return {"summary": self._summary, "items": [_copied(item) for item in self.items]}
+            items = [_copied(item) for item in self.items]
+            return {"summary": self._summary, "items": items, **self._told_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Replace all memories by another memory's state. A summary in progress is dropped.
@@ -163,6 +164,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 "messages"
             )
         with self._lock:
+            self._load_told(state)
             self._summary = summary
             self.items[:] = [_copied(item) for item in items]
             # The loaded list may be as long as the saved one.

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from civitas.errors import StateError
 from civitas.jsonvalue import NotJSON, as_json, copy_json, deep_json
+from civitas.memory.memory import Memory
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.reply import Reply, Step
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-    from civitas.memory.memory import Memory
 
 
 class Codec(NamedTuple):
@@ -170,7 +169,8 @@ def memory_state(memory: Memory) -> dict[str, Any]:
     if callable(own):
         made: dict[str, Any] = own()
         return made
-    return {"items": memory.get_memories()}
+    known = memory._told_state() if isinstance(memory, Memory) else {}
+    return {"items": memory.get_memories(), **known}
 
 
 def restore_memory(memory: Memory, given: Any, agent: Any) -> None:
@@ -184,6 +184,8 @@ def restore_memory(memory: Memory, given: Any, agent: Any) -> None:
         isinstance(item, dict) and isinstance(item.get("role"), str) for item in items
     ):
         raise StateError(f"agent {agent!r}: the state of its memory is not a list of chat messages")
+    if isinstance(memory, Memory):
+        memory._load_told(given)
     listed: Any = getattr(memory, "items", None)
     if isinstance(listed, list):
         listed.clear()

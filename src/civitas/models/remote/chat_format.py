@@ -19,8 +19,11 @@ _NOT_STRICT = frozenset(
     (
         *("allOf", "oneOf", "not", "if", "then", "else", "contains", "uniqueItems"),
         *("dependentRequired", "dependentSchemas", "patternProperties", "propertyNames"),
-        *("unevaluatedProperties", "minLength", "maxLength"),
+        *("unevaluatedProperties", "minLength", "maxLength", "default", "prefixItems"),
     )
+)
+_STRICT_FORMATS = frozenset(
+    ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid")
 )
 
 
@@ -94,9 +97,16 @@ def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _may_be_strict(schema: Any) -> bool:
     if not isinstance(schema, Mapping) or _NOT_STRICT & schema.keys():
         return False
+    if "$ref" in schema:
+        return len(schema) == 1  # not with a description
     properties = schema.get("properties") or {}
-    kinds = schema.get("type")
-    if properties or kinds == "object" or (isinstance(kinds, list) and "object" in kinds):
+    given = schema.get("type")
+    kinds = given if isinstance(given, list) else [given]
+    if (given is None and "anyOf" not in schema) or ("array" in kinds and "items" not in schema):
+        return False
+    if "format" in schema and schema["format"] not in _STRICT_FORMATS:
+        return False
+    if properties or "object" in kinds:
         if schema.get("additionalProperties") is not False:
             return False
         if set(schema.get("required") or ()) != set(properties):

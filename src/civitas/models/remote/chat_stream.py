@@ -6,7 +6,9 @@ reads from a network: bytes go in as received, and parts come out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,7 +156,7 @@ class AnswerStream:
         name, args, id = function["name"], function["arguments"], piece["id"]
         if not isinstance(id, str):
             id = ""
-        call = self._which(piece["index"], id, name)
+        call = self._which(piece["index"], id, name, args)
         call.id = call.id or id
         if name and name != call.name:
             call.name = (call.name or "") + name
@@ -167,12 +169,15 @@ class AnswerStream:
         elif args:
             call.args.append(args)
 
-    def _which(self, index: int | None, id: str, name: str | None) -> _Call:
+    def _which(self, index: int | None, id: str, name: str | None, args: Any) -> _Call:
         """Return the call that a piece belongs to: a new one, or one already begun."""
         last = self._last.get(index)
-        # Some servers give all calls one index, and some give each piece of a call another id; only
-        # a new call has both a name and an id that differs from the last call's.
-        if last and not (name and last.name and id and last.id and id != last.id):
+        # Some servers give all calls one index, and some give each piece of a call another id, or
+        # none. A new call has a name, and an id that differs from the last call's; or, without ids,
+        # arguments after the last call's are complete.
+        if last and not (name and last.name):
+            return last
+        if last and not (id != last.id if id and last.id else args and last.is_complete()):
             return last
         if len(self._calls) == MAX_CALLS:
             raise ModelError(f"{self._name}: the answer has more than {MAX_CALLS} calls")
@@ -214,6 +219,14 @@ class _Call:
     name: str | None = None
     args: list[str] = field(default_factory=list)
     whole: dict[str, Any] | None = None
+
+    def is_complete(self) -> bool:
+        """Return whether its arguments are an object, which no further piece can continue."""
+        args = "".join(self.args).rstrip()
+        if self.whole is None and args.endswith("}"):
+            with suppress(ValueError, RecursionError):
+                return isinstance(json.loads(args), dict)
+        return self.whole is not None
 
     def message(self) -> dict[str, Any]:
         args = "".join(self.args) if self.whole is None else self.whole

@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 from civitas.http.network import check_allowed
 
 _T = TypeVar("_T")
-_AHEAD = 16
-"""How many parts are buffered for a slower reader."""
 _EXIT_S = 5.0
 _IMPORTING = threading.Lock()
 
@@ -59,16 +57,17 @@ class BackgroundLoop:
 
     async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncGenerator[_T, None]:
         """Run `make`'s generator on this loop and yield its parts; closing this cancels it."""
-        ahead: asyncio.Queue[tuple[_T] | BaseException] = asyncio.Queue(_AHEAD)
+        # Without a bound: waiting for the reader would count against the server's time.
+        ahead: asyncio.Queue[tuple[_T] | BaseException] = asyncio.Queue()
 
         async def pump() -> None:
             end: BaseException = StopAsyncIteration()
             try:
                 async for part in make():
-                    await ahead.put((part,))
+                    ahead.put_nowait((part,))
             except Exception as error:
                 end = error
-            await ahead.put(end)
+            ahead.put_nowait(end)
 
         loop = self._started()
         pumping = asyncio.run_coroutine_threadsafe(pump(), loop)

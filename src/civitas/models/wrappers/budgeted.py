@@ -131,10 +131,9 @@ class BudgetedModel(Answering):
                     yield part
             return
         bound, held = await self._reserve(request)
-        parts = request.asked_of(self.model)
         began = False
         with held:
-            async with aclosing(parts):
+            async with aclosing(request.asked_of(self.model)) as parts:
                 while True:
                     try:
                         # Part by part: a timeout around a `yield` would cancel the reader.

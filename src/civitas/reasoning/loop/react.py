@@ -77,8 +77,7 @@ class ReActAgent(LoopAgent):
         threads = {
             thread.id: memory_state(thread.memory)
             for thread in self._threads or ()
-            # A durable memory, which stays in its file, has a state_dict.
-            if thread.memory is not None and not hasattr(thread.memory, "state_dict")
+            if thread.memory is not None and not getattr(thread.memory, "_in_file", False)
         }
         return state(KIND, memory=memory_state(self.memory), threads=threads)
 
