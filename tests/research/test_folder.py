@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -113,9 +115,19 @@ def test_what_did_not_change_is_not_read_again(docs: Path, index: Path) -> None:
     assert names(search_folder(docs, index=index), "sleep") == ["cats.md"]
 
 
+def test_an_index_of_an_older_version_is_filled_again(docs: Path, index: Path) -> None:
+    search = search_folder(docs, index=index)
+    before = found(search, "cats")
+    with closing(sqlite3.connect(index)) as db, db:
+        db.execute("UPDATE passages SET text = 'as it was cut once'")
+        db.execute("PRAGMA user_version = 1")
+    after = found(search_folder(docs, index=index), "cats")
+    assert [each.content for each in after] == [each.content for each in before]
+
+
 def test_results_are_bounded_and_of_several_files(docs: Path, index: Path) -> None:
     for number in range(6):
-        paragraphs = (f"Whales sing {word * 200}." for word in ("la ", "lo ", "lu ", "li ", "le "))
+        paragraphs = (f"Whales sing {word * 400}." for word in ("la ", "lo ", "lu ", "li ", "le "))
         (docs / f"whale{number}.txt").write_text("\n\n".join(paragraphs))
     resources = found(search_folder(docs, index=index), "whales")
     assert [len(each.sections) for each in resources] == [3, 3, 2]

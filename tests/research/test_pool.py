@@ -140,13 +140,12 @@ def test_short_paragraphs_stand_together_and_long_ones_are_cut_after_a_sentence(
         return [len(each.text) for each in made]
 
     assert lengths("a" * 300, "b" * 90, "c" * 90) == [300 + 2 + 90 + 2 + 90]
-    assert lengths("a" * 401, "b" * 90, "c" * 90) == [401, 90 + 2 + 90]
-    assert lengths("a" * 390, "b" * 609) == [390, 609]  # together they were 1,001
-    assert lengths("a" * 390, "b" * 608) == [1000]
+    assert lengths("a" * 1390, "b" * 609) == [1390, 609]  # together they were 2,001
+    assert lengths("a" * 1390, "b" * 608) == [2000]
     sentence = f"{'word ' * 30}end. "  # 155 characters
-    assert lengths(sentence * 10) == [6 * 155 - 1, 4 * 155 - 1]
-    assert lengths("word " * 300) == [999, 499]
-    assert lengths("a" * 2100) == [1000, 1000, 100]
+    assert lengths(sentence * 20) == [12 * 155 - 1, 8 * 155 - 1]
+    assert lengths("word " * 600) == [1999, 999]
+    assert lengths("a" * 4100) == [2000, 2000, 100]
 
 
 def test_a_tool_of_research_works_for_any_agent() -> None:

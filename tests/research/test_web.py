@@ -238,6 +238,32 @@ def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
         assert refused(web, "/a", user_agent="other/1.0").endswith("forbids it")
 
 
+@pytest.mark.parametrize(
+    ("rules", "path", "may"),
+    (
+        ("User-agent: *\nDisallow: /*.pdf$", "/a.pdf", False),
+        ("User-agent: *\nDisallow: /*.pdf$", "/a.pdf.html", True),
+        ("User-agent: *\nDisallow: /*/old/*.html", "/a/old/b.html", False),
+        ("User-agent: *\nDisallow: /*?print=", "/a?print=1", False),
+        ("User-agent: *\nDisallow: /\nAllow: /open", "/open/a", True),
+        ("User-agent: *\nAllow: /\nDisallow: /open/a", "/open/a", False),
+        ("\ufeffUser-agent: *\nDisallow: /a", "/a", False),
+        ("User-agent: *\n\nDisallow: /a", "/a", False),
+        ("User-agent: x\nUser-agent: *\nDisallow: /a", "/a", False),
+        ("User-agent: *\nDisallow: /gr\u00fcn", "/gr%C3%BCn", False),
+        ("User-agent: Civitas\nDisallow:\n\nUser-agent: *\nDisallow: /", "/a", True),
+    ),
+)
+def test_the_rules_of_a_robots_txt_are_read_as_its_standard_says(
+    rules: str, path: str, may: bool
+) -> None:
+    with Web({"/robots.txt": robots(rules), path: html(PAGE)}) as web:
+        if may:
+            assert web.visit(path).visited
+        else:
+            assert refused(web, path).endswith("forbids it")
+
+
 def test_a_redirect_does_not_lead_around_robots_txt() -> None:
     rules = robots("User-agent: *\nDisallow: /private")
     with Web({"/robots.txt": rules, "/a": redirect("/private"), "/private": html(PAGE)}) as web:

@@ -160,7 +160,8 @@ def _tools(order: ResearchOrder) -> list[Action]:
     if order.folder:
         # The report files of this order are no sources.
         own = [Path(os.path.realpath(each)).as_uri() for each in (order.out, order.html) if each]
-        tools.append(without(search_folder(order.folder), own))
+        results = 8 if order.model else 24  # a model is paid for what it reads
+        tools.append(without(search_folder(order.folder, results=results), own))
     if order.search_web or order.searxng:
         hosts, site = order.allow_hosts, order.site
         tools += [

@@ -15,9 +15,7 @@ from pydantic_core import Url
 from civitas.errors import InvalidArguments
 from civitas.research.findings import Passage, Resource, Section
 
-LONGEST = 1000  # no passage has more characters, unless a single word has
-_ENOUGH = 400
-"""A passage with more characters than this takes in no further paragraph."""
+LONGEST = 2000  # no passage has more characters, unless a single word has
 
 _PARAGRAPH = re.compile(r"[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*")
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
@@ -178,7 +176,7 @@ def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     begin = stop = start
     for found in _PARAGRAPH.finditer(content, start, end):
         for first, last in _cut(content, found.start(), found.end()):
-            if stop > begin and (last - begin > LONGEST or stop - begin > _ENOUGH):
+            if stop > begin and last - begin > LONGEST:
                 yield begin, stop
                 begin = first
             elif stop == begin:

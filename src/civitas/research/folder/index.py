@@ -71,6 +71,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # Written out after 16 MB, not 1: a third faster to fill.
         "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
     ),
+    # Passages have up to 2,000 characters, not 1,000.
+    (
+        "INSERT INTO words (words) VALUES ('delete-all')",
+        "DELETE FROM passages",
+        "DELETE FROM files",
+    ),
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

@@ -13,12 +13,12 @@ from functools import partial
 from http.client import responses
 from typing import NamedTuple
 from urllib.parse import urldefrag, urljoin, urlsplit
-from urllib.robotparser import RobotFileParser
 from weakref import WeakKeyDictionary
 
 from civitas.errors import ConfigError, PageError
 from civitas.http import Client, HTTPError, Response
 from civitas.research.web.addresses import address_check
+from civitas.research.web.robots import Robots
 from civitas.text import excerpt, one_line
 
 USER_AGENT = "civitas (an agent that researches)"
@@ -48,7 +48,7 @@ class _Host:
     places: asyncio.Semaphore
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     next_s: float = 0.0  # no request starts before this time
-    robots: RobotFileParser | str = ""  # or why it could not be read
+    robots: Robots | str = ""  # or why it could not be read
     until_s: float = -1.0  # robots.txt is not read again before this time
 
 
@@ -145,11 +145,11 @@ class Fetcher:
                 host.until_s = loop.time() + (_NO_ROBOTS_S if failed else _ROBOTS_S)
         if isinstance(host.robots, str):
             raise PageError(f"{url} is not read: {host.robots}; try again in a minute")
-        if not host.robots.can_fetch(self._name, url):
+        if not host.robots.allows(url):
             raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
-        return float(min(int(host.robots.crawl_delay(self._name) or 0), _LONGEST_DELAY_S))
+        return min(host.robots.delay_s, _LONGEST_DELAY_S)
 
-    async def _rules(self, url: str) -> RobotFileParser | str:
+    async def _rules(self, url: str) -> Robots | str:
         """Return a robots.txt, or why nothing may be read; if there is none, all may be read."""
         headers = {"User-Agent": self._user_agent}
         try:
@@ -158,11 +158,8 @@ class Fetcher:
             return f"{url} cannot be read ({error})"
         if response.status >= 500:
             return f"{url} answered {status_text(response.status)}"
-        # Not as UTF-8: RobotFileParser takes other scripts' digits for numbers, and fails on them.
-        rules = response.content.decode("ascii", "replace") if response.status < 300 else ""
-        robots = RobotFileParser()
-        robots.parse([line[:2000] for line in rules.splitlines()])
-        return robots
+        rules = response.content.decode("utf-8-sig", "replace") if response.status < 300 else ""
+        return Robots(rules, self._name)
 
     # -- validators --------------------------------------------------------------------------------
 
