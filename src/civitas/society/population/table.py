@@ -61,6 +61,8 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
 
 def _array(name: str, column: Any) -> Any:
     """Return a column of a pyarrow Table; lists, as `arrow_of` makes them, as one array."""
+    if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
+        column = column.cast(column.type.value_type)  # `to_numpy` gives empty cells another's value
     np, values = numpy(), column.to_numpy()
     if not len(values) or not isinstance(values[0], np.ndarray):
         return values
@@ -90,12 +92,14 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             raise ConfigError(
                 f"column {name!r} must have the shape {own.shape}, got {values.shape}"
             )
-        if values.dtype.kind not in "biuf" or not np.can_cast(values.dtype, own.dtype, "same_kind"):
-            raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}")
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        kind, whole = values.dtype.kind, own.dtype.kind != "f"
+        if kind not in "biuf" or (whole and kind == "f" and (values % 1 != 0).any()):
+            but = " with fractions or empty cells" if kind == "f" else ""
+            raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}{but}")
+        if kind == "f" and not np.isfinite(values).all():
             raise ConfigError(f"column {name!r} must be finite numbers")
         own[...] = values
-        if own.dtype.kind != "f" and (own != values).any():
+        if whole and (own != values).any():
             raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
     if (population.arrays["money"] < 0).any():
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
