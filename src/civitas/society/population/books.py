@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy
-from civitas.society.commit import ORDER, Service, Wanted, end_services
+from civitas.society.commit import ORDER, Books, Service, Wanted, end_services
 from civitas.society.experiments.intervention import has_values, set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
-from civitas.society.population.settling import PopulationBooks, Settlers, keep_together, one_by_one
+from civitas.society.population.settling import Settlers, keep_together, one_by_one
 from civitas.society.population.views import Balances, Purses, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
 
-class RowBooks(PopulationBooks):
+class RowBooks(Books):
     """The money and places of a population, and the stage that settles wants.
 
     Wants are settled kind by kind and in id order, as `Books` does; those of full agents take part

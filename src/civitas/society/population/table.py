@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
-from civitas.society.arrays import numpy
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy, package
 from civitas.society.population.column import PLACE, Column
 from civitas.text import excerpt
 
 if TYPE_CHECKING:
     from civitas.society.population.column import Register
+
+_TABLES: Final = ("tables of a population", "tables")
 
 
 def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
@@ -30,7 +31,7 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
         if path.suffix.lower() != ".parquet":
             raise ConfigError(f"{path.name}: a population's table must be .parquet")
         try:
-            given = pyarrow("pyarrow.parquet").read_table(path)
+            given = package("pyarrow.parquet", *_TABLES).read_table(path)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error}") from None
     if hasattr(given, "column_names") and hasattr(given, "column"):
@@ -107,7 +108,7 @@ def fill(population: Register, table: dict[str, Any]) -> None:
 
 def arrow_of(population: Register, names: Iterable[str]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
-    np, arrow = numpy(), pyarrow("pyarrow")
+    np, arrow = numpy(), package("pyarrow", *_TABLES)
     made = {"id": population.ids}
     for name in names:
         values = population.columns[name]
@@ -121,11 +122,3 @@ def arrow_of(population: Register, names: Iterable[str]) -> Any:
         else:
             made[name] = values
     return arrow.table(made)
-
-
-def pyarrow(name: str) -> Any:
-    """Return a module of pyarrow. Raises MissingExtra without it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra("tables of a population", "tables") from error
