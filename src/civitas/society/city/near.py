@@ -16,14 +16,7 @@ _FARTHEST: Final = 1 << 32
 
 
 class Nearest:
-    """The nearest places of each kind from every node, in tables made on first use.
-
-    Args:
-        kinds: the numbers of the places of each kind; under None the numbers of all
-        hang: the node of each place
-        access: the metres from each place to its node
-        spots: the coordinates of the nodes
-    """
+    """The nearest places of each kind (None: all) from every node, in tables made on first use."""
 
     def __init__(
         self,

@@ -42,14 +42,7 @@ class Roads:
 
     Distances are exact whole metres, so the order of a sum has no effect. On 10,000 nodes scipy
     finds all routes from one node in 1.2 ms, rustworkx in 2.2 ms, a heap in Python in 11 ms.
-
-    Args:
-        edges: int64, (n_roads, 3): from, to, metres
-        oneway: bool, (n_roads,)
-        spots: the coordinates of the nodes; int64, (n, 2)
-
-    Raises:
-        ConfigError: the roads together are longer than 2³¹−1 metres.
+    An edge is (from, to, metres).
     """
 
     def __init__(self, edges: NDArray[Any], oneway: NDArray[Any], spots: NDArray[Any]) -> None:
@@ -169,10 +162,6 @@ class Labels:
     nodes that separate the cell. The shortest route is the smallest sum of two labels over the
     cells of both nodes (Gavoille, Peleg, Pérennes, Raz 2004, "Distance labeling in graphs", J.
     Algorithms 53).
-
-    Args:
-        graph: the lengths of the roads: a sparse matrix of whole numbers, symmetric
-        spots: the coordinates of the nodes; int64, (n, 2)
     """
 
     def __init__(self, graph: Any, spots: NDArray[Any]) -> None:

@@ -22,18 +22,7 @@ if TYPE_CHECKING:
 
 
 class RowBooks(Books):
-    """The money and places of a population, and the stage that settles wants.
-
-    Wants are settled kind by kind and in id order, as `Books` does; those of full agents take part
-    in that order. A service with `settle_rows(books, table, entries)` settles many at a time; any
-    other is asked one by one, through `settle`.
-
-    Attributes:
-        answers: what became of the wants of the step before, by kind
-        messages: what rows hear in the step that comes next
-        at_place: how many are at each place
-        coming_to: how many are on the way to each place
-    """
+    """The money and places of a population, and `Books`' commit stage for the wants of its rows."""
 
     def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
         np = numpy()

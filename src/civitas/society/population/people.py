@@ -33,15 +33,7 @@ _NEAR: Final = ("home", "work", "school")
 
 
 def draw(rows: Rows, given: Iterable[str] = ()) -> None:
-    """Draw profiles, homes, work, schools and friends, as far as blocks and city need them.
-
-    Args:
-        rows: all citizens
-        given: the columns that a table has given, which remain
-
-    Raises:
-        ConfigError: the city has not room for all
-    """
+    """Draw profiles, homes, work, schools and friends, but no columns that a table has `given`."""
     population, city = rows.population, rows.city
     arrays = population.arrays
     if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):

@@ -266,14 +266,7 @@ class _Part:
 
 
 class Worker:
-    """Holds a part of a population in a process of Ray.
-
-    Args:
-        frame: the population without its columns
-        columns: the columns of the part, by name
-        first: the first row of the part
-        until: the row after the last
-    """
+    """Holds the columns of rows `first` … `until` − 1 of a population in a process of Ray."""
 
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
@@ -312,11 +305,7 @@ class Worker:
 
 
 def _answers(address: str | None) -> None:
-    """Check that something listens at the address; Ray itself would wait for minutes.
-
-    Raises:
-        ConfigError: nothing does
-    """
+    """Check that something listens at the address; Ray itself would wait for minutes."""
     host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
     if not colon or not port.isdecimal():
         return

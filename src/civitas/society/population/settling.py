@@ -26,12 +26,7 @@ class Settlers:
     with the service `of[k]` of the ledger. A class that overrides `settle` alone is asked one by
     one.
 
-    Args:
-        books: whose services
-        kind: which want
-
-    Attributes:
-        apart: whether they neither read nor change what others do, and may settle beside them
+    `apart` tells whether they neither read nor change what others do, and may settle beside them.
     """
 
     def __init__(self, books: Any, kind: type[Want]) -> None:

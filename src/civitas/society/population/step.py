@@ -42,11 +42,7 @@ def begin(population: Register, given: Iterable[str] = ()) -> None:
 
 
 def run_slice(population: Register, moment: Moment, first: int, until: int) -> Wants:
-    """Run rows `first` … `until` − 1 for a step; return their wants.
-
-    Raises:
-        Exception: a block failed; a note says which
-    """
+    """Run rows `first` … `until` − 1 for a step; return their wants."""
     np = numpy()
     wants: Wants = {}
     rows = Rows(population, moment, first, until, wants)

@@ -19,12 +19,7 @@ _TABLES: Final = ("tables of a population", "tables")
 
 
 def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the ids and the columns of a table.
-
-    Raises:
-        ConfigError: it is no table, its columns differ in length, or its ids are wrong
-        MissingExtra: it is a Parquet file, and pyarrow is not installed
-    """
+    """Return the ids and the columns of a table. Raises ConfigError: they are wrong."""
     np = numpy()
     if isinstance(given, str | PathLike):
         path = Path(given)
