@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 from civitas.action import Action, ActionOptions, ActionRegistry, actions_of
 from civitas.block import Block, checked_params
-from civitas.dispatch import DISPATCHER_PROMPT, AgentToolbox, BlockDispatcher, named
+from civitas.dispatch import DISPATCHER_PROMPT, KEPT, AgentToolbox, BlockDispatcher, named
 from civitas.errors import ActionNotFound, DefinitionError
 
 
@@ -42,6 +43,8 @@ class Workflow:
     blocks: Sequence[Any] = ()
     _params: Any = None
     _dispatcher: BlockDispatcher | None = None
+    _decisions: ClassVar = KEPT
+    """How many decisions the dispatcher keeps."""
 
     def _take_parts(
         self,
@@ -100,6 +103,7 @@ class Workflow:
             self._dispatcher = BlockDispatcher(
                 self.llm, getattr(self.params, "block_dispatch_prompt", DISPATCHER_PROMPT)
             )
+            self._dispatcher.decisions = deque(maxlen=self._decisions)
             self._dispatcher.register_blocks(self.blocks)
         return self._dispatcher
 

@@ -396,6 +396,7 @@ def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> No
     (
         (("e.yaml", "--citizens", "20"), "write society.citizens in e.yaml, or --sweep citizens=V"),
         (("e.yaml", "--days", "2"), "without an experiment: write workflow in e.yaml"),
+        (("e.yaml", "--journal", "j.db"), "of a town without an experiment: leave it out"),
         (
             ("e.yaml", "--sweep", "feed=true", "--sweep", "feed=false"),
             "--sweep: feed appears twice: give all its values in one",

@@ -72,3 +72,15 @@ async def test_a_day_that_stops_at_noon_goes_on_to_the_same_evening(
             rows = await society.run(days=1, run_id="R", save_every=12)
             assert rows == whole[2]
             assert state_of(society) == whole[0]
+
+
+async def test_days_and_posts_go_on_where_the_length_of_a_step_changes(city: City) -> None:
+    feed = Feed()
+    async with Society(CITIZENS, city, seed=2, services=[feed]) as society:
+        for day, step in enumerate(("1h", "30min", "90min")):
+            await society.run(days=1, step=step)
+            assert {each.status["day"] for each in society.agents} == {day}
+            assert {each.status["paid_day"] for each in society.agents} == {day}
+        times = [each.posted for each in feed.posts.values()]
+    assert times == sorted(times)
+    assert times[-1] < society.clock.elapsed == 3 * 86_400

@@ -27,18 +27,6 @@ def numpy() -> Any:
 
 
 @functools.cache
-def csgraph() -> Any:
-    """Return the package scipy.sparse.csgraph. Raises MissingExtra without it."""
-    return package("scipy.sparse.csgraph")
-
-
-@functools.cache
-def sparse() -> Any:
-    """Return the package scipy.sparse. Raises MissingExtra without it."""
-    return package("scipy.sparse")
-
-
-@functools.cache
 def tuned_malloc() -> Any:
     """Return the C library, set to return the memory of large arrays when they are freed, or None.
 

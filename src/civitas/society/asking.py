@@ -122,13 +122,7 @@ class Asking:
             return await model.complete(*prompt)
 
     def charge_recorded(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
-        """Charge the budgets, once each, with what another process has spent on the run.
-
-        Args:
-            record: the run's record
-            model: the society's model, or None
-            mailboxes: the agents' mailboxes; agents may have their own models and budgets
-        """
+        """Charge the budgets, once each, with what another process has spent on a run."""
         entries, own = record.entries(), {}
         models = {id(model): model} if model is not None else {}
         alone = {} if self.budget is None else dict(self.budget._each())

@@ -119,12 +119,7 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
 
 
 def load(society: Steps, given: Any, kept: Callable[[str], bytes] = of_text) -> None:
-    """Load a state into a society built in the same way; `kept` returns parts of columns.
-
-    Raises:
-        StateError: the state is not of a society with this seed and these services, or has agents
-            that this society does not have
-    """
+    """Load a state into a society built in the same way; StateError if it is of another."""
     if not isinstance(given, dict) or given.get("kind") != KIND:
         raise StateError("this is not a state of a Society")
     if given.get("version") != VERSION:

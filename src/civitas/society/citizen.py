@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Final
@@ -13,7 +12,7 @@ from pydantic import ConfigDict, Field
 from civitas.action import action
 from civitas.agent import Agent
 from civitas.block import checked_params
-from civitas.dispatch import BlockDispatcher, named
+from civitas.dispatch import named
 from civitas.errors import BudgetExceeded, DefinitionError, ModelError, StateError
 from civitas.memory.memory import Memory, last
 from civitas.params import AgentParams
@@ -26,8 +25,6 @@ logger = logging.getLogger("civitas.society")
 
 STREAM: Final = 50
 """The events that a citizen remembers."""
-_DECISIONS: Final = 10
-"""The decisions of its dispatcher that a citizen keeps."""
 
 
 class AgentType(StrEnum):
@@ -155,6 +152,7 @@ class CitizenAgent(Agent):
 
     ParamsType: ClassVar[type[Any] | None] = CitizenAgentParams
     type = AgentType.Citizen
+    _decisions = 10
     memory: CitizenMemory
     _perceived: Perception | None = None
     _draws: Draws | None = None
@@ -226,19 +224,6 @@ class CitizenAgent(Agent):
         if not isinstance(want, Want):
             raise DefinitionError(f"want must be a Want such as Move(…), got {want!r:.80}")
         mailbox.want(want)
-
-    @property
-    def dispatcher(self) -> BlockDispatcher:
-        """The dispatcher, which chooses among the blocks and keeps its last decisions."""
-        if self._dispatcher is None:
-            made = super().dispatcher
-            made.decisions = deque(maxlen=_DECISIONS)
-        assert self._dispatcher is not None
-        return self._dispatcher
-
-    @dispatcher.setter
-    def dispatcher(self, dispatcher: BlockDispatcher) -> None:
-        self._dispatcher = dispatcher
 
     async def forward(self) -> Any:
         """Run the block that the dispatcher chooses for the perception; you may override this.

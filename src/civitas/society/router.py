@@ -242,11 +242,7 @@ class SocietyRouter(Router):
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
     ) -> Request:
-        """Send a request to a service.
-
-        Raises:
-            VirtualTimeError: the receiver is another agent, whose answer comes after the step
-        """
+        """Send a request to a service. Raises VirtualTimeError for one to an agent."""
         if envelope.to == EVERYONE:
             raise InvalidMessage("to", "a request goes to one agent, not to *")
         if envelope.to not in self.services:

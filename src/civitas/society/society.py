@@ -209,8 +209,10 @@ class Society(Experiments):
             RunMismatch: another society began the run
             DefinitionError: a run is under way
         """
-        same = seconds_of(step) == self.clock.step_s
-        clock = self.clock if same else Clock(self.clock.moment, step)
+        length, clock = seconds_of(step), self.clock
+        if length != clock.step_s:  # the days go on from the same first day
+            index, rest = divmod(clock.elapsed, length)
+            clock = Clock(clock.start + timedelta(seconds=rest), length, index)
         count = given.steps_of(clock, days, steps)
         every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
         check_integer("save_every", every, 1, None)

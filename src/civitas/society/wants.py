@@ -176,11 +176,7 @@ def answer_of_json(given: Any) -> Answer:
 
 
 def want_of(name: str, args: dict[str, Any]) -> Want:
-    """Return the want of a message to a service: its action is a want's name in lower case.
-
-    Raises:
-        InvalidArguments: the action or its arguments are not those of a want
-    """
+    """Return the want of a message to a service, named in lower case. Raises InvalidArguments."""
     kind = _BY_NAME.get(name) or {key.lower(): kind for key, kind in _own().items()}.get(name)
     if kind is None:
         known = ", ".join(_BY_NAME)

@@ -79,10 +79,14 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
     assert made.cells()[0].workflow[0].intervene["facts"]["x"] == "$much"  # it is in no parameter
 
 
-def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more() -> None:
+def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: Path) -> None:
     society = {"citizens": 10, "llm": "local/small"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], seeds=2)
     assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 120}
+    (tmp_path / "ten.csv").write_text("\n".join(["id", *map(str, range(10))]))
+    society = {"citizens": "ten.csv", "llm": "local/small"}
+    made = Experiment(name="e", society=society, workflow=[{"step": 5}], folder=tmp_path)
+    assert made.size() == {"cells": 1, "agent_steps": 50, "model_calls": 60}
 
 
 def test_a_function_of_ones_own_has_whatever_parameters_it_names() -> None:

@@ -145,10 +145,21 @@ def test_seeds_that_only_one_condition_has_are_in_no_difference(tmp_path: Path) 
 
 
 def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
-    survey = {"name": "s", "questions": [{"id": "q", "text": "?", "by": lambda one: 2}]}
+    survey: dict[str, Any] = {
+        "name": "s",
+        "questions": [{"id": "q", "text": "?", "by": lambda one: 2}],
+    }
+    choice = {
+        "id": "c",
+        "text": "?",
+        "kind": "choice",
+        "choices": ["<1", ">1", "да", "не", "x" * 300],
+    }
+    survey["questions"] += [{**choice, "by": lambda one: "<1"}]
     one = experiment(metrics=[], published=[], workflow=[{"step": 1}, {"survey": survey}])
     run(one, out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
+    assert len([*tmp_path.glob("s.c*.png")]) == 5  # a picture of its own for each choice
 
 
 def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:

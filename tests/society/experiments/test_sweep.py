@@ -226,6 +226,22 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
         run(again, jobs=0, out=tmp_path / "out")
 
 
+def test_a_changed_rule_is_other_code_and_a_changed_table_runs_again(tmp_path: Path) -> None:
+    question = "{id: q, text: '?', by: rule.py:rule}"
+    text = (
+        "name: table\nsociety: {citizens: people.csv, step: 6h}\nmetrics: [owned]\nworkflow:\n"
+        f"- step: 1\n- survey: {{name: s, questions: [{question}]}}\n"
+    )
+    for cents in (5, 7):
+        (tmp_path / "people.csv").write_text(f"id,money\n1,{cents}\n2,0\n")
+        (tmp_path / "rule.py").write_text("def rule(one):\n    return 1\n")
+        results = run(of(tmp_path, text), jobs=0, out=tmp_path / "out")
+        assert results.values("owned") == {0: cents}
+    (tmp_path / "rule.py").write_text("def rule(one):\n    return 2  # now\n")
+    with pytest.raises(ConfigError, match="differs in code: give"):
+        run(of(tmp_path, text), jobs=0, out=tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     (

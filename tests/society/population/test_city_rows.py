@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from civitas.errors import ConfigError
@@ -13,6 +14,7 @@ from civitas.society.blocks import all_blocks
 from civitas.society.city.city import City
 from civitas.society.city.map import Mode, Place, Road
 from civitas.society.city.routes import Labels, Roads
+from civitas.society.network import Network
 from civitas.society.population.population import Population
 
 
@@ -155,3 +157,28 @@ def test_a_table_keeps_what_it_gives_and_a_town_that_is_too_small_says_so() -> N
     assert given.arrays["money"].max() > 0
     with pytest.raises(ConfigError, match="hold 50 citizens, not 51"):
         Population(51, city, all_blocks(), 1)
+
+
+def test_a_table_takes_whole_numbers_of_any_type_and_empty_cells_of_texts() -> None:
+    city = City.generate(seed=2, citizens=10)
+    gender = pa.array(["male", None, "female"]).dictionary_encode()
+    table = pa.table({"age": [30, 40, 50], "skill": [1000.0, 900.0, 800.0], "gender": gender})
+    columns = Population(table, city, all_blocks(), 1).columns
+    assert columns["age"].tolist() == [30, 40, 50]
+    assert columns["skill"].tolist() == [1000, 900, 800]
+    assert columns["gender"].tolist() == [2, 0, 1]
+    with pytest.raises(ConfigError, match=r"got float64 with .* empty cells"):
+        Population(pa.table({"age": [30, None]}), city, all_blocks(), 1)
+    with pytest.raises(ConfigError, match="'age' has values that are not of uint8"):
+        Population({"age": [30, 300]}, city, all_blocks(), 1)
+
+
+def test_people_in_columns_have_work_and_school_in_a_network_too() -> None:
+    homes = {f"home-{number}": "home" for number in range(8)}
+    places = {**homes, "mill": "work", "class": "school"}
+    roads = [(each, place) for each in homes for place in ("mill", "class")]
+    columns = Population(90, Network(places, roads), all_blocks(), 1).columns
+    age, work, school = columns["age"], columns["work"], columns["school"]
+    assert np.bincount(work[work >= 0]).max() == 10  # a place without a limit employs ten
+    assert (age[work >= 0] >= 18).all()
+    assert ((school >= 0) == ((age >= 5) & (age < 18))).all()

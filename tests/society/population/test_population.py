@@ -570,6 +570,13 @@ async def test_an_intervention_says_the_same_to_rows_and_to_agents(kind: str) ->
     assert [each["profile"] for each in after] == [
         {**each["profile"], "education": "master"} for each in before
     ]
+    minds = {"opinions": {"sport": 777}, "relations": {"9": 990}}
+    after, failures = await lived_with(Intervention(0, status=minds, citizens=[3, 5]))
+    assert failures == []
+    for was, now, id in zip(before, after, range(1, 21), strict=True):
+        changed = was["opinions"] | ({"sport": 777} if id in (3, 5) else {})
+        assert now["opinions"] == changed
+        assert (now["relations"].get("9", 0) >= 990) == (id in (3, 5))
 
 
 async def test_an_intervention_for_those_whom_no_column_can_tell_is_a_failure() -> None:

@@ -194,6 +194,8 @@ def _of_a_town(name: str, path: str) -> str:
     text = f"--{name.replace('_', '-')} is of a town without an experiment"
     if name in _FIELDS:
         return f"{text}: write {_FIELDS[name]} in {path}"
+    if name in ("journal", "run_id", "parquet"):
+        return f"{text}: leave it out"
     key = "llm" if name == "model" else name
     return f"{text}: write society.{key} in {path}, or --sweep {key}=VALUE"
 

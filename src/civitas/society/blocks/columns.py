@@ -166,11 +166,7 @@ def plan_to_status(self: Any, population: Register, row: int, status: dict[str, 
 
 
 def plan_from_status(self: Any, population: Register, row: int, status: dict[str, Any]) -> None:
-    """Write a status' plan into a row.
-
-    Raises:
-        ConfigError: the items are too many, or do not follow one another without gaps
-    """
+    """Write a status' plan into a row. Raises ConfigError: it has too many items, or gaps."""
     arrays = population.arrays
     plan, now = status.get("plan") or [], status.get("now", 0)
     arrays["stuck"][row] = bool(status.get("stuck"))

@@ -27,14 +27,7 @@ _CENTS: Final = Column("int64")
 
 
 def budget_of(income: Any, wealth: Any, of_income: int, of_wealth: int) -> Any:
-    """Return the cents to spend in a day, at most the wealth.
-
-    Args:
-        income: net income of a usual day, in cents
-        wealth: money and savings, in cents
-        of_income: thousandths of income that are spent
-        of_wealth: thousandths of wealth that are spent
-    """
+    """Return the cents to spend in a day: thousandths of income and wealth, at most all."""
     return smaller(wealth, (income * of_income + wealth * of_wealth) // 1000)
 
 

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 
 def likes(interest: Any, relation: Any, likes_of_1000: int) -> Any:
-    """Return the probability, in thousandths, that a citizen likes a post.
-
-    Args:
-        interest: the interest in the topic, 0 … 1000; a number or an array
-        relation: the relation to the author, 0 … 1000
-        likes_of_1000: the probability at full interest, without a relation
-    """
+    """Return the thousandths of a chance to like a post, of interest and relation of 0 … 1000."""
     return smaller(1000, likes_of_1000 * (interest + relation) // 1000)
 
 

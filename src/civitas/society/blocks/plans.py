@@ -34,12 +34,7 @@ inserted at the same time only the last is left, and there are three such times.
 
 
 class Plans:
-    """The plans of some rows. Positions count within these rows.
-
-    Attributes:
-        home: each row's home; the number of a place, −1 for None
-        duty: each row's place of work, or else its school
-    """
+    """The plans of some rows. Positions count within these rows; −1 is no home and no duty."""
 
     def __init__(self, rows: Rows) -> None:
         np = numpy()
@@ -113,15 +108,7 @@ class Plans:
         arrays["plan_avoid"][rows[avoided & ~avoids]] = 0
 
     def put(self, at: Any, do: Any, home: Any, time: int, until: Any) -> None:
-        """Insert an item into plans from `time` on; cut or drop the items that overlap it.
-
-        Args:
-            at: the positions of the rows
-            do: the activities, by their codes
-            home: whether the items are at home; else they have no place
-            time: the start, in seconds after midnight
-            until: the end for each row, in seconds after midnight
-        """
+        """Insert items from `time` on into plans; cut or drop the items that overlap."""
         np, arrays = numpy(), self.arrays
         rows = self.index[at]
         last = 32

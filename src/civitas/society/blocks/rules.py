@@ -28,13 +28,7 @@ LEISURE: Final = (
 
 
 def gravity(attraction: Any, seconds: Any, wait: int = 300) -> Any:
-    """Return the weight of a place, a whole number: attraction ÷ (seconds + wait)², 1 or more.
-
-    Args:
-        attraction: the place's capacity; a number, or an int64 array, as `seconds`
-        seconds: the travel time
-        wait: seconds added to every trip, so that the nearest place does not outweigh all others
-    """
+    """Return the weight of a place, 1 or more: attraction ÷ (seconds + wait)²."""
     return larger(1, smaller(_LARGEST, attraction * _SCALE // (seconds + wait) ** 2))
 
 

@@ -123,11 +123,7 @@ class TalkBlock(CitizenBlock):
         }
 
     def from_status(self, population: Register, row: int, status: dict[str, Any]) -> None:
-        """Write opinions and interests of a status into the columns.
-
-        Raises:
-            ConfigError: a topic is not one of the block's
-        """
+        """Write opinions and interests of a status into columns. ConfigError: an unknown topic."""
         arrays, topics = population.arrays, self.params.topics
         interests = (status.get("profile") or {}).get("interests")
         opinions = status.get("opinions")

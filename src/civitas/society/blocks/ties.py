@@ -97,15 +97,7 @@ class Ties:
         return found
 
     def closer(self, at: Any, codes: Any, change: Callable[[Any], Any]) -> None:
-        """Change one relation of each row, or add it; without room, drop the weakest other.
-
-        Of equally weak relations the first is dropped, and those after it move up.
-
-        Args:
-            at: the positions of the rows, each once
-            codes: the other agent for each position
-            change: returns the new strength from the old one
-        """
+        """Change or add one relation of each row; if full, drop the (first) weakest other."""
         np = numpy()
         index, most = self._index[at], self._friends.shape[1]
         slot = self._found(index, codes)

@@ -58,11 +58,7 @@ _HOURS = {
 def generated(
     seed: int, citizens: int
 ) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]]]:
-    """Return the places, roads and road nodes of a town.
-
-    Raises:
-        ConfigError: `citizens` is not 10 … 10,000,000, or `seed` not a whole number 0 … 2⁶⁴−1.
-    """
+    """Return the places, roads and road nodes of a town of 10 … 10,000,000 citizens."""
     check_integer("citizens", citizens, 10, 10_000_000)
     check_integer("seed", seed, 0, 2**64 - 1)
     town = _Town(seed, citizens)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.society.arrays import csgraph, numpy
-from civitas.society.city.routes import WHOLE, Roads
+from civitas.society.arrays import numpy
+from civitas.society.city.routes import WHOLE, Roads, dijkstra
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,14 +16,7 @@ _FARTHEST: Final = 1 << 32
 
 
 class Nearest:
-    """The nearest places of each kind from every node, in tables made on first use.
-
-    Args:
-        kinds: the numbers of the places of each kind; under None the numbers of all
-        hang: the node of each place
-        access: the metres from each place to its node
-        spots: the coordinates of the nodes
-    """
+    """The nearest places of each kind (None: all) from every node, in tables made on first use."""
 
     def __init__(
         self,
@@ -89,11 +82,11 @@ class Nearest:
 
     def _by_tiles(self, graph: Roads, targets: Any, places: Any, metres: Any) -> None:
         """Fill the tables of a large graph, tile by tile, with a growing search radius."""
-        np, search = numpy(), csgraph().dijkstra
+        np = numpy()
         width, hang = places.shape[1], self._hang[targets]
         if len(targets) <= 256:  # few targets: search from each target
             nodes, which = np.unique(hang, return_inverse=True)
-            found = search(graph.matrix.T.tocsr(), indices=nodes)
+            found = dijkstra(graph.matrix.T.tocsr(), indices=nodes)
             far = np.where(np.isinf(found), -1, found).astype(np.int32)[which].T
             step = max(1, _AT_ONCE // len(targets))
             for first in range(0, graph.count, step):
@@ -108,14 +101,14 @@ class Nearest:
         for nodes in np.split(order, starts[1:]):
             radius, left = first_radius, nodes
             while len(left) and radius < _FARTHEST:
-                reach = search(graph.matrix, indices=left, min_only=True, limit=radius)
+                reach = dijkstra(graph.matrix, indices=left, min_only=True, limit=radius)
                 part = np.flatnonzero(np.isfinite(reach))
                 inside = np.full(graph.count, -1)
                 inside[part] = np.arange(len(part))
                 some = np.flatnonzero(inside[hang] >= 0)
                 if len(some):
                     around = graph.matrix[part][:, part]
-                    far = search(around, indices=inside[left], limit=radius)
+                    far = dijkstra(around, indices=inside[left], limit=radius)
                     far = np.where(np.isinf(far), -1, far).astype(np.int32)[:, inside[hang[some]]]
                     near, ways = places[left], metres[left]
                     near[:], ways[:] = -1, 0

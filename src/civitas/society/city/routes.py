@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import csgraph, numpy, sparse
+from civitas.society.arrays import numpy, package
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,14 +42,7 @@ class Roads:
 
     Distances are exact whole metres, so the order of a sum has no effect. On 10,000 nodes scipy
     finds all routes from one node in 1.2 ms, rustworkx in 2.2 ms, a heap in Python in 11 ms.
-
-    Args:
-        edges: int64, (n_roads, 3): from, to, metres
-        oneway: bool, (n_roads,)
-        spots: the coordinates of the nodes; int64, (n, 2)
-
-    Raises:
-        ConfigError: the roads together are longer than 2³¹−1 metres.
+    An edge is (from, to, metres).
     """
 
     def __init__(self, edges: NDArray[Any], oneway: NDArray[Any], spots: NDArray[Any]) -> None:
@@ -66,14 +59,16 @@ class Roads:
         self.count, self._symmetric, self._spots = len(spots), not oneway.any(), spots
         ends = (both[:, 0], both[:, 1])
         shape = (self.count, self.count)
-        self.matrix = sparse().csr_array((both[:, 2].astype(float), ends), shape=shape)
+        self.matrix = package("scipy.sparse").csr_array(
+            (both[:, 2].astype(float), ends), shape=shape
+        )
         self._tables: dict[int, NDArray[Any]] = {}
 
     @functools.cached_property
     def whole(self) -> NDArray[Any]:
         """The metres between all nodes of a small graph; int32, −1 without a route."""
         np = numpy()
-        found = csgraph().dijkstra(self.matrix)
+        found = dijkstra(self.matrix)
         return np.where(np.isinf(found), -1, found).astype(np.int32)
 
     @functools.cached_property
@@ -92,7 +87,7 @@ class Roads:
         if table is None:
             np = numpy()
             # One source at a time: for many at once, scipy takes as long per source.
-            found = csgraph().dijkstra(self.matrix, indices=source)
+            found = dijkstra(self.matrix, indices=source)
             table = np.where(np.isinf(found), -1, found).astype(np.int32)
             if len(self._tables) * self.count >= _TABLES:
                 self._tables.clear()
@@ -153,6 +148,11 @@ class Roads:
         return way[::-1]
 
 
+def dijkstra(graph: Any, **options: Any) -> Any:
+    """Return scipy's shortest lengths over a sparse graph."""
+    return package("scipy.sparse.csgraph").dijkstra(graph, **options)
+
+
 class Labels:
     """Hub labels: the metres between all nodes of a graph without one-way roads.
 
@@ -162,10 +162,6 @@ class Labels:
     nodes that separate the cell. The shortest route is the smallest sum of two labels over the
     cells of both nodes (Gavoille, Peleg, Pérennes, Raz 2004, "Distance labeling in graphs", J.
     Algorithms 53).
-
-    Args:
-        graph: the lengths of the roads: a sparse matrix of whole numbers, symmetric
-        spots: the coordinates of the nodes; int64, (n, 2)
     """
 
     def __init__(self, graph: Any, spots: NDArray[Any]) -> None:
@@ -179,7 +175,7 @@ class Labels:
             for nodes in level:
                 between, halves = _split(graph, spots, nodes)
                 part = graph[nodes][:, nodes]
-                far = csgraph().dijkstra(part, indices=np.searchsorted(nodes, between))
+                far = dijkstra(part, indices=np.searchsorted(nodes, between))
                 made.append((nodes, between, np.where(np.isinf(far), _NO_WAY, far)))
                 deeper += halves
             cells.append(made)

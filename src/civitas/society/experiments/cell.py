@@ -175,12 +175,13 @@ class _CellRun:
     def _measure(self, society: Society, condition: str, row: Mapping[str, Any]) -> None:
         """Record the metrics; before the first step only those by functions."""
         for name, by in self._metrics:
-            value = row.get(name) if by is None else by(society)
+            value: Any = row.get(name) if by is None else by(society)
             if by is None and row and name not in row and "." not in name:  # nor of a survey
                 raise ConfigError(
                     f"metrics: there is no column {name!r}; there are: "
                     f"{', '.join(key for key in row if key != 'time')}"
                 )
+            value = value.item() if hasattr(value, "item") else value
             if value is None:
                 continue
             if not isinstance(value, Real) or not abs(float(value)) < float("inf"):

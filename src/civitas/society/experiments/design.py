@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +28,16 @@ from civitas.errors import ConfigError
 from civitas.jsonvalue import NotJSON, copy_json
 from civitas.society.experiments.cell import Cell
 from civitas.society.experiments.models import MODELS, Source, function_of, in_words, parameters_of
-from civitas.society.experiments.workflow import FieldError, Item, Part, Where, steps_of, surveys_of
+from civitas.society.experiments.workflow import (
+    FieldError,
+    Item,
+    Part,
+    Surveyed,
+    Where,
+    steps_of,
+    surveys_of,
+)
+from civitas.society.people.table import read_people
 
 _NONE: Final = "the society has no such parameter"
 _CELLS: Final = 100_000
@@ -149,6 +160,11 @@ class Design(Part):
         """Return every condition with every combination of parameters and every seed."""
         return self._cells
 
+    def surveys(self) -> Iterator[Surveyed]:
+        """Yield the surveys of all workflows."""
+        workflows = {id(cell.workflow): cell.workflow for cell in self._cells}
+        return itertools.chain.from_iterable(map(surveys_of, workflows.values()))
+
     def _all_cells(self) -> list[Cell]:
         metrics = [(each.name, each.by) for each in self.metrics]
         same = (self.name, self.folder, self.society.source, self.society.step)
@@ -221,6 +237,10 @@ class Design(Part):
     # -- checks ------------------------------------------------------------------------------------
 
     def _check(self) -> None:
+        many = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        count = many * len(self.conditions) * math.prod(map(len, self.parameters.values()))
+        if count > _CELLS:  # before a list of so many is made
+            raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
         seeds = self.all_seeds
         are_seeds = all(0 <= each < 1 << 64 for each in seeds)
         if not seeds or len(set(seeds)) != len(seeds) or not are_seeds:
@@ -231,14 +251,10 @@ class Design(Part):
         for name in self.conditions:
             if not name.strip() or "/" in name:
                 raise FieldError((("conditions", name), "its name must have a letter, and no /"))
-        count = len(seeds) * len(self.conditions)
         for name, each in self.parameters.items():
-            count *= len(each)
             if not each or any(each.count(value) > 1 for value in each):
                 what = "must be a list of one value or more, each once"
                 raise FieldError((("parameters", name), what))
-        if count > _CELLS:
-            raise FieldError(((), f"it has {count:,} cells, and may have {_CELLS:,}: sweep less"))
         measured = {each.name for each in self.metrics}
         if len(measured) != len(self.metrics):
             raise FieldError((("metrics",), "two metrics have the same name"))
@@ -251,7 +267,7 @@ class Design(Part):
             if known is not None and name not in known:
                 raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
         self._cells = self._all_cells()
-        asked = set().union(*(surveys_of(cell.workflow) for cell in self._cells))
+        asked = {each.name for each in self.surveys()}
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)
@@ -278,9 +294,12 @@ class Design(Part):
         signature = inspect.signature(function_of(self.society.source, self.folder)).parameters
         default = getattr(signature.get("citizens"), "default", None)
         cells = self.cells()
+        rows = functools.cache(lambda name: len(read_people(self.folder / name)))
         agent_steps = calls = 0
         for cell in cells:
             many = cell.parameters.get("citizens", default)
+            if isinstance(many, str) and self.society.make is None:
+                many = rows(many)
             steps = cell.steps * (many if type(many) is int else 1)
             agent_steps += steps
             calls += steps * 6 // 5 if cell.parameters.get("llm") else 0

@@ -82,14 +82,7 @@ def town(
     budget: Budget | None = None,
     journal: Journal | None = None,
 ) -> Society:
-    """Return a town drawn from its seed, as in `civitas simulate`; its arguments are in the docs.
-
-    Budget and journal are for that command: an experiment has neither.
-
-    Raises:
-        ConfigError: an argument is wrong
-        ModelError: the model is missing or cannot be used
-    """
+    """Return a town drawn from its seed; `civitas simulate` alone gives budget and journal."""
     given = {name: dict(each) for name, each in (blocks or {}).items()}
     if city is not None:
         try:
@@ -139,11 +132,7 @@ def town(
 
 
 def model_of(name: Any, answers: Path | None = None) -> Any:
-    """Return the model of a name, its answers recorded in a file and replayed; a model as it is.
-
-    Raises:
-        ModelError: the model is missing or cannot be used
-    """
+    """Return the model of a name, its answers recorded in a file and replayed; a model as it is."""
     from civitas.models.names import model
     from civitas.models.wrappers.recorded import RecordedModel
 

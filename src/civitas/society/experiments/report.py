@@ -184,8 +184,8 @@ def _series(design: Design, results: Results, metric: str) -> list[tuple[str, st
 
 
 def _about_of(design: Design, metric: str) -> Metric:
-    """Return the design's entry for a metric, or an empty one."""
-    return next((each for each in design.metrics if each.name == metric), Metric(name=metric))
+    """Return the design's entry for a metric, or one without a label and a unit."""
+    return next((each for each in design.metrics if each.name == metric), Metric(name="?"))
 
 
 def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -> str:

@@ -6,6 +6,7 @@ Means and intervals are over seeds. A file is written whole or not at all.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -321,8 +322,11 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
 
 
 def file_name(text: str, suffix: str) -> str:
-    """Return a text as the name of a file."""
-    return re.sub("[^a-zA-Z0-9_.-]", "-", text) + suffix
+    """Return a text as the name of a file: another one for another text."""
+    name = re.sub(r"[^\w.-]", lambda at: "-" if at[0] in " /=" else f"%{ord(at[0]):x}", text)
+    if len(name) > 60:  # a file system may allow 255 bytes
+        name = f"{name[:50]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return name + suffix
 
 
 @contextlib.contextmanager

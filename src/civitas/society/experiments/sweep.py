@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -67,7 +68,8 @@ async def sweep(
     shared = _determined_by(design)
     same = _hash(shared)
     _claim(design, folder, shared)
-    parts = [folder / "parts" / f"{_key(same, cell)}.parquet" for cell in cells]
+    known = functools.cache(_file_hash)  # of this call: a file may change before the next
+    parts = [folder / "parts" / f"{_key(same, cell, known)}.parquet" for cell in cells]
     left = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
     far = Progress(len(cells), len(cells) - len(left), sum(cell.steps for cell, _ in left))
     begun = time.perf_counter()
@@ -107,7 +109,10 @@ async def sweep(
 
 def _determined_by(design: Design) -> dict[str, str]:
     """Return hashes of what all cells share, by name."""
-    sources = [design.society.source, *(each.by for each in design.metrics if each.by is not None)]
+    asked = [question.by for one in design.surveys() for question in one.questions]
+    rules = [each for each in asked if not (isinstance(each, str) and each.startswith("status."))]
+    named = (*(each.by for each in design.metrics), *rules)
+    sources = [design.society.source, *dict.fromkeys(each for each in named if each is not None)]
     said = {
         "name": design.name,
         "every": design.every,
@@ -124,8 +129,15 @@ def _hash(said: Any) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-def _key(fingerprint: str, cell: Cell) -> str:
-    return _hash([fingerprint, cell.condition, cell.seed, cell.values])[:24]
+def _file_hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _key(fingerprint: str, cell: Cell, known: Callable[[Path], str]) -> str:
+    """Return the name of a cell's part; a town's table and city count by their bytes."""
+    given = [cell.parameters.get(name) for name in ("citizens", "city") if cell.source == "town"]
+    files = [known(cell.folder / each) for each in given if isinstance(each, str)]
+    return _hash([fingerprint, cell.condition, cell.seed, cell.values, *files])[:24]
 
 
 def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:

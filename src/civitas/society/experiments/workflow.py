@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -139,10 +139,13 @@ class Item(Part):
         return self
 
 
-def surveys_of(workflow: Iterable[Item]) -> set[str]:
-    """Return the names of a workflow's surveys, those of branches too."""
-    branches = [surveys_of(item.branch.workflow) for item in workflow if item.branch is not None]
-    return {item.survey.name for item in workflow if item.survey is not None}.union(*branches)
+def surveys_of(workflow: Iterable[Item]) -> Iterator[Surveyed]:
+    """Yield a workflow's surveys, those of branches too."""
+    for item in workflow:
+        if item.survey is not None:
+            yield item.survey
+        if item.branch is not None:
+            yield from surveys_of(item.branch.workflow)
 
 
 def steps_of(

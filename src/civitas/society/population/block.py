@@ -66,11 +66,7 @@ def missing_method(block: Any) -> str:
 
 
 def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the blocks of a population as a tuple, checked.
-
-    Raises:
-        ConfigError: they are no blocks, or two declare the same column in different ways
-    """
+    """Return the blocks of a population as a tuple. Raises ConfigError: they cannot be together."""
     made = tuple(blocks)
     columns: dict[str, Any] = {}
     for block in made:

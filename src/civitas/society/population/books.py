@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy
-from civitas.society.commit import ORDER, Service, Wanted, end_services
-from civitas.society.experiments.intervention import set_values
+from civitas.society.commit import ORDER, Books, Service, Wanted, end_services
+from civitas.society.experiments.intervention import has_values, set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
-from civitas.society.population.settling import PopulationBooks, Settlers, keep_together, one_by_one
+from civitas.society.population.settling import Settlers, keep_together, one_by_one
 from civitas.society.population.views import Balances, Purses, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
@@ -21,19 +21,8 @@ if TYPE_CHECKING:
     from civitas.society.population.population import Population
 
 
-class RowBooks(PopulationBooks):
-    """The money and places of a population, and the stage that settles wants.
-
-    Wants are settled kind by kind and in id order, as `Books` does; those of full agents take part
-    in that order. A service with `settle_rows(books, table, entries)` settles many at a time; any
-    other is asked one by one, through `settle`.
-
-    Attributes:
-        answers: what became of the wants of the step before, by kind
-        messages: what rows hear in the step that comes next
-        at_place: how many are at each place
-        coming_to: how many are on the way to each place
-    """
+class RowBooks(Books):
+    """The money and places of a population, and `Books`' commit stage for the wants of its rows."""
 
     def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
         np = numpy()
@@ -121,15 +110,7 @@ class RowBooks(PopulationBooks):
     def settle(
         self, wanted: Iterable[Wanted], tables: Mapping[type[Want], Table] = MappingProxyType({})
     ) -> list[tuple[Any, Answer]]:
-        """Settle the wants of rows and of full agents.
-
-        Args:
-            wanted: those of full agents, and messages to services, in id order
-            tables: the wants of rows, by kind
-
-        Returns:
-            (token, answer) of those that were given in `wanted`
-        """
+        """Settle `wanted`, of full agents and messages, and `tables`, of rows; answer `wanted`."""
         np = numpy()
         by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
@@ -243,9 +224,7 @@ class RowBooks(PopulationBooks):
         services: Purses = self.balances.services  # type: ignore[attr-defined]
         np.add.at(services.cents, -1 - to[~rows], cents[~rows])
 
-    def one_by_one(self, services: Service | Sequence[Service], table: Table, entries: Any) -> None:
-        """Have a service, or one service per entry, settle wants one by one."""
-        one_by_one(self, services, table, entries)
+    one_by_one = one_by_one
 
     def column(self, name: str, rows: Any, default: int) -> Any:
         """Return a column of some citizens as it is now; `default` if there is no such column."""
@@ -304,19 +283,35 @@ class RowBooks(PopulationBooks):
             except ConfigError as error:
                 return [f"citizens: {error}"]
         population.written()
+        others: list[str] = []
         for path, value in _leaves(values):
             if not (name := self._named(path)):
-                failed.append(f"status: the population has no column for {'.'.join(path)}")
+                others.append(".".join(path))
                 continue
             try:
                 population.put(name, rows, self._number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
+        if others and fits:
+            try:
+                self._set_by_blocks(values, rows, others)
+            except ConfigError as error:
+                failed.append(f"status: {error}")
         for row, agent in population.agents.items():
             if fits and row in set(rows):
                 set_values(agent.memory.status, values)
         return failed
+
+    def _set_by_blocks(self, values: Mapping[str, Any], rows: Any, names: list[str]) -> None:
+        """Set what blocks write into columns of their own, such as opinions and relations."""
+        population = self.population
+        for row in (int(each) for each in rows if not population.full[each]):
+            status = population.status_of(row)
+            set_values(status, values)
+            population.pull(row, status)
+            if not has_values(population.status_of(row), values):
+                raise ConfigError(f"the population has no column for {', '.join(names)}")
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
         """Return the rows whose status has these values."""
@@ -330,7 +325,7 @@ class RowBooks(PopulationBooks):
 
     def _named(self, path: tuple[str, ...]) -> str:
         """Return the name of the column that has a value of a status; empty if there is none."""
-        own = self.population.declared.items()
+        own = ((name, each) for name, each in self.population.declared.items() if not each.own)
         return next((name for name, each in own if (each.key or (name,)) == path), "")
 
     def _number(self, name: str, value: Any) -> Any:

@@ -230,11 +230,6 @@ class Slots:
     `slots[rows]` are all values of rows, as a copy, and `numpy.asarray(slots)` those of all; both
     may be assigned to, where values that are left out are 0. Threads may write different rows at a
     time.
-
-    Args:
-        shape: how many there are, and how many values each has at most; 0 for none
-        dtype: their type
-        block: how many values stand in a block
     """
 
     def __init__(self, shape: tuple[int, int], dtype: Any, block: int) -> None:
@@ -355,12 +350,7 @@ class Slots:
 
 
 class Walk:
-    """Reads the values of rows slot by slot, in rising order.
-
-    Args:
-        slots: the column
-        rows: whose
-    """
+    """Reads the values of rows of a column slot by slot, in rising order."""
 
     def __init__(self, slots: Slots, rows: Any) -> None:
         self._slots, self._at, self._level = slots, rows, 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, sparse
+from civitas.society.arrays import numpy, package
 from civitas.society.population.wants import Say
 
 
@@ -96,7 +96,7 @@ def _by_place(place: Any) -> tuple[Any, Any, Any]:
     # A matrix of citizens by places, turned: scipy counts, where numpy would sort.
     ones, every = np.ones(len(at), np.int8), np.arange(len(at) + 1, dtype=np.int32)
     shape = (len(at), int(at.max(initial=0)) + 1)
-    turned = sparse().csr_matrix((ones, at, every), shape=shape).tocsc()
+    turned = package("scipy.sparse").csr_matrix((ones, at, every), shape=shape).tocsc()
     order = there[turned.indices]
     stands = np.zeros(len(place), np.int32)
     stands[order] = every[:-1]

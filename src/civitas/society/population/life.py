@@ -76,12 +76,7 @@ class RowsHere(dict[str, Sequence[str]]):
 
 
 def begin_life(society: Any, population: Population, engine: Engine) -> None:
-    """Place a population in a society.
-
-    Raises:
-        ConfigError: it is to run as rows, and a block cannot
-        DefinitionError: it lives in another society
-    """
+    """Place a population in a society. ConfigError: it is to run as rows, and a block cannot."""
     if engine.rows:
         for block in population.blocks:
             missing = missing_method(block)

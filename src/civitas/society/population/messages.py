@@ -26,15 +26,7 @@ PARTS: Final = ("receiver", "sender", "topic", "opinion", "text")
 
 @dataclass
 class Messages:
-    """Messages to rows in a step, in the order (receiver, sender, sequence).
-
-    Attributes:
-        receiver: the rows that hear it, rising; int64
-        sender: who said it, as wants name a citizen; int64
-        topic: the number of the topic among the population's `words`; −1 where no opinion is said
-        opinion: what is thought of it
-        text: the number of the text; −1 of one that is none of the population's `words`
-    """
+    """Messages to rows, in the order (receiver, sender, sequence); −1: no topic or known text."""
 
     receiver: Any
     sender: Any
@@ -77,14 +69,7 @@ def row_messages(society: Any, said: Table | None) -> Table | None:
 
 
 def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | None = None) -> int:
-    """Deliver messages to rows for the next step; return how many.
-
-    Args:
-        society: whose rows
-        sent: real messages, of which those to rows are taken, in the order (sender, sequence)
-        more: whether they also hear what they were to hear before
-        said: what rows said to rows
-    """
+    """Deliver messages to rows, besides earlier ones if `more`; return how many."""
     books: Any = society.books
     if society.population is None:
         return 0
@@ -132,17 +117,7 @@ def _delivered(
     sent: Iterable[Sent],
     said: Table | None = None,
 ) -> Messages:
-    """Return the messages to rows: earlier ones, real ones, and those of rows.
-
-    Each hears as many as a mailbox takes.
-
-    Args:
-        population: whose rows
-        router: what delivers to full agents
-        before: what came earlier, if anything did
-        sent: real messages, of which those to rows are taken, in the order (sender, sequence)
-        said: what rows said to rows
-    """
+    """Return the messages to rows, as many of each as a mailbox takes."""
     np = numpy()
     came: list[Sent] = []
     listed: list[tuple[int, int, int, int, int]] = []

@@ -15,21 +15,7 @@ _FINDING: Final = threading.RLock()
 
 @dataclass
 class Moment:
-    """What all rows share in a step: the world as the step before left it.
-
-    Attributes:
-        step: the number of the step
-        seconds: how long it is
-        time: seconds since midnight when it begins
-        clock: when it begins
-        facts: what holds everywhere
-        city: the places
-        seen: copies of the columns that others may read, by name
-        answers: what became of the wants of the step before, by kind
-        messages: what was said in the step before, if blocks say anything
-        feed: the feed of the society's services, if it has one
-        found: what `once` has found
-    """
+    """What all rows share in a step: the world as the step before left it."""
 
     step: int = 0
     seconds: int = 900

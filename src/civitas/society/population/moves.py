@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.society.arrays import numpy
 from civitas.society.population import wants
 from civitas.society.population.wants import WORD, Table
 
-if TYPE_CHECKING:
-    from civitas.society.population.settling import PopulationBooks
-
 _ROUNDS: Final = 20
 """After so many rounds, who finds room is worked out one after the other."""
 
 
-def settle(books: PopulationBooks, table: Table) -> None:
+def settle(books: Any, table: Table) -> None:
     """Let citizens set out, with the outcome of `Books`; a citizen that is refused stays."""
     np = numpy()
     arrays = books.population.arrays
@@ -47,7 +44,7 @@ def settle(books: PopulationBooks, table: Table) -> None:
     table.settled(reason, value)
 
 
-def _with_room(books: PopulationBooks, place: Any, to: Any, reachable: Any) -> Any:
+def _with_room(books: Any, place: Any, to: Any, reachable: Any) -> Any:
     """Return who finds room, in order; a citizen that leaves makes room for later ones.
 
     Whether somebody leaves a place depends on whether it finds room elsewhere, so what each finds
@@ -104,7 +101,7 @@ def _one_after_another(
                 left[leaves] += 1
 
 
-def _depart(books: PopulationBooks, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
+def _depart(books: Any, rows: Any, to: Any, arrives: Any, mode: Any) -> None:
     np = numpy()
     arrays = books.population.arrays
     place = arrays["place"][rows]
@@ -119,7 +116,7 @@ def _depart(books: PopulationBooks, rows: Any, to: Any, arrives: Any, mode: Any)
     arrays["mode"][rows] = mode
 
 
-def arrive(books: PopulationBooks) -> None:
+def arrive(books: Any) -> None:
     """Let citizens arrive whose way ends by the next step."""
     np = numpy()
     arrays = books.population.arrays
@@ -140,7 +137,7 @@ def arrive(books: PopulationBooks) -> None:
     arrays["mode"][there] = -1
 
 
-def seconds_of(books: PopulationBooks, place: Any, to: Any, mode: Any) -> Any:
+def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     """Return the seconds of each way; −1 without a way, 0 from nowhere."""
     np = numpy()
     rows = getattr(books.city, "seconds_rows", None)
@@ -165,7 +162,7 @@ def seconds_of(books: PopulationBooks, place: Any, to: Any, mode: Any) -> Any:
     return found[back.reshape(-1)]
 
 
-def _one_by_one(books: PopulationBooks, table: Table, reason: Any, value: Any) -> None:
+def _one_by_one(books: Any, table: Table, reason: Any, value: Any) -> None:
     """Settle several moves of one citizen in order."""
     for at in range(len(table)):
         one = Table(

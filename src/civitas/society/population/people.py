@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
+from civitas.society.blocks import town
 from civitas.society.blocks.mobility_rows import KINDS
 from civitas.society.blocks.talk import TOPICS
 from civitas.society.draw import belows, choices, uniforms
@@ -21,6 +22,7 @@ from civitas.society.services.firm import STAFF
 
 if TYPE_CHECKING:
     from civitas.society.population.column import Register
+    from civitas.society.population.rows import Rows
 
 _REACH: Final = 20
 _CANDIDATES: Final = 10
@@ -30,17 +32,10 @@ _SLICE: Final = 1 << 18
 _NEAR: Final = ("home", "work", "school")
 
 
-def draw(population: Register, given: Iterable[str] = ()) -> None:
-    """Draw profiles, homes, work, schools and friends, as far as blocks and city need them.
-
-    Args:
-        population: whose columns
-        given: the columns that a table has given, which remain
-
-    Raises:
-        ConfigError: the city has not room for all
-    """
-    city, arrays = population.city, population.arrays
+def draw(rows: Rows, given: Iterable[str] = ()) -> None:
+    """Draw profiles, homes, work, schools and friends, but no columns that a table has `given`."""
+    population, city = rows.population, rows.city
+    arrays = population.arrays
     if not {"home", "work", "school"} <= set(arrays) or not city.by_kind("home"):
         return
     missing = {name for name in arrays if name not in set(given)}
@@ -48,11 +43,12 @@ def draw(population: Register, given: Iterable[str] = ()) -> None:
         arrays["home"][...] = _homes(population)
     rank = _ranks(arrays["home"])
     _persons(population, rank, missing)
-    if hasattr(city, "near_rows"):
+    if hasattr(city, "near"):
         if "work" in missing:
-            _employ(population)
+            _employ(rows)
         if "school" in missing:
-            _enrol(population)
+            _enrol(rows)
+    if hasattr(city, "keep_near"):
         city.keep_near(KINDS, _CANDIDATES)
     if {"friends", "friendship"} <= missing:
         _befriend(population, rank)
@@ -65,10 +61,7 @@ def _homes(population: Register) -> Any:
     count = len(population)
     if not hasattr(city, "capacity"):
         return np.sort(homes[np.arange(count) % len(homes)])
-    if hasattr(city, "capacity_rows"):
-        room = city.capacity_rows()[homes]
-    else:
-        room = np.array([city.capacity(each) or count for each in city.by_kind("home")], np.int64)
+    room = _holds(population, homes, count)
     sums = room.cumsum()
     last = int(sums.searchsorted(count))
     if last == len(homes):
@@ -79,6 +72,16 @@ def _homes(population: Register) -> Any:
         order = city.by_area(homes)
         homes, room = homes[order], room[order]
     return homes.repeat(room)
+
+
+def _holds(population: Register, places: Any, most: int) -> Any:
+    """Return the capacities of some places; `most` where there is no limit."""
+    city = population.city
+    if hasattr(city, "capacity_rows"):
+        return city.capacity_rows()[places]
+    names = (population.places[each] for each in places.tolist())
+    holds = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
+    return numpy().array([most if each is None else each for each in holds], "int64")
 
 
 def _ranks(home: Any) -> Any:
@@ -152,13 +155,15 @@ def _some_persons(population: Register, part: slice, rank: Any, missing: set[str
 # -- work and school -------------------------------------------------------------------------------
 
 
-def _employ(population: Register) -> None:
+def _employ(rows: Rows) -> None:
     """Assign work by gravity, in rounds; then assign the remaining jobs anywhere."""
-    np, city, arrays = numpy(), population.city, population.arrays
+    np, population, city = numpy(), rows.population, rows.city
+    arrays = population.arrays
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
         places = _numbers(population, kind)
-        jobs[places] = np.maximum(1, city.capacity_rows()[places] * staff // 1000)
+        holds = _holds(population, places, 10_000 // staff)  # 10 jobs where there is no limit
+        jobs[places] = np.maximum(1, holds * staff // 1000)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
     seeks = (age >= 18) & (age < 67) & (arrays["home"] >= 0)
     seeks &= belows(100, population.seed, population.ids, 0, "people.employed") < 75
@@ -169,8 +174,9 @@ def _employ(population: Register) -> None:
             break
         asked = np.full(len(left), -1, np.int64)
         for first in range(0, len(left), _AT_ONCE):
-            rows = left[first : first + _AT_ONCE]
-            near = [city.near_rows(arrays["home"][rows], kind, _REACH) for kind in kinds]
+            some = left[first : first + _AT_ONCE]
+            homes, ids = arrays["home"][some], population.ids[some]
+            near = [town.near(rows, homes, kind, _REACH, None) for kind in kinds]
             reach, seconds = (np.concatenate(each, axis=1) for each in zip(*near, strict=True))
             weights = np.where(reach >= 0, jobs[reach], 0) * 10**9 // (seconds + 300) ** 2
             total = weights.sum(axis=1)
@@ -179,9 +185,7 @@ def _employ(population: Register) -> None:
                 weights[large] >>= 1
                 total = weights.sum(axis=1)
             some = np.flatnonzero(total)
-            share = belows(
-                total[some], population.seed, population.ids[rows[some]], 0, "people.work", turn
-            )
+            share = belows(total[some], population.seed, ids[some], 0, "people.work", turn)
             at = (weights[some].cumsum(axis=1) <= share[:, None]).sum(axis=1)
             asked[first + some] = reach[some, at]
         left = left[~_taken(arrays["work"], left, asked, jobs)]
@@ -189,18 +193,20 @@ def _employ(population: Register) -> None:
     arrays["work"][left[: len(free)]] = free
 
 
-def _enrol(population: Register) -> None:
+def _enrol(rows: Rows) -> None:
     """Assign ages 5 … 17 to the nearest school with a free seat."""
-    np, city, arrays = numpy(), population.city, population.arrays
+    np, population = numpy(), rows.population
+    arrays = population.arrays
     schools = _numbers(population, "school")
     if not len(schools) or "age" not in arrays:
         return
     seats = np.zeros(len(population.places), np.int64)
-    holds = city.capacity_rows()[schools]
-    seats[schools] = holds - np.maximum(1, holds * STAFF["school"] // 1000)
+    holds = _holds(population, schools, 2 * len(population))
+    staff = np.maximum(1, holds * STAFF["school"] // 1000)
+    seats[schools] = holds - staff
     age = arrays["age"]
     left = np.flatnonzero((age >= 5) & (age < 18) & (arrays["home"] >= 0))
-    near, _ = city.near_rows(arrays["home"][left], "school", _REACH)
+    near, _ = town.near(rows, arrays["home"][left], "school", _REACH, None)
     while len(left):
         fits = (near >= 0) & (seats[near] > 0)
         asked = np.where(fits.any(axis=1), near[np.arange(len(left)), fits.argmax(axis=1)], -1)

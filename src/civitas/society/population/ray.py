@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
 import socket
@@ -13,8 +12,8 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError, MissingExtra, StateError
-from civitas.society.arrays import numpy
+from civitas.errors import ConfigError, StateError
+from civitas.society.arrays import numpy, package
 from civitas.society.engine import LocalEngine
 from civitas.society.population.column import SETTLED
 from civitas.society.population.moment import Moment
@@ -66,7 +65,8 @@ class RayEngine:
         self.address = address
         self.concurrency = concurrency
         self._turns = LocalEngine(concurrency=concurrency)
-        self._ray = _ray()
+        package("ray.exceptions", "RayEngine", "ray")
+        self._ray = package("ray")
         # Linux ends the processes of Ray with the thread that has started them.
         self._thread = ThreadPoolExecutor(1, "civitas-ray")
         self._began = False
@@ -266,14 +266,7 @@ class _Part:
 
 
 class Worker:
-    """Holds a part of a population in a process of Ray.
-
-    Args:
-        frame: the population without its columns
-        columns: the columns of the part, by name
-        first: the first row of the part
-        until: the row after the last
-    """
+    """Holds the columns of rows `first` … `until` − 1 of a population in a process of Ray."""
 
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
@@ -312,11 +305,7 @@ class Worker:
 
 
 def _answers(address: str | None) -> None:
-    """Check that something listens at the address; Ray itself would wait for minutes.
-
-    Raises:
-        ConfigError: nothing does
-    """
+    """Check that something listens at the address; Ray itself would wait for minutes."""
     host, colon, port = (address or "").rpartition("://")[2].rpartition(":")
     if not colon or not port.isdecimal():
         return
@@ -332,12 +321,3 @@ def _frame(population: Population) -> Population:
     made.arrays, made.agents, made.society, made.source = {}, {}, None, None
     made.metrics = {}
     return made
-
-
-def _ray() -> Any:
-    try:
-        ray = importlib.import_module("ray")
-        importlib.import_module("ray.exceptions")
-        return ray
-    except ImportError as error:
-        raise MissingExtra("RayEngine", "ray") from error

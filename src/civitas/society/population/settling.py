@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.errors import DefinitionError
 from civitas.society.arrays import numpy
-from civitas.society.commit import Books, Service
+from civitas.society.commit import Service
 from civitas.society.population import wants
 from civitas.society.population.wants import FIELDS, Table
 from civitas.society.services.feed import Feed
 from civitas.society.services.ledger import Ledger, in_rows
 from civitas.society.wants import Answer, Want, Work
 
-if TYPE_CHECKING:
-    from civitas.society.population.population import Population
-
 logger = logging.getLogger("civitas.society")
-
-
-class PopulationBooks(Books):
-    """The books of a population, as moves and services see them; see `RowBooks`."""
-
-    population: Population
-    capacity: Any
-    at_place: Any
-    coming_to: Any
-    travelled: int
 
 
 class Settlers:
@@ -39,15 +26,10 @@ class Settlers:
     with the service `of[k]` of the ledger. A class that overrides `settle` alone is asked one by
     one.
 
-    Args:
-        books: whose services
-        kind: which want
-
-    Attributes:
-        apart: whether they neither read nor change what others do, and may settle beside them
+    `apart` tells whether they neither read nor change what others do, and may settle beside them.
     """
 
-    def __init__(self, books: PopulationBooks, kind: type[Want]) -> None:
+    def __init__(self, books: Any, kind: type[Want]) -> None:
         np = numpy()
         population = books.population
         self.services: list[Service] = []
@@ -69,7 +51,7 @@ class Settlers:
         )
         self.at = np.array([getattr(each, "at", 0) for each in self.services], np.int32)
 
-    def settle(self, books: PopulationBooks, table: Table) -> None:
+    def settle(self, books: Any, table: Table) -> None:
         """Have each service settle the wants addressed to it."""
         np = numpy()
         table.settled(wants.NO_SERVICE)
@@ -106,7 +88,7 @@ def _repeats(sender: Any) -> bool:
     return bool((sender[1:] == sender[:-1]).any())
 
 
-def keep_together(books: PopulationBooks, services: Sequence[Service]) -> None:
+def keep_together(books: Any, services: Sequence[Service]) -> None:
     """Give services that settle together one ledger."""
     by_class: dict[Any, list[Service]] = {}
     for each in services:
@@ -125,7 +107,7 @@ def ledger_of(service: Any) -> Any:
 
 
 def one_by_one(
-    books: PopulationBooks, services: Service | Sequence[Service], table: Table, entries: Any
+    books: Any, services: Service | Sequence[Service], table: Table, entries: Any
 ) -> None:
     """Have a service, or one per entry, settle wants one by one with `settle`."""
     population = books.population

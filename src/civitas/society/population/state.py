@@ -50,11 +50,7 @@ def _used(values: Any) -> Any:
 
 
 def put(population: Population, arrays: dict[str, Any]) -> None:
-    """Restore saved columns into a population.
-
-    Raises:
-        StateError: the population is another: its columns or their types and lengths differ
-    """
+    """Restore saved columns into a population. Raises StateError: they are of another."""
     population.written()
     saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
     strange = set(saved) ^ set(population.arrays)
@@ -97,12 +93,7 @@ def put_answers(books: RowBooks, arrays: dict[str, Any]) -> None:
 
 
 def written(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> Written:
-    """Write arrays in parts.
-
-    Args:
-        arrays: by name
-        keep: stores bytes, and gives the text by which they are found
-    """
+    """Write arrays in parts; `keep` stores bytes, and gives the text by which they are found."""
     made: Written = []
     for name, values in arrays.items():
         parts = [
@@ -113,11 +104,7 @@ def written(arrays: dict[str, Any], keep: Callable[[bytes], str]) -> Written:
 
 
 def read(given: Iterable[list[Any]], kept: Callable[[str], bytes]) -> dict[str, Any]:
-    """Read arrays that `written` wrote.
-
-    Raises:
-        StateError: they are damaged
-    """
+    """Read arrays that `written` wrote. Raises StateError: they are damaged."""
     np = numpy()
     made = {}
     for each in given:

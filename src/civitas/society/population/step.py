@@ -28,12 +28,12 @@ def begin(population: Register, given: Iterable[str] = ()) -> None:
     """
     from civitas.society.population.people import draw
 
-    if population.city is not None and hasattr(population.city, "by_kind"):
-        draw(population, given)
+    whole = Rows(population, Moment(city=population.city), 0, len(population), {})
+    if hasattr(population.city, "by_kind"):
+        draw(whole, given)
     kept = {
         name: numpy().array(population.arrays[name]) for name in given if name in population.arrays
     }
-    whole = Rows(population, Moment(city=population.city), 0, len(population), {})
     for block in population.blocks:
         if hasattr(block, "begin_rows"):
             _call(whole, block, "begin_rows", None)
@@ -42,11 +42,7 @@ def begin(population: Register, given: Iterable[str] = ()) -> None:
 
 
 def run_slice(population: Register, moment: Moment, first: int, until: int) -> Wants:
-    """Run rows `first` … `until` − 1 for a step; return their wants.
-
-    Raises:
-        Exception: a block failed; a note says which
-    """
+    """Run rows `first` … `until` − 1 for a step; return their wants."""
     np = numpy()
     wants: Wants = {}
     rows = Rows(population, moment, first, until, wants)

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import ConfigError, MissingExtra
-from civitas.society.arrays import numpy
+from civitas.errors import ConfigError
+from civitas.society.arrays import numpy, package
 from civitas.society.population.column import PLACE, Column
 from civitas.text import excerpt
 
 if TYPE_CHECKING:
     from civitas.society.population.column import Register
 
+_TABLES: Final = ("tables of a population", "tables")
+
 
 def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the ids and the columns of a table.
-
-    Raises:
-        ConfigError: it is no table, its columns differ in length, or its ids are wrong
-        MissingExtra: it is a Parquet file, and pyarrow is not installed
-    """
+    """Return the ids and the columns of a table. Raises ConfigError: they are wrong."""
     np = numpy()
     if isinstance(given, str | PathLike):
         path = Path(given)
         if path.suffix.lower() != ".parquet":
             raise ConfigError(f"{path.name}: a population's table must be .parquet")
         try:
-            given = pyarrow("pyarrow.parquet").read_table(path)
+            given = package("pyarrow.parquet", *_TABLES).read_table(path)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path.name} cannot be read: {error}") from None
     if hasattr(given, "column_names") and hasattr(given, "column"):
@@ -61,6 +57,8 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
 
 def _array(name: str, column: Any) -> Any:
     """Return a column of a pyarrow Table; lists, as `arrow_of` makes them, as one array."""
+    if hasattr(column.type, "value_type") and hasattr(column.type, "index_type"):
+        column = column.cast(column.type.value_type)  # `to_numpy` gives empty cells another's value
     np, values = numpy(), column.to_numpy()
     if not len(values) or not isinstance(values[0], np.ndarray):
         return values
@@ -90,12 +88,14 @@ def fill(population: Register, table: dict[str, Any]) -> None:
             raise ConfigError(
                 f"column {name!r} must have the shape {own.shape}, got {values.shape}"
             )
-        if values.dtype.kind not in "biuf" or not np.can_cast(values.dtype, own.dtype, "same_kind"):
-            raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}")
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        kind, whole = values.dtype.kind, own.dtype.kind != "f"
+        if kind not in "biuf" or (whole and kind == "f" and (values % 1 != 0).any()):
+            but = " with fractions or empty cells" if kind == "f" else ""
+            raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}{but}")
+        if kind == "f" and not np.isfinite(values).all():
             raise ConfigError(f"column {name!r} must be finite numbers")
         own[...] = values
-        if own.dtype.kind != "f" and (own != values).any():
+        if whole and (own != values).any():
             raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
     if (population.arrays["money"] < 0).any():
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
@@ -103,7 +103,7 @@ def fill(population: Register, table: dict[str, Any]) -> None:
 
 def arrow_of(population: Register, names: Iterable[str]) -> Any:
     """Return columns of a population as a pyarrow Table, `id` first."""
-    np, arrow = numpy(), pyarrow("pyarrow")
+    np, arrow = numpy(), package("pyarrow", *_TABLES)
     made = {"id": population.ids}
     for name in names:
         values = population.columns[name]
@@ -117,11 +117,3 @@ def arrow_of(population: Register, names: Iterable[str]) -> Any:
         else:
             made[name] = values
     return arrow.table(made)
-
-
-def pyarrow(name: str) -> Any:
-    """Return a module of pyarrow. Raises MissingExtra without it."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra("tables of a population", "tables") from error

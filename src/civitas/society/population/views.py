@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 
 class Purses(MutableMapping[str, int]):
-    """The money of services by id.
-
-    Attributes:
-        at: the place of each in `cents`, as wants number services
-        cents: how much each has; int64
-    """
+    """The money of services by id; `cents` has it in the order in which wants number services."""
 
     def __init__(self, given: Mapping[str, int]) -> None:
         np = numpy()

@@ -33,14 +33,7 @@ INT: Final = "int"
 
 @dataclass(frozen=True, slots=True)
 class Say(Want):
-    """A message of rows to a citizen, delivered in the next step without settling.
-
-    Attributes:
-        to: the id of who hears it
-        text: what is said
-        topic: what it is about
-        opinion: what is thought of it, −1000 to 1000
-    """
+    """A message of rows to a citizen, delivered in the next step without settling."""
 
     to: str
     text: str
@@ -164,11 +157,7 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
 
 
 def encoded(want: Want, population: Register) -> dict[str, int]:
-    """Return a full agent's want as the numbers of its fields.
-
-    Raises:
-        ConfigError: it names a place, an agent or a text that the population does not know
-    """
+    """Return a full agent's want as numbers. ConfigError: the population lacks one for it."""
     return {
         name: population.encoded(what, getattr(want, name))
         for name, what in FIELDS[type(want)].items()
@@ -190,11 +179,7 @@ def number_of(population: Register, id: str) -> int:
 def checked_fields(
     kind: type[Want], given: Mapping[str, Any], count: int, population: Register
 ) -> dict[str, Any]:
-    """Return the fields of wants of rows as int64 arrays.
-
-    Raises:
-        ConfigError: the kind is unknown, or a field is missing, strange or of another length
-    """
+    """Return the fields of wants of rows as int64 arrays. Raises ConfigError: one is wrong."""
     np = numpy()
     if kind not in FIELDS:
         known = ", ".join(each.__name__ for each in FIELDS)

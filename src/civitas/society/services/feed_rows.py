@@ -29,10 +29,6 @@ _AT_ONCE: Final = 1 << 13
 class RowFeed:
     """A feed's posts in parallel arrays; the post `first` has index 0.
 
-    Args:
-        population: the population that uses the feed
-        most: the number of posts kept
-
     Attributes:
         first: the number of the oldest post
         author: the author of each post, numbered as in wants
@@ -213,18 +209,9 @@ class RowFeed:
         return found
 
     def shown(self, who: Any, interest: Any, topics: Any, limit: int) -> tuple[Any, Any]:
-        """Return the highest-ranked posts for citizens, as `Feed.shown`.
+        """Return the numbers of `Feed.shown` for rising rows, then 0, and whether each is liked.
 
-        Args:
-            who: the rows of the citizens, rising
-            interest: the citizens' interest in topics, (citizens, topics)
-            topics: the index in `interest` of each topic number; its last entry is for posts whose
-                topic is not a word
-            limit: the number of posts at most
-
-        Returns:
-            two arrays, (citizens, limit): the posts' numbers, the best first, then 0; and whether
-            the citizen liked each post
+        `topics` has the column of `interest` for each topic number, at last for no topic.
         """
         np = numpy()
         hot, of_author, likers = self.hottest()

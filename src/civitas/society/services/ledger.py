@@ -30,15 +30,7 @@ LARGE: Final = 2.0**62
 
 
 class ByRow(MutableMapping[str, Any]):
-    """A service's numbers for each citizen, by id, in an array; citizens with only 0 are missing.
-
-    Args:
-        population: the population
-        width: the numbers for each citizen as a list; None for one number
-
-    Attributes:
-        array: the numbers by row; int64, in column order
-    """
+    """A service's numbers for each citizen, by id, in an array; who has only 0 is missing."""
 
     def __init__(self, population: Register, width: int | None = None) -> None:
         self._population = population
@@ -78,10 +70,7 @@ class ByRow(MutableMapping[str, Any]):
 
 
 class Kept:
-    """A whole number of a service; with a population, it is stored in the array of a `Ledger`.
-
-    The class attribute `kept` has the names of all such numbers.
-    """
+    """A whole number of a service, which the array of a `Ledger` keeps if it has one."""
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name, self._own = name, f"_{name}"
@@ -100,17 +89,7 @@ class Kept:
 
 
 class Ledger:
-    """The numbers of services of one class, in arrays; `at` is a service's index in them.
-
-    Attributes:
-        services: the services
-        arrays: their `Kept` numbers, by name; int64
-        purse: the index of each service's balance
-        place: the number of each service's place
-
-    Raises:
-        OverflowError: a number is too large for an array
-    """
+    """The `Kept` numbers of services of one class, in arrays. OverflowError: too large."""
 
     def __init__(self, services: Sequence[Any], names: Sequence[str], books: Any) -> None:
         np = numpy()

@@ -58,12 +58,7 @@ class Lists:
         self.count[at] += 1
 
     def parts(self, at: Any) -> Iterator[tuple[Any, Any, Any]]:
-        """Yield the lists' numbers in blocks of eight, the last blocks first.
-
-        Returns:
-            the positions in `at` that have this block, its numbers (`NOTHING` for none), and their
-            indices in the lists
-        """
+        """Yield blocks of eight, the last first: positions in `at`, numbers, their indices."""
         np = numpy()
         block = self._last[at]
         start = (self.count[at] - 1) // _BLOCK * _BLOCK
