@@ -162,8 +162,11 @@ def test_a_run_that_is_not_there_is_named(tmp_path: Path) -> None:
         for use in (journal.run, journal.entries, journal.replay, journal.in_doubt, journal.fork):
             with pytest.raises(NoSuchRun, match="no run 'R'; it has none at all"):
                 use("R")
-        with pytest.raises(NoSuchRun):
-            journal.decide("R", "repeat")
+            with pytest.raises(NoSuchRun):
+                use("\udcff")  # of a command line that is not UTF-8
+        for run_id in ("R", "\udcff"):
+            with pytest.raises(NoSuchRun):
+                journal.decide(run_id, "repeat")
         assert agent(journal).reply_sync("go", run_id="one").text == "Yes."
         with pytest.raises(NoSuchRun, match="its last ones are 'one'"):
             journal.run("R")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from civitas.studio import Studio
 from models.openai_server import HANG, Answer, OpenAIServer, Request, call, calls, text
@@ -112,7 +112,15 @@ def test_a_person_at_the_page_reviews(
 ) -> None:
     """As H: sees what was really called, redirects once, then accepts."""
     page = open_page("Act and review")
+    expect(page.get_by_text("No work yet")).to_be_visible()
+    late: list[tuple[Route, APIResponse]] = []
+    page.route("**/studio/cards", lambda route: late.append((route, route.fetch())))
     start(page, folder, server, review="me")
+    expect(page.get_by_role("article", name="approval")).to_be_visible()
+    for route, answer in late:  # of before there was a card: the stream has told more
+        route.fulfill(response=answer)
+    page.unroute("**/studio/cards")
+    expect(page.locator(".s-act-head .s-badge")).to_have_text("waiting for you")
     permit(page)
     card = page.get_by_role("article", name="decision")
     expect(card).to_contain_text("b.txt is written.")

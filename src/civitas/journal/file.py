@@ -211,17 +211,17 @@ class JournalFile(SQLitePool[JournalError]):
 
     def number(self, db: sqlite3.Connection, run_id: str) -> int:
         """Return the number of a run in the tables; raise NoSuchRun if there is no such run."""
-        row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+        try:
+            row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
+        except UnicodeEncodeError:  # a lone surrogate, which no id has
+            row = None
         if row is None:
-            raise self.unknown(run_id, db)
+            raise self._unknown(run_id, db)
         number: int = row[0]
         return number
 
-    def unknown(self, run_id: str, db: sqlite3.Connection | None = None) -> NoSuchRun:
+    def _unknown(self, run_id: str, db: sqlite3.Connection) -> NoSuchRun:
         """Return the error for a run that does not exist."""
-        if db is None:
-            with self.reading() as db:
-                return self.unknown(run_id, db)
         last = db.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 5").fetchall()
         told = ", ".join(repr(id) for (id,) in last)
         return NoSuchRun(

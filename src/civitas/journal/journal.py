@@ -97,9 +97,8 @@ class Journal:
             JournalError: the file cannot be read
         """
         with self._file.reading() as db:
-            row = db.execute(_OUTLINES + " WHERE id = ?", (run_id,)).fetchone()
-        if row is None:
-            raise self._file.unknown(run_id)
+            number = self._file.number(db, run_id)
+            row = db.execute(_OUTLINES + " WHERE number = ?", (number,)).fetchone()
         return self._outline(row)
 
     def entries(self, run_id: str, after: int = 0) -> list[Entry]:

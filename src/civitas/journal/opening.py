@@ -223,12 +223,14 @@ class Runs:
         self, db: sqlite3.Connection, run_id: str, new: tuple[str, str, str] | None
     ) -> tuple[int, str]:
         """Return the number of a run, and the process that worked on it last."""
+        if new is None:
+            self._file.number(db, run_id)
+        else:
+            check_id(run_id)
         row = db.execute("SELECT number, holder FROM runs WHERE id = ?", (run_id,)).fetchone()
         if row is not None:
             return int(row[0]), str(row[1])
-        if new is None:
-            raise self._file.unknown(run_id, db)
-        check_id(run_id)
+        assert new is not None
         made = db.execute(
             "INSERT INTO runs (id, kind, agent, task, began, key) VALUES (?, ?, ?, ?, ?, ?)",
             (run_id, *new, time.time(), secrets.token_hex(8)),

@@ -235,6 +235,8 @@ def _is_shell(scope: Scope) -> bool:
 
 
 def _is_among(path: str, listed: tuple[str, ...]) -> bool:
+    if len(path) > 255:  # too long for a file's name
+        return False
     return any(path == each or (path.startswith(each) and each.endswith("/")) for each in listed)
 
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from civitas.errors import ConfigError
-from civitas.journal.entry import Entry
+from civitas.journal.entry import Entry, Outline
 from civitas.orders.order import ResearchOrder
 from civitas.orders.research import check
 from civitas.research.recording import KIND
@@ -46,19 +46,21 @@ class ResearchTab:
 
     def state(self, run: str) -> dict[str, Any]:
         """Return the progress of a run by `research_view`; `here` is its job's state, or None."""
-        outline = self._hub.journal.run(run)
-        here = self._jobs.state(run)
-        return {**research_view(outline, self._entries(run)), "here": here}
+        outline, entries = self._recorded(run)
+        return {**research_view(outline, entries), "here": self._jobs.state(run)}
 
     def report(self, run: str) -> Report:
         """Return the report of a run, as far as it is written."""
         from civitas.research.recording import report_so_far
 
-        under_way = self._hub.journal.run(run).state == "running"
-        return report_so_far(run, self._entries(run), under_way=under_way)
+        outline, entries = self._recorded(run)
+        return report_so_far(run, entries, under_way=outline.state == "running")
 
-    def _entries(self, run: str) -> list[Entry]:
+    def _recorded(self, run: str) -> tuple[Outline, list[Entry]]:
         journal = self._hub.journal
+        outline = journal.run(run)  # before its entries: none of a run that has ended is missed
+        if outline.kind != KIND:
+            raise ConfigError(f"run {run!r} records no research: look at it in the tab Runs")
         with self._guard:  # of the run requested last, only new entries are read
             known = self._read
             if known is None or known[:2] != (journal, run):
@@ -66,7 +68,7 @@ class ResearchTab:
             read = known[2]
             read += journal.entries(run, read[-1].sequence if read else 0)
             self._read = known
-            return [*read]
+            return outline, [*read]
 
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread to read files."""

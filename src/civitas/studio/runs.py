@@ -172,7 +172,7 @@ class RunsTab:
         """Decide about calls in doubt: by number `repeat`, `skip` or `{"done": result}`."""
         made: dict[int, Decision] = {}
         for number, given in decisions.items():
-            if not number.isdecimal():
+            if not (number.isdecimal() and len(number) < 10):
                 raise ConfigError(f"a call in doubt has a number, got {number!r:.80}")
             is_done = isinstance(given, dict) and given.keys() == {"done"}
             made[int(number)] = Done(given["done"]) if is_done else given

@@ -170,6 +170,22 @@ def test_odd_questions_are_answered(port: Port, clerk: Clerk, query: str) -> Non
         assert port.send(path + query, KNOWN).status in (200, 400, 422)
 
 
+def test_odd_runs_are_refused_in_words(port: Port) -> None:
+    """By every route that takes one, and by the decisions about one."""
+    for path in ("stop", "pause", "unpause", "resume", "steer"):
+        told = port.post(f"/studio/act/{path}", b'{"run": "\\ud800", "text": "x"}')
+        assert (told.status in (400, 404), "error" in json.loads(told.text)) == (True, True), path
+    for number in ("x", "-1", HUGE, "\u00b2"):
+        told = port.post("/studio/runs/decide?run=x", {number: "skip"})
+        assert (told.status, "has a number" in told.text) == (400, True), number
+
+
+def test_static_files_of_odd_names_are_not_there(port: Port) -> None:
+    for folder in ("/static/", "/assets/", "/svelte/", "/studio/static/"):
+        for name in ("x" * 5000, "%00", "..%2f..%2fetc%2fpasswd"):
+            assert port.send(folder + name, KNOWN).status in (400, 403, 404), folder + name[:9]
+
+
 @pytest.mark.parametrize(
     "path", ("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/queue/data")
 )

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from attacks.studio.conftest import KNOWN, Answer, Port
-from civitas import Researcher
+from civitas import ReActAgent, Researcher, ScriptedModel
 from civitas.research import Passage
 from research.small_web import tools
 
@@ -71,6 +71,15 @@ def test_a_run_that_is_not_there_is_said(port: Port, run: str, path: str) -> Non
     told = got(port, f"{path}?run=%3Cb%3E")
     assert told.status == 404
     assert "json" in told.headers["content-type"]
+
+
+@pytest.mark.parametrize("path", ("state", "page", "report.md", "report.html"))
+def test_a_run_of_another_kind_has_no_report(port: Port, path: str) -> None:
+    ReActAgent("a", model=ScriptedModel(["Yes."]), journal=port.studio.journal).reply_sync(
+        "go", run_id="other"
+    )
+    told = got(port, f"{path}?run=other")
+    assert (told.status, "'other' records no research" in told.text) == (400, True)
 
 
 @pytest.mark.parametrize("more", ({"folder": 1}, {"iterations": -1}, {"iterations": 1e400}))

@@ -10,15 +10,13 @@ const jobs = new Map(); // how each stands of which the stream told: a list may 
 const cards = new Map(); // of what waits for a person the run, by the card's number
 let loading = null;
 
-async function fetched() {
+async function fetched() { // of what is known already, the stream may have told more
   const [found, waiting] = await Promise.all([call("runs/list"), call("cards")]);
-  runs.clear();
-  for (const each of found) runs.set(each.id, { ...each, ...jobs.get(each.id) });
-  cards.clear();
-  for (const each of waiting) cards.set(each.number, each.run);
+  for (const each of found) if (!runs.has(each.id)) runs.set(each.id, { ...each, ...jobs.get(each.id) });
+  for (const { number, run } of waiting) if (!cards.has(number)) cards.set(number, run);
 }
 
-// Have the list as it is now; those who ask meanwhile have it of the same request.
+// Have all that is in the list now; those who ask meanwhile have it of the same request.
 export function listed() {
   loading ??= fetched().finally(() => { loading = null; });
   return loading;
@@ -36,7 +34,7 @@ export function stands({ id, state, job }) {
 
 on("run", (batch) => batch.forEach(learn));
 on("card", (batch) => { for (const { number, run } of batch) cards.set(number, run); });
-on("card_gone", (batch) => { for (const { number } of batch) cards.delete(number); });
+on("card_gone", (batch) => { for (const { number } of batch) cards.set(number, null); });
 on("job", (batch) => {
   for (const { run, state, reason, text, told } of batch) {
     const ended = state === "ended";
@@ -45,7 +43,7 @@ on("job", (batch) => {
   }
 });
 onReset(() => {
-  jobs.clear();
+  for (const each of [runs, jobs, cards]) each.clear();
   return listed();
 });
 
