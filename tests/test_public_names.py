@@ -239,6 +239,18 @@ def test_type_checkers_know_the_same_names(package: str) -> None:
 
 def test_the_names_are_listed() -> None:
     assert set(NAMES) <= set(dir(civitas))
+    packages = ("agents", "memory", "models", "research", "society", "society.blocks")
+    program = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    package = importlib.import_module(f'civitas.{name}')\n"
+        "    assert {*package.__all__} <= {*dir(package)}, name\n"
+        "try:\n"
+        "    package.NeedsBlok\n"
+        "except AttributeError as error:\n"
+        "    assert \"did you mean 'NeedsBlock'\" in str(error)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, *packages], check=True)
 
 
 def test_a_star_import_brings_them_all() -> None:

@@ -11,6 +11,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from civitas.text import lazily
+
 _NAMES = """
 action: ACCESS_DENIED ACCESS_PERMITTED ACCESS_REQUESTED Action ActionRegistry action
 agent: Agent
@@ -96,7 +98,7 @@ def _homes() -> dict[str, str]:
     homes, home = {}, ""
     for word in _NAMES.split():
         if word.endswith(":"):
-            home = f"civitas.{word[:-1]}"
+            home = word[:-1]
         else:
             homes[word] = home
     return homes
@@ -106,18 +108,7 @@ _HOME = _homes()
 
 __version__ = "0.1.0"
 __all__ = ["__version__", *sorted(_HOME)]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        from civitas.text import nearest
-
-        near = "" if name.startswith("_") else nearest(name, _HOME)
-        raise AttributeError(f"module 'civitas' has no attribute {name!r}{near}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazily(__name__, _HOME)
 
 
 class _Package(ModuleType):
@@ -134,7 +125,3 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -1,9 +1,11 @@
-"""Text for people: shortened, on one line, escaped; texts of exceptions, and paths of values."""
+"""Text for people: shortened, escaped; texts of exceptions, paths of values, misspelt names."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
@@ -85,6 +87,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     found = get_close_matches(name, known, 1)
     return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def lazily(
+    package: str, home: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and `__dir__` of a package that loads its names on first use.
+
+    Args:
+        package: its name
+        home: the module below the package that has each name
+    """
+    names = vars(sys.modules[package])
+
+    def load(name: str) -> Any:
+        if name not in home:
+            near = "" if name.startswith("_") else nearest(name, home)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{near}")
+        value = names[name] = getattr(import_module(f"{package}.{home[name]}"), name)
+        return value
+
+    return load, lambda: sorted({*names, *home})
 
 
 def log_failure(logger: Logger, what: str, error: BaseException) -> None:

@@ -602,6 +602,16 @@ def test_what_people_type_first_the_program_answers_where_the_model_is_small(
     assert "Chatty: " not in done.stdout
 
 
+def test_a_greeting_reaches_an_agent_of_ones_own(folder: Path, weights: Path) -> None:
+    (folder / "parrots.py").write_text(
+        "from civitas import ReActAgent, ScriptedModel\n"
+        "parrot = ReActAgent('parrot', ScriptedModel(['Hello yourself.']))\n"
+    )
+    done = piped(folder, "hello\n", "--agent", "parrots:parrot", "--model", "local")
+    assert "parrot: Hello yourself.\n" in done.stdout
+    assert "(the program" not in done.stdout
+
+
 def test_a_small_model_is_not_given_what_was_said_before() -> None:
     model = ScriptedModel(["one", "two"])
     chatty = Forgetful("Chatty", model)

@@ -21,7 +21,7 @@ from civitas import (
     ScriptedModel,
     SQLiteMemory,
 )
-from civitas.errors import RunMismatch, StateError
+from civitas.errors import DefinitionError, RunMismatch, StateError
 from journal.crash import on_a_loop
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -151,6 +151,42 @@ def test_a_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_
         assert (reply.text, reply.value, reply.stop_reason) == ("Yes.", "Yes.", "done")
         with pytest.raises(ValueError, match="there is a run 'copy' already"):
             journal.fork("R", "copy")
+
+
+def test_a_copy_of_the_beginning_of_a_run_goes_on_from_there(tmp_path: Path) -> None:
+    bought: list[str] = []
+
+    def buy(item: str) -> None:
+        """Buy something."""
+        bought.append(item)
+
+    def buyer(journal: Journal, *script: Any) -> ReActAgent:
+        calls = [{"name": "buy", "args": {"item": each}} for each in script]
+        return ReActAgent("a", ScriptedModel([*calls, "Done."]), actions=[buy], journal=journal)
+
+    with Journal(tmp_path / "j") as journal:
+        buyer(journal, "bread", "milk").reply_sync("go", run_id="R")
+        entries = journal.entries("R")
+        keys = {(each.kind, each.data.get("key")): each.sequence for each in entries}
+        for last, anew in (
+            (("begun", None), ["tea", "jam"]),
+            (("ended", "1"), ["bread", "jam"]),  # the first answer, whose call had not begun
+            (("ended", "1.0"), ["jam"]),
+            (("ended", "2"), ["milk"]),
+            (("ended", "2.0"), []),
+        ):
+            bought.clear()
+            copy = journal.fork("R", upto=keys[last])
+            assert (journal.run(copy).state, journal.run(copy).forked_from) == ("stopped", "R")
+            assert buyer(journal, "tea", "jam").reply_sync("go", run_id=copy).text == "Done."
+            assert bought == anew
+        in_doubt = journal.fork("R", upto=keys["started", "2.0"])
+        assert [doubt.action for doubt in journal.in_doubt(in_doubt)] == ["buy"]
+        assert journal.run(journal.fork("R", upto=len(entries))).state == "done"
+        assert journal.entries("R") == entries
+        for upto in (0, len(entries) + 1, True):
+            with pytest.raises(DefinitionError, match=f"upto= must be from 1 to {len(entries)}"):
+                journal.fork("R", upto=upto)
 
 
 def test_a_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:

@@ -178,6 +178,21 @@ def test_a_function_says_who_is_next(form: str) -> None:
     assert [who for who, _ in said(talk)] == [None, "Bob", "Bob", "Ann"]
 
 
+def test_a_function_may_leave_the_choice_to_a_model() -> None:
+    chooser = ScriptedModel(['{"next": "Cleo"}'])
+    turns: list[Any] = ["Ann", ChosenBy(chooser), "Bob", None]
+    talk = Conversation(map(Talker, ("Ann", "Bob", "Cleo")), lambda state: turns[state.turns])
+    assert talk.reply_sync("go").stop_reason == "done"
+    assert [who for who, _ in said(talk)] == [None, "Ann", "Cleo", "Bob"]
+
+
+@pytest.mark.parametrize("order", (HandOver(), ChosenBy("local", about={"Dora": "is not here"})))
+def test_a_function_cannot_name_an_order_that_does_not_fit(order: Any) -> None:
+    reply = Conversation([Talker("Ann"), Talker("Bob")], lambda state: order).reply_sync("go")
+    assert reply.stop_reason == "error"
+    assert "participant" in reply.detail
+
+
 def test_an_id_may_be_a_number() -> None:
     talk = Conversation([Talker(7), Talker("8")], lambda state: [7, 8, None][state.turns])
     talk.reply_sync("go")
@@ -364,6 +379,16 @@ def test_agents_hand_over_until_one_answers() -> None:
     ]
     assert heard(bills)[:2] == ["Is my bill of May paid?", "desk: Ada asks about May."]
     assert [step.action for step in reply.steps] == ["hand_over", "hand_over"]
+
+
+def test_who_answered_last_may_stay_the_first_to_be_asked() -> None:
+    desk = agent("desk", handing("bills", "A refund."), say("Hello, Bo."), say("It is paid."))
+    bills = agent("bills", say("Which order?"), handing("desk", "Paid."))
+    talk = Conversation([desk, bills], HandOver("desk", stay=True))
+    talk.reply_sync("Money back!", thread="ada")
+    assert talk.reply_sync("Hello", thread="bo").text == "Hello, Bo."
+    reply = talk.reply_sync("B7", thread="ada")
+    assert [message.get("name") for message in reply.messages] == [None, "bills", "desk"]
 
 
 def test_handing_over_is_offered_for_the_turn_alone() -> None:

@@ -212,7 +212,9 @@ async def test_a_service_that_makes_money_ends_the_run() -> None:
         await after(1, wanting(money=100), services=[Mint()])
 
 
-async def test_a_service_that_fails_refuses_that_want_alone() -> None:
+async def test_a_service_that_fails_refuses_that_want_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Torn(Bank):
         def settle(self, books: Books, sender: str, want: Want) -> Answer:
             if sender == "1":
@@ -222,6 +224,12 @@ async def test_a_service_that_fails_refuses_that_want_alone() -> None:
     torn, fine = wanting(Save(5), id=1, money=10), wanting(Save(5), id=2, money=10)
     await after(2, torn, fine, services=[Torn()])
     assert torn.status["told"] == ["bank failed: ZeroDivisionError: oh"]
+    said = [
+        (each.getMessage(), each.exc_info) for each in caplog.records if each.levelname == "ERROR"
+    ]
+    assert said == [
+        ("service 'bank' failed on Save(cents=5) of agent '1': ZeroDivisionError: oh", None)
+    ]
     assert fine.status["told"] == [5]
 
 

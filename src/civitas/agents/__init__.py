@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from civitas.text import lazily
 
 _HOME = {
     "ChattyAI": "chatty",
@@ -18,10 +17,4 @@ _HOME = {
 }
 
 __all__ = [*_HOME]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'civitas.agents' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"civitas.agents.{home}"), name)
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -228,12 +228,13 @@ class Journal:
             run.close()
         return [doubt for doubt, _ in made]
 
-    def fork(self, run_id: str, new_id: str | None = None) -> str:
+    def fork(self, run_id: str, new_id: str | None = None, *, upto: int | None = None) -> str:
         """Copy a run, so that a program that has changed since can resume the copy.
 
         Args:
             run_id: the run's id
             new_id: the copy's id; the run's id with a number if left out
+            upto: the sequence number of the last entry to copy; defaults to all entries
 
         Returns:
             The copy's id.
@@ -241,6 +242,7 @@ class Journal:
         Raises:
             NoSuchRun: there is no run of that id
             ValueError: there is a run of the new id, or the new id is not valid
+            DefinitionError: `upto` is not the number of an entry
             JournalError: the file cannot be written, or is damaged
         """
         if new_id is not None:
@@ -250,6 +252,11 @@ class Journal:
             entries = [entry for entry, _ in self._file.read(db, number, run_id)]
             about = db.execute("SELECT key, state FROM runs WHERE number = ?", (number,))
             key, state = about.fetchone()
+        if upto is not None:
+            if type(upto) is not int or not 1 <= upto <= len(entries):
+                raise DefinitionError(f"upto= must be from 1 to {len(entries)}, got {upto!r}")
+            state = state if upto == len(entries) else None
+            del entries[upto:]
         copies = [
             (entry.path, entry.kind, self._file.encoded(data)[0])
             for entry, data in zip(entries, copied(entries, key), strict=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from civitas.text import lazily
 
 _HOME = {
     "Embedder": "embedder",
@@ -16,10 +15,4 @@ _HOME = {
 }
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'civitas.memory' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"civitas.memory.{home}"), name)
+__getattr__, __dir__ = lazily(__name__, _HOME)

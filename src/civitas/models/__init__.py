@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from civitas.text import lazily
 
 _NAMES = {
     "local": "LocalModel",
@@ -23,10 +22,4 @@ _NAMES = {
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'civitas.models' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"civitas.models.{home}"), name)
+__getattr__, __dir__ = lazily(__name__, _HOME)

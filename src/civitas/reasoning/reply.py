@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from civitas.errors import BudgetExceeded, DeadlineExceeded, HookError, InDoubt, ModelError
@@ -98,11 +98,11 @@ class Reply:
     """
 
     text: str
-    value: Any
-    messages: list[dict[str, Any]]
-    steps: list[Step]
-    usage: Usage
-    stop_reason: StopReason
+    value: Any = None
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    stop_reason: StopReason = "done"
     detail: str = ""
     error: BaseException | None = None
     run_id: str | None = None

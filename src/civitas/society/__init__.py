@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from civitas.text import lazily
 
 _NAMES = {
     "blocks": "all_blocks",
@@ -50,10 +49,4 @@ _NAMES = {
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'civitas.society' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"civitas.society.{home}"), name)
+__getattr__, __dir__ = lazily(__name__, _HOME)

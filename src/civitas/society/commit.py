@@ -32,7 +32,7 @@ from civitas.society.wants import (
     Work,
     id_order,
 )
-from civitas.text import error_text
+from civitas.text import error_text, log_failure
 
 logger = logging.getLogger("civitas.society")
 ORDER: Final[tuple[type[Want], ...]] = (Work, Pay, Save, Buy, Move, Follow, Post, Like)
@@ -284,7 +284,9 @@ class Books:
                 raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
             return answer
         except Exception as error:  # only the sender loses its answer
-            logger.exception("service %r failed on %s of agent %r", service.id, want, sender)
+            log_failure(
+                logger, f"service {service.id!r} failed on {want} of agent {sender!r}", error
+            )
             return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
     def end_step(self) -> None:

@@ -33,6 +33,7 @@ from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import Outcomes
 from civitas.spaces.request import Request
 from civitas.spaces.router import Router
+from civitas.text import log_failure
 
 if TYPE_CHECKING:
     from civitas.society.wants import Answer, Want
@@ -370,8 +371,9 @@ def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent
             if message is None:
                 return []
             envelope = check_message(message, sent.envelope.sender)
-        except Exception:
-            logger.exception("interceptor %r failed on a message of %r", each, sent.envelope.sender)
+        except Exception as error:
+            what = f"interceptor {each!r} failed on a message of {sent.envelope.sender!r}"
+            log_failure(logger, what, error)
         else:
             sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
     return [sent]

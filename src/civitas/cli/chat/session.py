@@ -38,7 +38,11 @@ _LOGGER = logging.getLogger("civitas")
 
 
 class Session:
-    """One session. With a small model, the program itself answers what people type first."""
+    """One session.
+
+    With a small model, the program itself answers what people type first, unless an agent of their
+    own takes texts.
+    """
 
     def __init__(self, small: bool, me: str = "You") -> None:
         self._small = small
@@ -73,6 +77,8 @@ class Session:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A character that the output cannot hold is no reason to fail.
             sys.stdout.reconfigure(errors="backslashreplace")
+        own = [each for each in members if str(each.id) not in ("Chatty", "FunctionAI")]
+        self._answers = self._small and not any("say" in each.offers for each in own)
         for agent in [*members, self._you]:
             await asyncio.to_thread(add_agent, space, agent)
         self._loop = asyncio.get_running_loop()
@@ -151,7 +157,7 @@ class Session:
             return "quit"
         if said in _HELP:
             return "help"
-        answer = first_answer(line) if alone and self._small else None
+        answer = first_answer(line) if alone and self._answers else None
         return None if answer is None else wrapped(f"{PROGRAM} ", answer)
 
     async def _help(self) -> str:

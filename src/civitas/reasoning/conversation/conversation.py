@@ -63,7 +63,7 @@ class Conversation(Group):
         agents: the participants, with different ids
         next: who speaks next: `RoundRobin()`, `ChosenBy(model)`, `HandOver()`, or a function of the
             `ConversationState`, plain or `async`, that returns a participant or its id, a list of
-            these to speak at once, or None to end
+            these to speak at once, `ChosenBy(model)` to have it choose, or None to end
         until: when it is over: a condition, or a function of the `ConversationState`; checked after
             every turn. Without one it is over when nobody is next.
         id: its id

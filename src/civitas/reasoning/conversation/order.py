@@ -107,6 +107,9 @@ class _ByFunction(Order):
 
     async def choose(self, state: ConversationState) -> Choice:
         named = await of_user(self.function, state)
+        if isinstance(named, Order) and not isinstance(named, HandOver):
+            named.check(self._agents)
+            return await named.choose(state)
         ids = _ids(named, self._agents)
         return Choice(ids, detail="" if ids else "next= named nobody")
 
@@ -130,7 +133,8 @@ def _id(named: Any, agents: dict[str, Any]) -> str:
         return str(named)
     raise DefinitionError(
         f"next= named {shorten(repr(named))}, which is not a participant: it must give an id or a "
-        "participant, a list of these for several at once, or None to end; the participants are "
+        "participant, a list of these for several at once, ChosenBy(model), or None to end; the "
+        "participants are "
         f"{shorten(', '.join(map(repr, agents)), 300)}"
     )
 
@@ -170,6 +174,7 @@ class HandOver(Order):
     Args:
         first: who speaks first; defaults to the first participant
         about: the role of each participant, by id, for the action's description
+        stay: whether each later reply of a thread begins with its last speaker instead of `first`
     """
 
     def __init__(
@@ -177,7 +182,9 @@ class HandOver(Order):
         first: str | int | None = None,
         *,
         about: Mapping[str | int, str] | None = None,
+        stay: bool = False,
     ) -> None:
+        self.stay = stay
         self.first = None if first is None else address(first)
         self.about = {address(id): text for id, text in (about or {}).items()}
 
@@ -200,14 +207,16 @@ class HandOver(Order):
         return f"{state.last[0]!r} answered without handing over"
 
     def described(self) -> Any:
-        """Return `first` and `about`."""
-        return ["HandOver", self.first, self.about]
+        """Return the settings."""
+        return ["HandOver", self.first, self.about, *(["stay"] if self.stay else [])]
 
     async def choose(self, state: ConversationState) -> Choice:
         """Return the participant that the last speaker handed over to."""
         if reason := self.over(state):
             return Choice((), detail=reason)
-        return Choice((state.handed_to or self.first or state.agents[0],))
+        before = (each.speaker for each in reversed(state.transcript) if each.speaker is not None)
+        last = next(before, None) if self.stay else None
+        return Choice((state.handed_to or last or self.first or state.agents[0],))
 
     def offered(self, state: ConversationState, id: str, handed: Handover) -> tuple[Action, ...]:
         """Return the action by which a participant hands over in its turn."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from civitas.text import lazily
 
 _NAMES = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
 _HOME = {f"{name}Block{what}": name.lower() for name in _NAMES for what in ("", "Params")}
@@ -17,10 +18,4 @@ def all_blocks() -> list[Any]:
     return [__getattr__(f"{name}Block")() for name in _NAMES]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'civitas.society.blocks' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"civitas.society.blocks.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -49,7 +49,12 @@ class Run(Part):
     @model_validator(mode="before")
     @classmethod
     def _from_length(cls, given: Any) -> Any:
-        return {"length": given} if isinstance(given, str) else given
+        if isinstance(given, str):
+            return {"length": given}
+        if not isinstance(given, cls | dict):
+            what = "a length such as 6h, {days: 2} or {steps: 8}"
+            raise ValueError(f"must be {what}, got {given!r:.80}")
+        return given
 
     def count(self, step_s: int) -> int:
         """Return how many steps it has."""

@@ -14,6 +14,7 @@ from civitas.society.population.wants import FIELDS, Table
 from civitas.society.services.feed import Feed
 from civitas.society.services.ledger import Ledger, in_rows
 from civitas.society.wants import Answer, Want, Work
+from civitas.text import log_failure
 
 logger = logging.getLogger("civitas.society")
 
@@ -122,8 +123,8 @@ def one_by_one(
             answer: Any = service.settle(books, sender, table.kind(**fields))
             if not isinstance(answer, Answer):
                 raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
-        except Exception:  # it costs who asked this answer, and nobody else
-            logger.exception("service %r failed on agent %r", service.id, sender)
+        except Exception as error:  # it costs who asked this answer, and nobody else
+            log_failure(logger, f"service {service.id!r} failed on agent {sender!r}", error)
             answer = Answer(table.kind(**fields), False)
         table.reason[at] = 0 if answer.done else wants.BY_SERVICE
         if answer.done and type(answer.value) is int:
