@@ -54,7 +54,7 @@ class AgentToolbox:
         return self.model
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dispatch:
     """One decision of a dispatcher.
 

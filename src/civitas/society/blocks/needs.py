@@ -110,9 +110,10 @@ class NeedsBlock(CitizenBlock):
             seconds = perceived.seconds
             changes = changes_by(act, self.params.speed, self.now - seconds, seconds)
             for need, change in zip(NEEDS, changes, strict=True):
-                needs[need] = max(0, min(1000, needs[need] + change))
-        heard = sum(each["action"]["name"] == "say" for each in perceived.messages)
-        if heard:
+                level = needs[need] + change
+                needs[need] = 0 if level < 0 else 1000 if level > 1000 else level
+        if perceived.messages:
+            heard = sum(each["action"]["name"] == "say" for each in perceived.messages)
             needs["social"] = min(1000, needs["social"] + CONTACT * min(heard, 4))
         status["act"] = "idle"
 

@@ -154,10 +154,11 @@ class PlanBlock(CitizenBlock):
             status["plan"] = await self._by_model() or self._by_rule()
             status.update(day=day, plan_home=home, plan_duty=duty)
             status.pop("stuck", None)
-        before = status.get("now")
-        status["now"] = max(0, item_at(status["plan"], time))
-        if status["now"] != before:
-            status.pop("stuck", None)
+        item, before = self.item, status.get("now")
+        if before is None or item is None or not item["from"] <= time < item["until"]:
+            status["now"] = max(0, item_at(status["plan"], time))
+            if status["now"] != before:
+                status.pop("stuck", None)
         self._mend(time)
 
     async def forward(self) -> None:
