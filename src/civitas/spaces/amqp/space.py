@@ -103,32 +103,13 @@ class AMQPSpace(Space):
         self._inbox: Inbox
         self._router: AMQPRouter
 
-    def observe(
-        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
-    ) -> None:
-        """Call `callback(message)` with each message that this process sends or receives.
+    # -- what differs from a space in one process --------------------------------------------------
 
-        The callback gets a copy, on the space's loop. It must not block; if it raises, that is
-        logged and it is not called again.
-
-        Args:
-            callback: a plain function
-            everywhere: whether it sees the messages of all processes, a moment later
-
-        Raises:
-            BrokerError: `everywhere`, and the broker cannot be reached
-        """
-        if not everywhere:
-            super().observe(callback)
-            return
-        if not callable(callback) or is_async(callback):
-            raise DefinitionError(f"observe takes a plain function, got {callback!r}")
+    def _observe_everywhere(self, callback: Callable[[dict[str, Any]], Any]) -> None:
         self._start()
         added = self._thread.run(self._router.everywhere.add, callback)
         if not on_a_space():
             added.result()
-
-    # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
         from civitas.spaces.amqp.inbox import Inbox
