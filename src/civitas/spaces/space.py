@@ -15,10 +15,8 @@ from civitas.approval import Approver, check_approver
 from civitas.arguments import names_checked
 from civitas.errors import (
     AgentNotFound,
-    AgentStopped,
     DefinitionError,
     DuplicateAgent,
-    RequestError,
     SpaceClosed,
 )
 from civitas.message import Envelope, address
@@ -341,8 +339,7 @@ class Space:
             if mailbox.agent._mailbox is mailbox:
                 mailbox.agent._mailbox = None
         if mailbox.open:
-            stopped: RequestError = AgentStopped(f'agent "{mailbox.id}" was removed')
-            mailbox.detach(router.closed_error() if router.ending else stopped, spared)
+            mailbox.detach(router.stopped_error(mailbox.id), spared)
 
     async def _closing(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""

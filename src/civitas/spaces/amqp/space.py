@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import is_async
 from civitas.approval import Approver
+from civitas.arguments import names_checked
 from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.delivery import CALLBACK, Delivery
@@ -35,6 +36,7 @@ _LONGEST_KEEP_S = 2_000_000
 _LOOK_S = 0.01
 
 
+@names_checked
 class AMQPSpace(Space):
     """A space whose agents are in as many processes and on as many machines as you like.
 
