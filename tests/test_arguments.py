@@ -11,6 +11,7 @@ import pytest
 import civitas
 from civitas import (
     Agent,
+    AMQPSpace,
     Budget,
     Conversation,
     DefinitionError,
@@ -41,6 +42,7 @@ def agent(**options: Any) -> Any:
         (lambda: DualActConfig(humn=agent(), reactive=agent()), "did you mean 'human'?"),  # type: ignore[call-arg]
         (lambda: Researcher("r", None, tool=[]), "did you mean 'tools'?"),
         (lambda: Agent("a", tols=None), "Agent has no argument tols="),  # type: ignore[call-arg]
+        (lambda: AMQPSpace(host="b"), "AMQPSpace has no argument host="),  # type: ignore[call-arg]
         (lambda: Budget(token=5), "Budget has no argument token= (did you mean 'tokens'?)"),  # type: ignore[call-arg]
         (lambda: Budget(dollars=5), "dollars= is usd= here"),  # type: ignore[call-arg]
         (lambda: Budget().child(second=5), "Budget.child has no argument second="),  # type: ignore[call-arg]

@@ -12,11 +12,15 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from benchmarks.broker import Broker
 
 from civitas import (
     Agent,
+    AMQPOptions,
+    AMQPSpace,
     ChattyAI,
     InvalidId,
     NativeSpace,
@@ -141,6 +145,22 @@ def test_the_end_of_the_input_waits_no_longer_than_it_is_told(space: NativeSpace
     space.add(ann)
     ann.run_sync()
     assert shown.getvalue() == "Slow: done\n"
+
+
+def test_the_end_of_the_input_waits_for_an_agent_of_another_process(broker: Broker) -> None:
+    class Busy(Agent):
+        @action
+        async def work(self) -> str:
+            for _ in range(50):
+                await self.ask("Busy", "help")
+            return "worked"
+
+    given: Any = {"amqp_options": AMQPOptions(port=broker.port), "exchange": f"test.{uuid4().hex}"}
+    with AMQPSpace(**given) as here, AMQPSpace(**given) as there:
+        there.add(Busy("Busy"))
+        ann, shown = user("/Busy.work", "/Nobody.work")
+        here.add(ann).run_sync(WAIT)
+        assert shown.getvalue() == 'Busy returned "worked"\n'
 
 
 def test_it_reads_while_messages_come_and_can_be_cancelled(space: NativeSpace) -> None:

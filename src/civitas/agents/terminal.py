@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import TextIO
 
+from civitas.approval.approval import read_line
 from civitas.text import shown_lines as shown_lines
 
 
@@ -47,9 +48,4 @@ class Terminal:
         return line.rstrip("\r\n") if line else None
 
     def _read(self, reading: concurrent.futures.Future[str]) -> None:
-        stdin: TextIO | None = self._stdin or sys.stdin
-        try:
-            line = stdin.readline() if stdin is not None else ""
-        except (OSError, ValueError):  # closed
-            line = ""
-        reading.set_result(line)
+        reading.set_result(read_line(self._stdin))

@@ -10,6 +10,7 @@ from civitas.action import action
 from civitas.agent import SPECIAL, Agent
 from civitas.agents.terminal import Terminal
 from civitas.errors import CivitasError, RequestTimeout
+from civitas.message import BROADCAST
 from civitas.slash import parse_slash
 from civitas.text import escaped, escaped_json
 from civitas.threads import WORKERS
@@ -109,17 +110,19 @@ class User(Agent):
         """
         if self._mailbox is None:
             raise self._not_in_space("run")
+        addressed: dict[str, None] = {}  # agents of other processes among them
         while (line := await self._terminal.ask("")) is not None:
             try:
                 message = parse_slash(line)
                 if message is not None:
                     self.send(message)
+                    addressed[message["to"]] = None
             except CivitasError as error:
                 if self._mailbox is None:
                     raise
                 self._terminal.show(f"not sent: {escaped(str(error))}")
         if patience_s > 0 and self._mailbox is not None:
-            await self._answered(patience_s)
+            await self._answered(patience_s, addressed)
 
     def run_sync(self, patience_s: float = PATIENCE_S) -> None:
         """Call `run` in a script; return when the input has ended.
@@ -129,10 +132,11 @@ class User(Agent):
         """
         asyncio.run(self.run(patience_s))
 
-    async def _answered(self, patience_s: float) -> None:
+    async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own = str(self.id)
-        others = [id for id in self.space.ids() if id != own]
+        known = dict.fromkeys(self.space.ids()) | addressed
+        others = [id for id in known if id not in (own, BROADCAST)]
         # This request is handled in order, after the messages before it.
         help = {"action": {"name": "help", "args": {}}, "meta": {"in_order": True}}
         asked = [self.request({"to": id, **help}, patience_s) for id in others]

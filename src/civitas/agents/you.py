@@ -42,10 +42,6 @@ class You(Agent):
         """
 
     @action
-    async def response(self, data: Any, original_message_id: str | None = None) -> None:
-        """Receive the value of an action."""
-
-    @action
     async def error(self, error: str, original_message_id: str | None = None) -> None:
         """Receive what went wrong with a message."""
 

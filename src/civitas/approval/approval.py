@@ -352,16 +352,21 @@ class TerminalApprover:
 
     def _ask(self, text: str, unanswered: str = "") -> str:
         """Write a question, and read the person's line; empty if the terminal is closed."""
-        stdin: TextIO | None = self._stdin or sys.stdin  # None if the process's is closed
         with _alone(self._stdout) as stdout:
             print(text, end="", file=stdout, flush=True)
-            try:
-                line = stdin.readline() if stdin is not None else ""
-            except (OSError, ValueError):
-                line = ""
+            line = read_line(self._stdin)
             if not line and unanswered:
                 print(unanswered, end="", file=stdout, flush=True)
         return line
+
+
+def read_line(given: TextIO | None) -> str:
+    """Return a line of the input, by default the process's; empty if that is closed."""
+    stdin = given or sys.stdin
+    try:
+        return stdin.readline() if stdin is not None else ""
+    except (OSError, ValueError):
+        return ""
 
 
 @contextlib.contextmanager

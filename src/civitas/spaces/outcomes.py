@@ -198,6 +198,10 @@ class Outcomes:
         """Return the error of messages that a closed space did not deliver."""
         return SpaceClosed("the space was closed")
 
+    def stopped_error(self, id: str) -> RequestError:
+        """Return the error of messages to an agent that was removed, or whose space is closing."""
+        return self.closed_error() if self.ending else AgentStopped(f'agent "{id}" was removed')
+
     def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
         answer = answers(delivery, value, error)
         if answer is None or self.closed:

@@ -15,10 +15,8 @@ from civitas.approval import Approver, check_approver
 from civitas.arguments import names_checked
 from civitas.errors import (
     AgentNotFound,
-    AgentStopped,
     DefinitionError,
     DuplicateAgent,
-    RequestError,
     SpaceClosed,
 )
 from civitas.message import Envelope, address
@@ -128,17 +126,28 @@ class Space:
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
     ) -> None:
-        """Call `callback(message)` with each message that is sent, answers to requests too.
+        """Call `callback(message)` with each message that this process sends or receives.
 
-        The callback gets a copy, on the space's loop, before the message is handled. It must not
-        block; if it raises, that is logged and it is not called again.
+        Answers to requests count too. The callback gets a copy, on the space's loop, before the
+        message is handled. It must not block; if it raises, that is logged and it is not called
+        again.
 
         Args:
             callback: a plain function
-            everywhere: whether it sees the messages of every process, where there are several
+            everywhere: whether it sees the messages of all processes, where there are several, a
+                moment later
+
+        Raises:
+            BrokerError: `everywhere`, and the broker cannot be reached
         """
         if not callable(callback) or is_async(callback):
             raise DefinitionError(f"observe takes a plain function, got {callback!r}")
+        if everywhere:
+            self._observe_everywhere(callback)
+        else:
+            self._observe(callback)
+
+    def _observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:
         with self._starting:
             if self._router is None:
                 self._observers = (*self._observers, callback)
@@ -187,6 +196,8 @@ class Space:
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self.ids())} agents"
         return f"<{type(self).__name__}, {state}>"
+
+    _observe_everywhere = _observe
 
     # -- agents come and go ------------------------------------------------------------------------
 
@@ -328,8 +339,7 @@ class Space:
             if mailbox.agent._mailbox is mailbox:
                 mailbox.agent._mailbox = None
         if mailbox.open:
-            stopped: RequestError = AgentStopped(f'agent "{mailbox.id}" was removed')
-            mailbox.detach(router.closed_error() if router.ending else stopped, spared)
+            mailbox.detach(router.stopped_error(mailbox.id), spared)
 
     async def _closing(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from pika.exceptions import AMQPError
+
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.connection import LinkLost
@@ -35,7 +37,7 @@ class Observers:
         """Show a callback the messages of every process from now on."""
         self._callbacks = (*self._callbacks, callback)
         await self._broker.open()
-        with suppress(LinkLost):  # the next connection attaches
+        with suppress(LinkLost, AMQPError):  # the next connection attaches
             await self.attach()
 
     def is_new(self, key: str) -> bool:

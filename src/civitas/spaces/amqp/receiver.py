@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from civitas.action import ACCESS_REQUESTED
-from civitas.errors import AgentStopped, InboxError, InDoubt, RequestCancelled, RequestError
+from civitas.errors import InboxError, InDoubt, RequestCancelled
 from civitas.message import BROADCAST as EVERYONE
 from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import wire
@@ -174,12 +174,7 @@ class Receiver:
             self._router.put(delivery, mailbox)
         else:
             delivery.mailbox = mailbox
-            self._router.refuse(delivery, self._stopped(mailbox))
-
-    def _stopped(self, mailbox: Mailbox) -> RequestError:
-        if self._router.ending:
-            return self._router.closed_error()
-        return AgentStopped(f'agent "{mailbox.id}" was removed')
+            self._router.refuse(delivery, self._router.stopped_error(mailbox.id))
 
     def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:
         """Send an answer that the inbox has stored."""

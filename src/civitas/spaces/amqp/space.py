@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import is_async
 from civitas.approval import Approver
+from civitas.arguments import names_checked
 from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.delivery import CALLBACK, Delivery
@@ -35,6 +36,7 @@ _LONGEST_KEEP_S = 2_000_000
 _LOOK_S = 0.01
 
 
+@names_checked
 class AMQPSpace(Space):
     """A space whose agents are in as many processes and on as many machines as you like.
 
@@ -103,32 +105,13 @@ class AMQPSpace(Space):
         self._inbox: Inbox
         self._router: AMQPRouter
 
-    def observe(
-        self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
-    ) -> None:
-        """Call `callback(message)` with each message that this process sends or receives.
+    # -- what differs from a space in one process --------------------------------------------------
 
-        The callback gets a copy, on the space's loop. It must not block; if it raises, that is
-        logged and it is not called again.
-
-        Args:
-            callback: a plain function
-            everywhere: whether it sees the messages of all processes, a moment later
-
-        Raises:
-            BrokerError: `everywhere`, and the broker cannot be reached
-        """
-        if not everywhere:
-            super().observe(callback)
-            return
-        if not callable(callback) or is_async(callback):
-            raise DefinitionError(f"observe takes a plain function, got {callback!r}")
+    def _observe_everywhere(self, callback: Callable[[dict[str, Any]], Any]) -> None:
         self._start()
         added = self._thread.run(self._router.everywhere.add, callback)
         if not on_a_space():
             added.result()
-
-    # -- what differs from a space in one process --------------------------------------------------
 
     def _prepare(self) -> None:
         from civitas.spaces.amqp.inbox import Inbox
