@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from civitas import ModelReply, NativeSpace, ReActAgent, ScriptedModel, TokenBoundedMemory
+from civitas import (
+    ACCESS_REQUESTED,
+    CallbackApprover,
+    ModelReply,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    TokenBoundedMemory,
+    action,
+)
 
 WAIT = 20
 
@@ -84,6 +94,34 @@ def test_actions_are_cancelled_and_what_ended_before_is_kept(hanging: int) -> No
         seen = model.received[1]
         assert [m["role"] for m in seen] == ["user", "assistant", *["tool"] * len(calls), "user"]
         assert seen[-1]["content"] == "Stop that."
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("recorded", (False, True))
+def test_a_call_that_awaits_permission_is_told_to_have_no_effect(
+    tmp_path: Path, recorded: bool
+) -> None:
+    async def main() -> None:
+        gate = Gate()
+
+        @action(access_policy=ACCESS_REQUESTED)
+        def pay() -> str:
+            raise AssertionError("not permitted")
+
+        agent = ReActAgent(
+            "payer",
+            ScriptedModel([{"name": "pay"}, "I will not."]),
+            actions=[pay],
+            approver=CallbackApprover(lambda _: gate.wait()),
+            journal=tmp_path / "j.db" if recorded else None,
+        )
+        task = asyncio.create_task(agent.reply("Pay."))
+        await gate.begun.wait()
+        agent.interrupt("Do not.")
+        (step,) = (await task).steps
+        assert step.error == "not executed: cancelled before it was permitted"
+        assert not step.executed
 
     asyncio.run(main())
 

@@ -92,7 +92,16 @@ def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class TextPiece:
+class _Piece:
+    kind: ClassVar[str]
+    text: str
+    agent: str | None = None
+    run_id: str | None = field(default=None, repr=False)
+    thread: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece(_Piece):
     """A piece of an answer's text, as soon as it arrives.
 
     Attributes:
@@ -103,28 +112,13 @@ class TextPiece:
     """
 
     kind: ClassVar[str] = "text"
-    text: str
-    agent: str | None = None
-    run_id: str | None = field(default=None, repr=False)
-    thread: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ReasoningPiece:
-    """A piece of a model's reasoning before it answers.
-
-    Attributes:
-        text: the piece
-        agent: the id of the model's agent; the model itself leaves it None
-        run_id: the id of the run; the model itself leaves it None
-        thread: the id of the conversation; None for the agent's own
-    """
+class ReasoningPiece(_Piece):
+    """A piece of a model's reasoning before it answers, with the attributes of a `TextPiece`."""
 
     kind: ClassVar[str] = "reasoning"
-    text: str
-    agent: str | None = None
-    run_id: str | None = field(default=None, repr=False)
-    thread: str | None = field(default=None, repr=False)
 
 
 StreamPart: TypeAlias = TextPiece | ReasoningPiece | ModelReply

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -354,15 +353,6 @@ class ConversationalAgent(Hooked, Watched, Threaded):
                 REPLYING.reset(token)
             except ValueError:
                 pass  # a coroutine that never finished is closed in another context
-
-    @asynccontextmanager
-    async def _turn_of(self, thread: Thread) -> AsyncIterator[None]:
-        """Hold a thread's turn, for work that must not run during a reply."""
-        await thread.turns.take()
-        try:
-            yield
-        finally:
-            thread.turns.end()
 
     def _approver(self) -> Approver | None:
         """Return its own approver or its space's, or else that of its group."""

@@ -294,10 +294,8 @@ class BudgetedModel(Answering):
         usage = getattr(reply, "usage", None)
         given = _tokens(getattr(usage, "input_tokens", None))
         answered = _tokens(getattr(usage, "output_tokens", None))
-        if given and not answered and _is_empty(reply):
-            output: int | None = 0
-        else:
-            output = answered or bound.output
+        said = not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning
+        output = answered or (bound.output if said or not given else 0)
         input = given or bound.input
         if input is None or output is None:
             held.settle()  # as reserved, since the usage is not known
@@ -324,10 +322,6 @@ def _give_back(held: Reservation, error: Exception) -> None:
 def _tokens(value: Any) -> int:
     """Return a stated number of tokens; 0 if the value is no such number."""
     return value if type(value) is int and 0 < value <= _MOST_TOKENS // 2 else 0
-
-
-def _is_empty(reply: Any) -> bool:
-    return isinstance(reply, ModelReply) and not (reply.text or reply.calls or reply.reasoning)
 
 
 def _is_local(model: Model) -> bool:

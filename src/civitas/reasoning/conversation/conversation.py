@@ -200,7 +200,8 @@ class Conversation(Group):
         if thread.underway is not None:
             self._keep_for_all(content, thread)
             return
-        async with self._turn_of(thread):
+        await thread.turns.take()
+        try:
             now = self._state_of(thread)
             if now.run is not None:  # heard when that run resumes, or in the next
                 self._keep_for_all(content, thread)
@@ -209,6 +210,8 @@ class Conversation(Group):
             participants = Participants(self._setup, now, thread.id, self._as_once())
             # In an unfinished reply, the last message becomes the next speaker's prompt.
             await participants.deliver(now.agents, leave=1 if now.open else 0)
+        finally:
+            thread.turns.end()
 
     def _check_request(self, request: ReplyRequest) -> None:
         now = self._state_of(request.state)

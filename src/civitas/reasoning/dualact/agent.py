@@ -305,18 +305,11 @@ class DualActAgent(Group):
         if request.emit is None:
             return
 
-        def events(kind: Any, made: list[Any]) -> list[Any]:
-            numbered = enumerate(made, 1)
-            return [
-                kind(str(self.id), n, each, past=True, **request.of_run) for n, each in numbered
-            ]
-
-        rounds = [
-            events(DecisionMade, progress.decisions),
-            events(ConclusionReached, progress.conclusions),
-        ]
-        if self.config.first == "reactive":
-            rounds.reverse()
-        for pair in zip_longest(*rounds):
-            for event in filter(None, pair):
-                request.emit(event)
+        of: dict[str, Any] = {"past": True, **request.of_run}
+        for n, (decision, conclusion) in enumerate(
+            zip_longest(progress.decisions, progress.conclusions), 1
+        ):
+            made = [(DecisionMade, decision), (ConclusionReached, conclusion)]
+            for kind, each in reversed(made) if self.config.first == "reactive" else made:
+                if each is not None:
+                    request.emit(kind(str(self.id), n, each, **of))

@@ -44,6 +44,7 @@ logger = logging.getLogger("civitas.reasoning")
 
 _SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
+_NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
 _SKIPPED: Final = (
     "skipped: the process ended while it was executed, and a person has decided not to execute it "
     "again; whether it had an effect is not known"
@@ -56,9 +57,9 @@ def error_of(result: dict[str, Any]) -> str | None:
     return None if error is None else str(error)
 
 
-def cut_off() -> dict[str, Any]:
+def cut_off(call: RequestedCall) -> dict[str, Any]:
     """Return the result of a call that was cut off."""
-    return {"tool_executed": False, "error": _CUT_OFF}
+    return {"tool_executed": False, "error": call.fault or _CUT_OFF}
 
 
 def doubts_of(record: Record[Any], iteration: int) -> str:
@@ -136,7 +137,7 @@ class Calls:
     def cut_off(self, place: int) -> dict[str, Any]:
         """Record and emit the result of a call that was cut off, and return it."""
         call = Call(self, place)
-        result = call.end_as(cut_off())
+        result = call.end_as(cut_off(self.wanted[place]))
         call.tell_end(result)
         return result
 
@@ -386,6 +387,9 @@ async def _permits(
     try:
         decision: Decision = await step.permitted(ApprovalRequest.of(message).fingerprint, asks)
         return decision
+    except asyncio.CancelledError:
+        call.fault = _NOT_BEGUN
+        raise
     except JournalError:
         raise
     except Exception as error:

@@ -265,7 +265,7 @@ class Run(Asking):
         self._add_calls(answer)
         for place, (wanted, result) in enumerate(zip(answer.calls, results, strict=True)):
             if result is None:
-                result = cut_off() if calls is None else calls.cut_off(place)
+                result = cut_off(wanted) if calls is None else calls.cut_off(place)
             error = error_of(result)
             step = Step(iteration, wanted.name, wanted.args, result, error, run_id, thread)
             self.state.steps.append(step)
