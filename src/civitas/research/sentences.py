@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from civitas.sqlite.fulltext import UNSPACED
+
 
 def listed(words: str) -> frozenset[str]:
     """Return the words of a list as a set."""
@@ -37,21 +39,21 @@ STOP_WORDS = listed(
     "vos votre vous y été être "
 )
 _STOP = "。\uff01\uff1f"
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 WORD = re.compile(
     rf"""
     https?://[^\s<>)\]“”«»]*[^\s<>)\].,;:!?'"*`“”«»]
     | (?<![\w-])--?[A-Za-z][\w-]*                       # --flag
     | \b[A-Za-z](?:\+\+|\#)(?!\w)                       # C++, C#
-    | [{_CJK}]+
+    | [{UNSPACED}]+
     | (?<![\w).-])-?\d{{1,3}}(?:\ \d{{3}})+(?![\w.,]*\d)       # 1 000 000
-    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*[^\W\d_{_CJK}]*\w*%?
+    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*[^\W\d_{UNSPACED}]*\w*%?
     | (?:(?<![\w.)\]])\.(?=[A-Za-z_]))?\w+(?:(?:[.'/-]|::)\w++(?!\+\+|\#))*(?:\(\))?
     """,
     re.VERBOSE,
 )
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def normal(text: str) -> str:
@@ -67,8 +69,8 @@ def words(text: str) -> list[str]:
 def terms(text: str) -> list[str]:
     """Return the content words of a text in order: lower case, stemmed, without stop words.
 
-    A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese and Japanese
-    become pairs of characters.
+    A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese, Korean, Thai
+    and the like become pairs of characters.
     """
     return [term for word in words(text) for term in terms_of(word)]
 
@@ -77,7 +79,7 @@ def terms(text: str) -> list[str]:
 def terms_of(word: str) -> tuple[str, ...]:
     """Return the terms of one word from `words`; none for a stop word."""
     small = word.casefold().removesuffix("()")
-    if "一" <= small[0] <= "鿿" or "぀" <= small[0] <= "ヿ":
+    if _UNSPACED.match(small):
         return tuple(small[at : at + 2] for at in range(max(1, len(small) - 1)))
     if "'" in small and not small[0].isdigit():
         before, _, after = small.rpartition("'")
