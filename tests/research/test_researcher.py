@@ -893,6 +893,21 @@ def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "answer", "other"),
+    (
+        ("Why did the war end?", "War ends as money is short.", "The end of ends ends at an end."),
+        ("Where is a man page?", "A man page is in section one.", "A page is page two of pages."),
+        ("What does WHO recommend?", "The WHO may recommend five.", "Some do recommend a recommend."),
+        ("How does C free memory?", "In C, memory is freed by free().", "Java freed its free memory."),
+        ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
+    ),
+)
+def test_what_a_question_is_about_is_no_stop_word(asked: str, answer: str, other: str) -> None:
+    report = extractive(asked, f"{other}\n\n{answer}").report_so_far()
+    assert f"- “{answer}” [^1^]" in report.markdown
+
+
+@pytest.mark.parametrize(
     ("asked", "answer"),
     (
         ("알파 프로토콜의 포트는 무엇입니까?", "알파 프로토콜은 포트 4711을 사용합니다."),

@@ -29,11 +29,11 @@ STOP_WORDS = listed(
     # German
     "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
     "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
-    "in ins ist ja jede jeder kann kein keine können man mehr mit muss nach nicht noch nur ob oder "
-    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor war waren was weil "
+    "in ins ist ja jede jeder kann kein keine können mehr mit muss nach nicht noch nur ob oder "
+    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren was weil "
     "wenn wer werden wie wir wird wurde wurden zu zum zur zwischen "
     # French
-    "au aux avec c ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
+    "au aux avec ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
     "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par "
     "pas plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une "
     "vos votre vous y été être "
@@ -72,7 +72,14 @@ def terms(text: str) -> list[str]:
     A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese, Korean, Thai
     and the like become pairs of characters.
     """
+    if text.isupper() and " " in text:
+        text = text.lower()
     return [term for word in words(text) for term in terms_of(word)]
+
+
+def is_stop_word(word: str) -> bool:
+    """Return whether a word says nothing about the subject; in capitals it is a name: WHO, MIT."""
+    return word.casefold() in STOP_WORDS and not (len(word) > 1 and word.isupper())
 
 
 @lru_cache(maxsize=1 << 16)
@@ -89,7 +96,7 @@ def terms_of(word: str) -> tuple[str, ...]:
             return ()
         elif len(before) <= 2:  # French: l'homme, qu'il
             small = after
-    if small in STOP_WORDS or not small.strip("_-"):
+    if is_stop_word(small.upper() if word.isupper() else small) or not small.strip("_-"):
         return ()
     parts = _PARTS.findall(small)
     if len(parts) > 1 and not small[0].isdigit():
