@@ -98,6 +98,7 @@ def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
         (codecs.BOM_UTF8 + "naïve".encode(), "naïve"),
         ("naïve €".encode("utf-16"), "naïve €"),
         ("naïve €".encode("cp1252"), "naïve €"),
+        ("Grüße, schön".encode() + b"\xc3\n", "Grüße, schön\ufffd\n"),
         (b"# coding: koi8-r\n\xfa", "# coding: koi8-r\n\u0417"),
         (b"# coding: punycode\n\xe4", "# coding: punycode\n\ufffd"),
         (b"a\r\nb\rc\x0cd", "a\nb\nc\nd"),

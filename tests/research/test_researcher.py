@@ -897,8 +897,16 @@ def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
     (
         ("Why did the war end?", "War ends as money is short.", "The end of ends ends at an end."),
         ("Where is a man page?", "A man page is in section one.", "A page is page two of pages."),
-        ("What does WHO recommend?", "The WHO may recommend five.", "Some do recommend a recommend."),
-        ("How does C free memory?", "In C, memory is freed by free().", "Java freed its free memory."),
+        (
+            "What does WHO recommend?",
+            "The WHO may recommend five.",
+            "Some do recommend a recommend.",
+        ),
+        (
+            "How does C free memory?",
+            "In C, memory is freed by free().",
+            "Java freed its free memory.",
+        ),
         ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
     ),
 )

@@ -90,7 +90,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     try:
         text = plain(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        text = plain(decoded(data, declared(data[:1024], _DECLARED) or "cp1252", "utf-8"))
+        said = declared(data[:1024], _DECLARED)
+        text = plain(decoded(data, said, "utf-8", None if said else "cp1252"))
     if kind == "markdown":
         return _markdown("".join(map(_as_read, _FENCED.split(text))))
     if kind == "rest":

@@ -32,6 +32,7 @@ CONTROL = re.compile(
 )
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
+_BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
@@ -83,7 +84,8 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
 def decoded(data: bytes, *charsets: str | None) -> str:
     """Decode a text by its BOM, or else by the first encoding that fits.
 
-    Unknown encodings are skipped. If none fits, the first replaces what it cannot read.
+    Unknown encodings are skipped. UTF-8 fits despite a few wrong bytes, as of a log that was cut.
+    If none fits, the first replaces what it cannot read.
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
@@ -91,6 +93,9 @@ def decoded(data: bytes, *charsets: str | None) -> str:
     for each in known:
         with suppress(UnicodeError):
             return data.decode(each)
+        text = data.decode(each, "replace")
+        if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
+            return text
     return data.decode(known[0], "replace")
 
 
