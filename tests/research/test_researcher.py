@@ -907,6 +907,7 @@ def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
             "In C, memory is freed by free().",
             "Java freed its free memory.",
         ),
+        ("Who wrote Beta?", "Beta was written by Ada.", "Beta is a protocol of alpha."),
         ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
     ),
 )

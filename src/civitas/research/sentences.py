@@ -112,6 +112,20 @@ _ENDINGS = (
 )
 _SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
 _BRIEF = {"ing", "ed", "er", "es", "e"}
+_IRREGULAR = (
+    "begin began begun|break broke broken|bring brought|build built|buy bought|catch caught|"
+    "child children|choose chose chosen|come came|deal dealt|draw drew drawn|drive drove driven|"
+    "eat ate eaten|fall fell fallen|feel felt|fight fought|find found|fly flew flown|foot feet|"
+    "forget forgot forgotten|freeze froze frozen|give gave given|go went gone|grow grew grown|"
+    "hear heard|hide hid hidden|hold held|index indices|keep kept|know knew known|lead led|"
+    "leave left|lend lent|lose lost|man men|matrix matrices|mean meant|meet met|mouse mice|"
+    "pay paid|person people|rise rose risen|run ran|see saw seen|seek sought|sell sold|send sent|"
+    "shrink shrank shrunk|sing sang sung|sink sank sunk|sleep slept|speak spoke spoken|spend spent|"
+    "stand stood|steal stole stolen|stick stuck|swim swam swum|take took taken|teach taught|"
+    "tell told|think thought|throw threw thrown|tooth teeth|understand understood|vertex vertices|"
+    "wake woke woken|wear wore worn|win won|woman women|write wrote written"
+)
+_BASES = {form: of.split()[0] for of in _IRREGULAR.split("|") for form in of.split()}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -119,7 +133,9 @@ def stem(word: str) -> str:
     """Return a lower-case word without common English endings, by a rule of our own.
 
     It is lighter than Porter's: it removes a plural's `s`, one ending, and a doubled letter.
+    Irregular forms have the stem of their base: wrote that of write.
     """
+    word = _BASES.get(word, word)
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     for suffix, put in _SUFFIXES:

@@ -63,6 +63,7 @@ _REST = re.compile(
     re.MULTILINE,
 )
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
+_HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
 _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
@@ -231,7 +232,7 @@ def read_pdf_bytes(data: bytes) -> Document:
         sections: list[Section] = []
         length = 0
         for number, page in enumerate(reader.pages, 1):
-            if text := plain(page.extract_text()).strip():
+            if text := _HYPHEN.sub("", plain(page.extract_text())).strip():
                 sections.append(Section(length, f"page={number}", f"page {number}"))
                 written.append(text)
                 length += len(text) + 2
