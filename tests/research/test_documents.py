@@ -98,6 +98,8 @@ def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
         (codecs.BOM_UTF8 + "naïve".encode(), "naïve"),
         ("naïve €".encode("utf-16"), "naïve €"),
         ("naïve €".encode("cp1252"), "naïve €"),
+        ("Grüße, schön".encode() + b"\xc3\n", "Grüße, schön\ufffd\n"),
+        ("con\ufb01gu\xadra\u200btion".encode(), "configuration"),
         (b"# coding: koi8-r\n\xfa", "# coding: koi8-r\n\u0417"),
         (b"# coding: punycode\n\xe4", "# coding: punycode\n\ufffd"),
         (b"a\r\nb\rc\x0cd", "a\nb\nc\nd"),
@@ -106,6 +108,13 @@ def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:
 )
 def test_text_is_decoded_by_what_it_says_or_is(data: bytes, text: str) -> None:
     assert read("a.txt", data).text == text
+
+
+def test_words_that_were_hyphenated_are_whole() -> None:
+    page = "<html><body><main><p>Kranken&shy;ver&#173;sicherung und mehr</p></main></body></html>"
+    assert read("a.html", page).text == "Krankenversicherung und mehr"
+    lines = pdf("Words of infor-) Tj 0 -14 Td (mation on A-) Tj 0 -14 Td (B")
+    assert read("a.pdf", lines).text == "Words of information on A-\nB"
 
 
 def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:

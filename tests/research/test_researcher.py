@@ -869,7 +869,67 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     assert f"## eight\n\n- “{quoted[1]}” [^2^]\n\n## Sources" in report.markdown
     assert [each.expertise for each in report.objectives] == [0.67, 0.8]
     assert (report.iterations, report.detail) == (3, "no task is left that was not done")
-    assert "no source of “Do bees dance for flowers in winter?” has" in researcher.progress.remark
+    asked = "Do bees dance for flowers in winter?"
+    assert f"no source of “{asked}” has winter" in researcher.progress.remark
+
+
+def extractive(objectives: str | list[str], text: str) -> Researcher:
+    """A researcher without a model that has read a text."""
+
+    def look(query: str) -> Resource:
+        """Look into a text."""
+        return Resource("http://web.test/", "A text", True, text)
+
+    researcher = Researcher("r", None, objectives, [look])
+    researcher.report_sync()
+    return researcher
+
+
+@pytest.mark.parametrize("named", ("References", "Sources", "Literatur"))
+def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
+    text = f"A pointer is an address.\n\n{named} are names of what exists already."
+    report = extractive(["What is a pointer?", named], text).report_so_far()
+    assert f"## {named}\n\n- “{named} are names of what exists already.” [^1^]" in report.markdown
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "other"),
+    (
+        ("Why did the war end?", "War ends as money is short.", "The end of ends ends at an end."),
+        ("Where is a man page?", "A man page is in section one.", "A page is page two of pages."),
+        (
+            "What does WHO recommend?",
+            "The WHO may recommend five.",
+            "Some do recommend a recommend.",
+        ),
+        (
+            "How does C free memory?",
+            "In C, memory is freed by free().",
+            "Java freed its free memory.",
+        ),
+        ("Who wrote Beta?", "Beta was written by Ada.", "Beta is a protocol of alpha."),
+        ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
+    ),
+)
+def test_what_a_question_is_about_is_no_stop_word(asked: str, answer: str, other: str) -> None:
+    report = extractive(asked, f"{other}\n\n{answer}").report_so_far()
+    assert f"- “{answer}” [^1^]" in report.markdown
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    (
+        ("알파 프로토콜의 포트는 무엇입니까?", "알파 프로토콜은 포트 4711을 사용합니다."),
+        ("アルファのポートは何番ですか", "アルファのポートは4711番です。"),
+        ("โปรโตคอลอัลฟาใช้พอร์ตอะไร", "โปรโตคอลอัลฟาใช้พอร์ต 4711 ในการเชื่อมต่อ"),
+    ),
+    ids=("Korean", "Japanese", "Thai"),
+)
+def test_words_without_spaces_or_with_endings_of_other_scripts_are_found(
+    asked: str, answer: str
+) -> None:
+    researcher = extractive(asked, f"국수 麺 ก๋วยเตี๋ยว\n\n{answer}")
+    assert f"- “{answer}” [^1^]" in researcher.report_so_far().markdown
 
 
 def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_known() -> None:

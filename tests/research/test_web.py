@@ -148,10 +148,11 @@ META = CAFE.format('<meta charset="iso-8859-15">')
         ("", CAFE.format("").encode("cp1252")),
         ("; charset=utf-8", META.encode("iso-8859-15")),
         ("", CAFE.format('<meta charset="utf-16le">').encode()),
+        ("", CAFE.format("<!-- ÿ -->").encode().replace("ÿ".encode(), b"\xff")),
     ),
     ids=(
         *("none", "header", "meta", "bom", "utf-16", "unknown", "wrong", "unsaid"),
-        *("header-wrong", "not-16"),
+        *("header-wrong", "not-16", "one-wrong-byte"),
     ),
 )
 def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from civitas.research.findings import Passage
-from civitas.research.sentences import terms
+from civitas.research.sentences import terms, words
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
@@ -80,12 +80,10 @@ class Index:
         return best
 
     def missing(self, query: str, among: Iterable[Passage]) -> list[str]:
-        """Return the words of a text that no passage of `among` has, by weight, highest first."""
-        known: set[str] = set()
-        for each in among:
-            known.update(_counted(titled(each), each.text))
-        left = {term: says for term, says in self.weights(query).items() if term not in known}
-        return sorted(left, key=lambda term: -left[term])
+        """Return the words of a text, as written, that no passage of `among` has."""
+        known = {term for each in among for term in _counted(titled(each), each.text)}
+        all = {word: terms(word) for word in words(query)}
+        return [word for word, own in all.items() if own and known.isdisjoint(own)]
 
 
 def titled(passage: Passage) -> str:

@@ -86,8 +86,7 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
             yield " ".join(part), "search without one of its words"
         return
     found = [each.passage for each in index.search(topic, _CITED)]
-    missing = set(index.missing(topic, found))
-    gap = [word for word in weights if missing.intersection(terms(word))]
+    gap = index.missing(topic, found)
     if 1 < len(gap) < len(weights):
         yield " ".join(gap), "search for the gap"
 
@@ -116,7 +115,7 @@ def narrate(researcher: Workbench) -> Narrative:
             headed = f"## {one_line(objective.topic, 200)}\n\n" if several else ""
             numbered = [f"- “{each}” [^{researcher.number_of(quotes[each])}^]" for each in quotes]
             parts.append(headed + "\n".join(numbered))
-    return researcher.checked("\n\n".join(parts))
+    return researcher.checked("\n\n".join(parts), by_rules=True)
 
 
 def best(index: Index, topic: str) -> list[Found]:
@@ -177,10 +176,10 @@ def evaluate(researcher: Workbench) -> Findings:
         found = best(index, topic)
         objective.expertise = _coverage(index, topic, found)
         missing = index.missing(topic, [each.passage for each in found])
-        if missing and found:
-            remarks.append(f"no source of “{topic}” has {', '.join(missing[:5])}")
-        elif missing:
+        if not found:
             remarks.append(f"nothing relevant was found for “{topic}”")
+        elif missing:
+            remarks.append(f"no source of “{topic}” has {', '.join(missing[:5])}")
     remark = "; ".join(remarks) or "every objective's words are covered"
     return Findings(researcher.narrative.markdown, remark, list(researcher.generated))
 

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from civitas.sqlite.fulltext import UNSPACED
+
 
 def listed(words: str) -> frozenset[str]:
     """Return the words of a list as a set."""
@@ -27,31 +29,31 @@ STOP_WORDS = listed(
     # German
     "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
     "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
-    "in ins ist ja jede jeder kann kein keine können man mehr mit muss nach nicht noch nur ob oder "
-    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor war waren was weil "
+    "in ins ist ja jede jeder kann kein keine können mehr mit muss nach nicht noch nur ob oder "
+    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren was weil "
     "wenn wer werden wie wir wird wurde wurden zu zum zur zwischen "
     # French
-    "au aux avec c ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
+    "au aux avec ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
     "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par "
     "pas plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une "
     "vos votre vous y été être "
 )
 _STOP = "。\uff01\uff1f"
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 WORD = re.compile(
     rf"""
     https?://[^\s<>)\]“”«»]*[^\s<>)\].,;:!?'"*`“”«»]
     | (?<![\w-])--?[A-Za-z][\w-]*                       # --flag
     | \b[A-Za-z](?:\+\+|\#)(?!\w)                       # C++, C#
-    | [{_CJK}]+
+    | [{UNSPACED}]+
     | (?<![\w).-])-?\d{{1,3}}(?:\ \d{{3}})+(?![\w.,]*\d)       # 1 000 000
-    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*[^\W\d_{_CJK}]*\w*%?
+    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*[^\W\d_{UNSPACED}]*\w*%?
     | (?:(?<![\w.)\]])\.(?=[A-Za-z_]))?\w+(?:(?:[.'/-]|::)\w++(?!\+\+|\#))*(?:\(\))?
     """,
     re.VERBOSE,
 )
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def normal(text: str) -> str:
@@ -67,17 +69,24 @@ def words(text: str) -> list[str]:
 def terms(text: str) -> list[str]:
     """Return the content words of a text in order: lower case, stemmed, without stop words.
 
-    A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese and Japanese
-    become pairs of characters.
+    A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese, Korean, Thai
+    and the like become pairs of characters.
     """
+    if text.isupper() and " " in text:
+        text = text.lower()
     return [term for word in words(text) for term in terms_of(word)]
+
+
+def is_stop_word(word: str) -> bool:
+    """Return whether a word says nothing about the subject; in capitals it is a name: WHO, MIT."""
+    return word.casefold() in STOP_WORDS and not (len(word) > 1 and word.isupper())
 
 
 @lru_cache(maxsize=1 << 16)
 def terms_of(word: str) -> tuple[str, ...]:
     """Return the terms of one word from `words`; none for a stop word."""
     small = word.casefold().removesuffix("()")
-    if "一" <= small[0] <= "鿿" or "぀" <= small[0] <= "ヿ":
+    if _UNSPACED.match(small):
         return tuple(small[at : at + 2] for at in range(max(1, len(small) - 1)))
     if "'" in small and not small[0].isdigit():
         before, _, after = small.rpartition("'")
@@ -87,7 +96,7 @@ def terms_of(word: str) -> tuple[str, ...]:
             return ()
         elif len(before) <= 2:  # French: l'homme, qu'il
             small = after
-    if small in STOP_WORDS or not small.strip("_-"):
+    if is_stop_word(small.upper() if word.isupper() else small) or not small.strip("_-"):
         return ()
     parts = _PARTS.findall(small)
     if len(parts) > 1 and not small[0].isdigit():
@@ -103,6 +112,20 @@ _ENDINGS = (
 )
 _SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
 _BRIEF = {"ing", "ed", "er", "es", "e"}
+_IRREGULAR = (
+    "begin began begun|break broke broken|bring brought|build built|buy bought|catch caught|"
+    "child children|choose chose chosen|come came|deal dealt|draw drew drawn|drive drove driven|"
+    "eat ate eaten|fall fell fallen|feel felt|fight fought|find found|fly flew flown|foot feet|"
+    "forget forgot forgotten|freeze froze frozen|give gave given|go went gone|grow grew grown|"
+    "hear heard|hide hid hidden|hold held|index indices|keep kept|know knew known|lead led|"
+    "leave left|lend lent|lose lost|man men|matrix matrices|mean meant|meet met|mouse mice|"
+    "pay paid|person people|rise rose risen|run ran|see saw seen|seek sought|sell sold|send sent|"
+    "shrink shrank shrunk|sing sang sung|sink sank sunk|sleep slept|speak spoke spoken|spend spent|"
+    "stand stood|steal stole stolen|stick stuck|swim swam swum|take took taken|teach taught|"
+    "tell told|think thought|throw threw thrown|tooth teeth|understand understood|vertex vertices|"
+    "wake woke woken|wear wore worn|win won|woman women|write wrote written"
+)
+_BASES = {form: of.split()[0] for of in _IRREGULAR.split("|") for form in of.split()}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -110,7 +133,9 @@ def stem(word: str) -> str:
     """Return a lower-case word without common English endings, by a rule of our own.
 
     It is lighter than Porter's: it removes a plural's `s`, one ending, and a doubled letter.
+    Irregular forms have the stem of their base: wrote that of write.
     """
+    word = _BASES.get(word, word)
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     for suffix, put in _SUFFIXES:

@@ -169,11 +169,11 @@ class Workbench(ConversationalAgent):
         self.progress.passages.append(passage)
         return len(self.progress.passages)
 
-    def checked(self, markdown: str) -> Narrative:
+    def checked(self, markdown: str, *, by_rules: bool = False) -> Narrative:
         """Check a narrative's footnotes, mark unsupported sentences, and store and return it."""
         from civitas.research.citations import check
 
-        found = check(markdown, self.numbered)
+        found = check(markdown, self.numbered, by_rules=by_rules)
         progress = self.progress
         text = found.markdown
         # A sentence that was marked before and comes back without its footnote is marked again.

@@ -43,18 +43,20 @@ _LIST = re.compile(
 )
 
 
-def check(markdown: str, passages: Mapping[int, Passage]) -> Checked:
+def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = False) -> Checked:
     """Keep the footnotes whose passages support their sentences; mark sentences that lose all.
 
     A sentence that cites several passages keeps each that supports it alone; if none does, those
     that support it together. The text's own definitions of footnotes, a list of sources at its
-    end and every mark `[unsupported]` in it are removed first.
+    end and every mark `[unsupported]` in it are removed first. Rules write no such list: of theirs,
+    what looks like one is the objective “References”.
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
     uncited = 0
 
-    text = _LIST.sub("", _DEFINITION.sub("", _unmarked(markdown)))
+    text = _DEFINITION.sub("", _unmarked(markdown))
+    text = text if by_rules else _LIST.sub("", text)
     made: list[str] = []
     at = 0
     for start, end in sentences(text):

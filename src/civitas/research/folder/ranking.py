@@ -6,7 +6,7 @@ from itertools import pairwise
 from sqlite3 import Connection
 from typing import Final
 
-from civitas.research.sentences import STOP_WORDS
+from civitas.research.sentences import is_stop_word
 from civitas.sqlite.fulltext import any_of, distinct, terms
 
 QUERY_WORDS: Final = 32
@@ -23,8 +23,9 @@ _COMMON: Final = 20_000
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
     """Return the numbers of the passages that fit a question best, best first."""
-    given = list(terms(query[:_QUERY_CHARS].lower()))
-    words = [word for word in given if word not in STOP_WORDS] or given
+    said = list(terms(query[:_QUERY_CHARS]))
+    given = [word.lower() for word in said]
+    words = [word.lower() for word in said if not is_stop_word(word)] or given
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
     )

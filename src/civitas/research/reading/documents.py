@@ -63,6 +63,7 @@ _REST = re.compile(
     re.MULTILINE,
 )
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
+_HYPHEN = re.compile(r"(?<=[a-zß-öø-ÿ])-\n(?=[a-zß-öø-ÿ])")  # at the end of a line
 _PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
 
 
@@ -90,7 +91,8 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     try:
         text = plain(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        text = plain(decoded(data, declared(data[:1024], _DECLARED) or "cp1252", "utf-8"))
+        said = declared(data[:1024], _DECLARED)
+        text = plain(decoded(data, said, "utf-8", None if said else "cp1252"))
     if kind == "markdown":
         return _markdown("".join(map(_as_read, _FENCED.split(text))))
     if kind == "rest":
@@ -230,7 +232,7 @@ def read_pdf_bytes(data: bytes) -> Document:
         sections: list[Section] = []
         length = 0
         for number, page in enumerate(reader.pages, 1):
-            if text := plain(page.extract_text()).strip():
+            if text := _HYPHEN.sub("", plain(page.extract_text())).strip():
                 sections.append(Section(length, f"page={number}", f"page {number}"))
                 written.append(text)
                 length += len(text) + 2

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+from unicodedata import normalize
 from urllib.parse import urldefrag, urljoin
 
 from civitas.errors import MissingExtra, UnreadableDocument
@@ -30,8 +31,10 @@ _GAPS = ("", " ", "\n", "\n\n")
 CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
+_IN_WORDS = re.compile("[\xad\u200b\ufb00-\ufb06]")
 _REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
+_BEYOND_ASCII = re.compile("[^\x00-\x7f\ufffd]")
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
@@ -60,7 +63,8 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
     )
     said = declared(data[:4096].lower(), _CHARSET)
     unsaid = None if charset or said else "cp1252"  # the default of browsers for old pages
-    text = _REFERENCE.sub(_unless_control, plain(decoded(data, charset, said, "utf-8", unsaid)))
+    text = plain(decoded(data, charset, said, "utf-8", unsaid)).replace("&shy;", "")
+    text = _REFERENCE.sub(_unless_control, text)
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
         elements = sum(1 for _ in tree.iter())
@@ -83,7 +87,8 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
 def decoded(data: bytes, *charsets: str | None) -> str:
     """Decode a text by its BOM, or else by the first encoding that fits.
 
-    Unknown encodings are skipped. If none fits, the first replaces what it cannot read.
+    Unknown encodings are skipped. UTF-8 fits despite a few wrong bytes, as of a log that was cut.
+    If none fits, the first replaces what it cannot read.
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
@@ -91,6 +96,9 @@ def decoded(data: bytes, *charsets: str | None) -> str:
     for each in known:
         with suppress(UnicodeError):
             return data.decode(each)
+        text = data.decode(each, "replace")
+        if each == "utf-8" and len(_BEYOND_ASCII.findall(text)) > text.count("\ufffd"):
+            return text
     return data.decode(known[0], "replace")
 
 
@@ -101,8 +109,14 @@ def declared(data: bytes, by: re.Pattern[bytes]) -> str | None:
 
 
 def plain(text: str) -> str:
-    """Return a text without control characters, lone surrogates and marks of direction."""
-    return CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n"))
+    """Return a text without control characters, lone surrogates and marks of direction.
+
+    Soft hyphens are left out and ligatures spelled out, as nobody searches for words with them.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+    if not text.isascii():
+        text = _IN_WORDS.sub(lambda found: normalize("NFKC", found[0]).strip("\xad\u200b"), text)
+    return CONTROL.sub("", text)
 
 
 def _unless_control(found: re.Match[str]) -> str:

@@ -169,6 +169,8 @@ def _ddgs(results: int, region: str, timeout_s: float) -> Any:
         try:
             listed = engines.text(query, region=region, max_results=results)
         except DDGSException as error:
+            if str(error) == "No results found.":
+                return []
             raise SearchError(f"search_web: {error_text(error)}") from error
         return [[each.get(name) for name in ("href", "title", "body")] for each in listed]
 
