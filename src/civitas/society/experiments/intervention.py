@@ -126,7 +126,9 @@ class Intervention:
         if self.status:
             failed += society.books.set_status(copy_json(self.status), self.citizens)
         for sender, to, cents in self.pay:
-            for pair in product(*(_payers(each, society.books) for each in (sender, to))):
+            ids = society.books.where
+            who = (sorted(ids, key=id_order) if e == "everyone" else [e] for e in (sender, to))
+            for pair in product(*who):
                 if why := society.books.pay(*pair, cents):
                     failed.append(f"pay: {why}")
         society.news += copy_json(self.news)
@@ -211,10 +213,6 @@ def several(given: Any, name: str) -> list[Any]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(f"{name} must be a list, got {given!r:.80}")
     return list(given)
-
-
-def _payers(who: str, books: Any) -> list[str]:
-    return sorted(books.where, key=id_order) if who == "everyone" else [who]
 
 
 def _payment(given: Any) -> list[Any]:

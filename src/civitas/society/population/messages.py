@@ -47,11 +47,6 @@ class Messages:
         return Messages(*(getattr(self, name)[at] for name in PARTS))
 
 
-def no_messages() -> Messages:
-    """Return an empty `Messages`."""
-    return Messages(*(numpy().zeros(0, numpy().int64) for _ in PARTS))
-
-
 def row_messages(society: Any, said: Table | None) -> Table | None:
     """Return what rows said to rows; send the rest as real messages.
 
@@ -84,9 +79,10 @@ def take_messages(society: Any, row: int) -> list[Sent]:
     if society.population is None or books.messages is None:
         return []
     mine = books.messages.receiver == row
-    removed = _as_sent(society.population, books.messages.taken(mine))
-    books.messages = books.messages.taken(~mine)
-    return removed
+    own, books.messages = books.messages.taken(mine), books.messages.taken(~mine)
+    fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
+    table = Table(Say, own.sender, fields)
+    return [_sent(society.population, table, at) for at in range(len(own))]
 
 
 def _sent(population: Population, said: Table, at: int) -> Sent:
@@ -99,15 +95,6 @@ def _sent(population: Population, said: Table, at: int) -> Sent:
     if fields["topic"]:
         args |= {"topic": fields["topic"], "opinion": fields["opinion"]}
     return Sent(id_order(sender), Envelope(sender, fields["to"], "say", args))
-
-
-def _as_sent(population: Population, messages: Messages) -> list[Sent]:
-    """Return messages to rows as real messages, in order."""
-    fields = {"to": "receiver", "text": "text", "topic": "topic", "opinion": "opinion"}
-    table = Table(
-        Say, messages.sender, {name: getattr(messages, part) for name, part in fields.items()}
-    )
-    return [_sent(population, table, at) for at in range(len(messages))]
 
 
 def _delivered(
@@ -136,7 +123,7 @@ def _delivered(
             if row != number or to >= 0:
                 listed.append((row, *heard))
                 came.append(each)
-    earlier = no_messages() if before is None else before
+    earlier = Messages(*np.zeros((len(PARTS), 0), np.int64)) if before is None else before
     fields = {} if said is None else said.fields
     parts = np.array(listed, np.int64).reshape(-1, len(PARTS)).T
     of_rows = (

@@ -42,7 +42,8 @@ def draw(rows: Rows, given: Iterable[str] = ()) -> None:
     if "home" in missing:
         arrays["home"][...] = _homes(population)
     rank = _ranks(arrays["home"])
-    _persons(population, rank, missing)
+    for first in range(0, len(population), _SLICE):
+        _some_persons(population, slice(first, first + _SLICE), rank, missing)
     if hasattr(city, "near"):
         if "work" in missing:
             _employ(rows)
@@ -99,13 +100,8 @@ def _ranks(home: Any) -> Any:
 # -- what one is -----------------------------------------------------------------------------------
 
 
-def _persons(population: Register, rank: Any, missing: set[str]) -> None:
-    """Draw profiles for all rows by slices, as `drawn._draw` does."""
-    for first in range(0, len(population), _SLICE):
-        _some_persons(population, slice(first, first + _SLICE), rank, missing)
-
-
 def _some_persons(population: Register, part: slice, rank: Any, missing: set[str]) -> None:
+    """Draw profiles for some rows, as `drawn._draw` does."""
     np, seed, arrays = numpy(), population.seed, population.arrays
     ids, rank = population.ids[part], rank[part]
 

@@ -22,7 +22,7 @@ from civitas.society.population.step import Wants, in_threads
 from civitas.text import error_text
 
 if TYPE_CHECKING:
-    from civitas.society.router import SocietyMailbox, SocietyRouter
+    pass
 
 logger = logging.getLogger("civitas.society")
 
@@ -33,7 +33,7 @@ _LOST: Final = 3
 """So many times in a step a worker is replaced, before the step is given up."""
 
 
-class RayEngine:
+class RayEngine(LocalEngine):
     """Runs the rows of a population on Ray's workers; full agents stay in this process.
 
     Each worker holds the columns of a part of the rows, which lie by home area where homes were
@@ -52,8 +52,6 @@ class RayEngine:
         MissingExtra: Ray is not installed
     """
 
-    rows: Final = True
-
     def __init__(
         self, workers: int = 2, address: str | None = None, *, concurrency: int = 64
     ) -> None:
@@ -61,10 +59,9 @@ class RayEngine:
             raise ConfigError(f"workers must be 1 or more, got {workers!r:.40}")
         if address is not None and not isinstance(address, str):
             raise ConfigError(f"address must be a text or None, got {address!r:.80}")
+        super().__init__(concurrency=concurrency)
         self.workers = workers
         self.address = address
-        self.concurrency = concurrency
-        self._turns = LocalEngine(concurrency=concurrency)
         package("ray.exceptions", "RayEngine", "ray")
         self._ray = package("ray")
         # Linux ends the processes of Ray with the thread that has started them.
@@ -73,10 +70,6 @@ class RayEngine:
         self._parts: list[_Part] = []
         self._population: Population | None = None
         self._fresh: set[str] = set()
-
-    async def run(self, mailboxes: Iterable[SocietyMailbox], router: SocietyRouter) -> None:
-        """Run the turn of each full agent in this process."""
-        await self._turns.run(mailboxes, router)
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
         """Run a step of the rows on the workers; returns what they want, in the order of the rows.
@@ -189,7 +182,6 @@ class RayEngine:
             self._began = False
             self._ray.shutdown()
         self._thread.shutdown()
-        self._turns.close()
 
 
 class _Part:

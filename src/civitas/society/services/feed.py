@@ -85,7 +85,7 @@ class Feed(Service):
         sender = table.sender[entries]
         if table.kind is Post:
             text, topic = (table.fields[name][entries] for name in ("text", "topic"))
-            done = rows.publishable(text, LONGEST)
+            done = (text >= 0) & (rows.lengths[text] > 0) & (rows.lengths[text] <= LONGEST)
             value = done.astype(sender.dtype)
             value[done] = rows.publish(sender[done], text[done], topic[done], _now(books))
         elif table.kind is Follow:

@@ -51,7 +51,7 @@ class RowFeed:
         self.follows = Lists(len(population) + 16)
         self._liked = np.zeros(0, np.int64)
         self._texts: dict[int, str] = {}
-        self._lengths = np.array([len(word) for word in population.words])
+        self.lengths = np.array([len(word) for word in population.words])
         self._hot: Any = None
         self._author: Any = None
 
@@ -113,11 +113,6 @@ class RowFeed:
             self._texts = {number: t for number, t in self._texts.items() if number in kept}
         self._hot = None
         return numbers
-
-    def publishable(self, text: Any, longest: int) -> Any:
-        """Return whether texts, by their word numbers, are words of a valid length."""
-        length = self._lengths[text]
-        return (text >= 0) & (length > 0) & (length <= longest)
 
     def follow(self, who: Any, whom: Any) -> None:
         """Add follows that are new, in this order."""
