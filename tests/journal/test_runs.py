@@ -443,15 +443,20 @@ async def test_a_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
         return ""
 
     with Journal(tmp_path / "j") as journal:
-        human = ReActAgent("H", ScriptedModel([wait]))
-        config = DualActConfig(human, ReActAgent("R", ScriptedModel([])))
-        reply = asyncio.create_task(DualActAgent(config, journal=journal).reply("go", run_id="R"))
-        await begun.wait()
-        reply.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reply
-        assert journal.run("R").state == "cancelled"
-        assert journal.replay("R").stop_reason == "cancelled"
+        for _ in range(3):  # and so when it was resumed
+            begun.clear()
+            human = ReActAgent("H", ScriptedModel([wait]))
+            agent = DualActAgent(
+                DualActConfig(human, ReActAgent("R", ScriptedModel([]))), journal=journal
+            )
+            reply = asyncio.create_task(agent.reply("go", run_id="R"))
+            await begun.wait()
+            reply.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reply
+            assert journal.run("R").state == "cancelled"
+            assert journal.replay("R").stop_reason == "cancelled"
+            assert journal.entries("R")[-1].data["detail"] == "CancelledError"
 
 
 @on_a_loop

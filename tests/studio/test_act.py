@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import APIResponse, Locator, Page, Route, expect
 
 from civitas.studio import Studio
-from models.openai_server import HANG, Answer, OpenAIServer, Request, call, calls, text
+from models.openai_server import HANG, Answer, OpenAIServer, Request, call, calls, http, text
 
 LIST = [call("list_files", "{}")]
 WRITE = [call("write_file", json.dumps({"file_name": "b.txt", "content": "<b>two</b>"}))]
@@ -105,6 +105,17 @@ def test_a_file_is_written_once_it_is_permitted(
         expect(steps(each)).to_contain_text("b.txt is written.")
         expect(steps(each)).to_contain_text("wrote 10 bytes")
     assert (folder / "b.txt").read_text() == "<b>two</b>"
+
+
+def test_a_run_that_fails_at_once_says_why_once(
+    folder: Path, open_page: Callable[..., Page]
+) -> None:
+    with OpenAIServer(lambda request: http(b"no such key", 401)) as server:
+        page = open_page("Act and review")
+        start(page, folder, server)
+        expect(page.get_by_role("button", name="Resume")).to_be_visible()
+        expect(steps(page).get_by_text("failed")).to_be_visible()
+        expect(page.get_by_text("no such key")).to_have_count(1)
 
 
 def test_a_person_at_the_page_reviews(

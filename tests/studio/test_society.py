@@ -169,6 +169,7 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(found).to_have_count(0)
     answered_from.select_option("opinion of art, −100 to 100 %")
     press(page, "Ask")
+    expect(page.get_by_text("write two choices or more")).to_have_count(0)
     expect(found.get_by_role("heading")).to_contain_text("rule: stands for opinion of art")
     expect(found).to_contain_text("20 citizens before step 2; 20 by rule")
     cells = found.locator("tbody").first.get_by_role("row")
@@ -195,6 +196,12 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     page.get_by_label("To each, from the government").fill("20000")
     for _ in range(2):  # more than the government has: a payment fails, and nothing else
         press(page, "Apply at the next step")
+    page.get_by_label("To each, from the government").fill("0")
+    page.get_by_label("Change", exact=True).select_option("Set a fact, such as the weather")
+    page.get_by_label("Fact, such as weather").fill("weather")
+    page.get_by_label("Value").fill("rain")
+    press(page, "Apply at the next step")
+    expect(page.get_by_text("weather is rain")).to_be_visible()
     pays = page.get_by_role("listitem").filter(has_text="government pays")
     expect(pays).to_have_count(2)
     press(page, "Step")
@@ -202,6 +209,22 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(item).to_contain_text("applied Mon 00:30 (step 2)")
     expect(pays.first).to_contain_text("failed: pay:")
     expect(item).not_to_contain_text("failed")
+
+
+def test_of_a_large_town_citizens_are_asked_too(page: Page) -> None:
+    """Its citizens are kept in columns."""
+    another(page, 10_001)
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "density")
+    press(page, "Citizen")
+    show(page, "10001")
+    expect(page.get_by_role("heading", name="Citizen 10001")).to_be_visible()
+    press(page, "Survey")
+    page.get_by_label("Question", exact=True).fill("Do you like art?")
+    page.get_by_label("Answered from").select_option("opinion of art, −100 to 100 %")
+    page.get_by_label("How many citizens").fill("30")
+    press(page, "Ask")
+    found = page.get_by_role("region", name="Survey")
+    expect(found).to_contain_text("30 citizens before step 1; 30 by rule")
 
 
 @pytest.mark.long

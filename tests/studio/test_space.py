@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from urllib.request import Request, urlopen
 from uuid import uuid4
@@ -75,6 +76,9 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     page.get_by_role("searchbox", name="Filter messages").fill("hello")
     expect(page.get_by_text("2 of 4 messages")).to_be_visible()
     expect(log).not_to_contain_text("add")
+    for wanted, found in (("to:all", "1 of 4 messages"), ("to: *", "1 of 4"), ("from:", "4 messages")):
+        page.get_by_role("searchbox", name="Filter messages").fill(wanted)
+        expect(page.locator(".s-tools")).to_contain_text(re.compile(f"^{found}"))
     write(page, '/Clerk.delete path:"notes"')
     expect(page.get_by_role("article", name="approval")).to_be_visible()
     # What a page is sent of the cards may be older than what it was told since.
@@ -127,6 +131,8 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     card.get_by_role("button", name="Permit").click()
     expect(first.get_by_role("log")).to_contain_text("<b>notes</b> is gone")
     expect(first.get_by_role("article", name="approval")).to_have_count(0)
+    expect(first.get_by_text("A card was permitted on another page.")).to_be_visible()
+    expect(second.get_by_text("on another page")).to_have_count(0)
     write(second, '/Clerk.delete path:"more"')
     first.get_by_role("button", name="Refuse").click()
     expect(second.get_by_role("log")).to_contain_text('"Clerk.delete" not permitted')

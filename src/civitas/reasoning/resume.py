@@ -14,7 +14,7 @@ from weakref import finalize
 from civitas.errors import CivitasError, JournalError
 from civitas.jsonvalue import Unreadable
 from civitas.reasoning.reply import Reply, Stop
-from civitas.text import log_failure
+from civitas.text import error_text, log_failure
 
 if TYPE_CHECKING:
     from civitas.reasoning.read_record import ReadRecord
@@ -94,6 +94,7 @@ async def guarded(
         over: returns what to record at the end, besides the reason
         stopped: returns the reply of a run that is stopped here
     """
+    past = record.over  # of a run that is resumed
     try:
         reply = await run()
         await record.end(reply.stop_reason, **over(reply))
@@ -101,8 +102,8 @@ async def guarded(
         log_failure(logger, f"run {record.run_id!r} stops", error)
         return stopped(Stop("error", str(error), error))
     except BaseException as error:
-        if record.over is None:  # else the end is noted already, and only not written
-            cut_off = Stop("cancelled", f"{type(error).__name__}: {error}")
+        if record.over is past:  # else the end is noted already, and only not written
+            cut_off = Stop("cancelled", error_text(error))
             record.note_end("cancelled", **over(stopped(cut_off)))
         try:
             if isinstance(error, Exception | asyncio.CancelledError):

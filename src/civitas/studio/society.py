@@ -246,7 +246,7 @@ class SocietyTab:
         if asked.kind == "choice" and len({*choices}) < max(2, len(choices)):
             raise ConfigError("write two choices or more, each once, with commas between them")
         question = Question("answer", asked.text, asked.kind, choices, by=_rule(asked, choices))
-        ids = society.ids()
+        ids = [*society.books.where]
         every = max(1, len(ids) // asked.count)
         answers = await society.survey(Survey("survey", [question]), ids[::every][: asked.count])
         counts = Counter(json.dumps(each.value) for each in answers)

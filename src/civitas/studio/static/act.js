@@ -142,9 +142,9 @@ function showItem(view, item) {
 }
 
 const ENDS = { terminated: "accepted by the reviewer", terminal: "by its action", max_loops: "out of rounds", max_iterations: "out of answers", cancelled: "it was interrupted" };
-const showEnd = (over) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail].filter(Boolean).join(": "))))] : []);
+const showEnd = (over, said) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, text([ENDS[over.reason], over.reason !== "cancelled" && over.detail !== said && over.detail].filter(Boolean).join(": "))))] : []);
 
-const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over))];
+const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, item)), ...(view.isDual ? [] : showEnd(lane.over, lane.items.at(-1)?.fault))];
 
 function showEvidence(evidence) {
   if (!evidence.length) return h("p", { class: "s-soft" }, "Nothing was called.");
@@ -221,7 +221,7 @@ export function mount(root) {
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && duration(totals.seconds),
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),
       told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
-      fault ? h("p", { class: "s-fault" }, text(fault)) : null);
+      fault && fault !== view.lanes.get("")?.over?.detail ? h("p", { class: "s-fault" }, text(fault)) : null); // else it stands below
   }
 
   function drawBody() {

@@ -74,6 +74,7 @@ export function toast(text, bad = true) {
 // Do what a click or a form asks for; what goes wrong is told.
 export const attempt = (work) => async (event) => {
   if (event?.type === "submit") event.preventDefault();
+  for (const each of document.querySelectorAll(".s-toast.bad")) each.remove(); // of the try before
   const button = event?.currentTarget;
   if (button && "disabled" in button) button.disabled = true;
   try {

@@ -1,9 +1,10 @@
 // What stands above the tabs: the connection, and what waits for a person.
 
-import { attempt, button, call, clock, empty, h, json, replace } from "./dom.js";
+import { attempt, button, call, clock, empty, h, json, replace, toast } from "./dom.js";
 import { on, onReset, onState } from "./feed.js";
 
 const KINDS = new Map();
+const mine = new Set(); // the numbers of cards that are answered here
 
 // A tab that brings cards of its own says how one is shown: show(card, decide) gives elements, a
 // summary first, which alone is left where a person folds the card.
@@ -40,7 +41,8 @@ export function mount(root) {
     draw();
   });
   on("card_gone", (batch) => {
-    for (const { number } of batch) cards.delete(number);
+    for (const { number, said } of batch)
+      if (cards.delete(number) && !mine.delete(number)) toast(`A card ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
     draw();
   });
   onReset(async () => {
@@ -59,7 +61,10 @@ const chosen = localStorage.getItem("civitas-studio");
 if (chosen) document.body.classList.toggle("dark", chosen === "dark");
 
 function drawn(card) {
-  const decide = (answer) => call(`cards/${card.number}`, answer);
+  const decide = (answer) => {
+    mine.add(card.number);
+    return call(`cards/${card.number}`, answer).catch((error) => { mine.delete(card.number); throw error; });
+  };
   const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` });
   shown.append(h("details", { open: true }, ...KINDS.get(card.kind)(card, decide)));
   return shown;

@@ -87,7 +87,7 @@ export function mount(root) {
     }
     const { word, kind } = runState(state.run.state, state.here);
     badge.className = `s-badge ${kind}`;
-    badge.textContent = over && !isRunning ? `${word}: ${over.words}` : word;
+    badge.textContent = over && over.reason !== "error" && !isRunning ? `${word}: ${over.words}` : word;
     drawTools(state, isRunning);
     for (const [name, make] of Object.entries(PARTS)) update(parts[name], make(state, isRunning));
     drawReport(state, isRunning);

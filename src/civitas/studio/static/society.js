@@ -63,7 +63,7 @@ export function mount(root) {
   const field = (attrs = {}) => h("input", { class: "s-input", ...attrs });
   const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
 
-  const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, value: "10" })];
+  const [text, name, amount] = [field({ maxlength: 2000 }), field({ maxlength: 200 }), field({ type: "number", min: 0.01, step: 0.01, required: true })];
   const parts = { name: labelled("", name), text: labelled("", text), amount: labelled("", amount) };
   const places = h("datalist", { id: "s-places" });
   const FIELDS = { // what each change asks for, and what its fields are called
@@ -72,7 +72,7 @@ export function mount(root) {
   };
   const change = select("Change", [["news", "Announce something"], ["close", "Close a place"], ["open", "Open a place again"], ["fact", "Set a fact, such as the weather"], ["pay", "Pay money"]], fields);
   function fields() {
-    text.value = name.value = "";
+    [text.value, name.value, amount.value] = ["", "", "10"]; // what is wrong in a hidden field would hold up the form
     const ofPlace = FIELDS[change.value].name === "Place";
     name.setAttribute("list", ofPlace ? "s-places" : "");
     name.placeholder = ofPlace ? "choose, or write its id" : "";
@@ -179,7 +179,7 @@ export function mount(root) {
   function heading({ id, name, status }) {
     const { moving } = status;
     return [
-      h("h3", {}, name || "Citizen", " ", h("span", { class: "s-soft" }, `citizen ${id}`), " ", h("span", { class: "s-badge busy" }, status.act || "idle")),
+      h("h3", {}, name ? [name, " ", h("span", { class: "s-soft" }, `citizen ${id}`)] : `Citizen ${id}`, " ", h("span", { class: "s-badge busy" }, status.act || "idle")),
       h("p", {}, moving ? `On the way from ${moving.from || "nowhere"} to ${moving.to}, there ${began(moving.arrives)}` : `At ${status.place || "no place"}`, status.stuck ? h("span", { class: "s-soft" }, ` · ${status.stuck}`) : null),
     ];
   }

@@ -78,11 +78,12 @@ export function mount(root) {
     all.push(message);
   }
 
+  const whom = ({ to }) => (to === "*" ? "all" : to);
   const passes = (message) => {
     const [, part, name] = /^(from|to|action):\s*(.*?)\s*$/i.exec(filter.value) || [];
-    if (name) {
-      const value = { from: message.from, to: message.to, action: message.action.name }[part.toLowerCase()];
-      return value.toLowerCase().startsWith(name.toLowerCase());
+    if (part) {
+      const values = { from: [message.from], to: [message.to, whom(message)], action: [message.action.name] }[part.toLowerCase()];
+      return values.some((each) => each.toLowerCase().startsWith(name.toLowerCase()));
     }
     const wanted = filter.value.trim().toLowerCase();
     if (!wanted) return true;
@@ -103,10 +104,9 @@ export function mount(root) {
     const body = text !== undefined
       ? [h("div", { class: "s-text" }, result(text))]
       : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, json(key)), h("code", {}, json(value))));
-    const to = message.to === "*" ? "all" : message.to;
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
-        h("b", { class: "s-from" }, json(message.from)), h("span", { "aria-label": "to" }, "→"), h("b", {}, json(to)),
+        h("b", { class: "s-from" }, json(message.from)), h("span", { "aria-label": "to" }, "→"), h("b", {}, json(whom(message))),
         h("span", { class: "s-action" }, json(name)),
         message.answers ? h("span", { class: "s-soft" }, `to ${message.answers.action.name} of ${clock(message.answers.at)}`) : null,
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),
