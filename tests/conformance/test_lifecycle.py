@@ -77,6 +77,11 @@ def test_an_agent_may_come_again(space: Any) -> None:
     assert space.ids() == ["me", "doer"]
 
 
+def test_a_space_takes_agents_and_not_their_classes(make_space: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"takes an agent, got .* make one, Doer\(id\)"):
+        make_space().add(Doer)
+
+
 def test_an_agent_is_in_one_space_at_a_time(make_space: Any) -> None:
     here, there = make_space(), make_space()
     doer = here.add(Doer("doer"))

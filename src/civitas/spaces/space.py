@@ -91,7 +91,8 @@ class Space:
             DefinitionError: it is not an agent, is in a space, or has an action without help
         """
         if not isinstance(agent, Agent):
-            raise DefinitionError(f"add takes an agent, got {agent!r}")
+            made = f": make one, {agent.__name__}(id)" if isinstance(agent, type) else ""
+            raise DefinitionError(f"add takes an agent, got {agent!r}{made}")
         if not hasattr(agent, "id"):
             kind = type(agent).__name__
             raise DefinitionError(f"a {kind} has no id: its __init__ calls super().__init__(id)")
