@@ -63,7 +63,8 @@ _LIGHT = (
     "regardless likewise another whole come came go gone went take took give gave bring brought "
     "put hold held keep kept lead led let turn stand stood lie call try begin began begun start "
     "happen occur stay become became seem prove use want need mean work way thing case much "
-    "less least fewer fewest early earlier late later latter former previous next last"
+    "less least fewer fewest early earlier late later latter former previous next last "
+    "roughly approximately somewhat fairly quite largely typically generally commonly"
 )
 LIGHT = frozenset(map(stem, _LIGHT.split()))
 _SOFT = re.compile(

@@ -141,6 +141,8 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
     """Return the fault of an added or lost negation, or of a word's opposite."""
     if said.denied and not best.softly - said.forms and stored.denied.isdisjoint(said.denied):
         return _NEGATION_MORE
+    if any(best.plain.intersection(head) and stored.denied.isdisjoint(head) for head in said.heads):
+        return _NEGATION_MORE
     if not said.denies and not said.softly:
         left = said.plain - best.plain
         if any(left.intersection(head) for head in best.heads):
