@@ -533,6 +533,25 @@ def test_closing_a_space_calls_before_remove(make_space, form):
     assert len(left) == 2
 
 
+def test_who_leaves_as_its_space_is_closed_may_ask_those_who_stay(make_space):
+    answers = Kept()
+
+    class Clerk(Agent):
+        @action
+        async def keep(self, what: str) -> str:
+            return f"kept {what}"
+
+    class Leaving(Agent):
+        async def before_remove(self):
+            answers.add(await self.ask("clerk", "keep", what="all"))
+
+    space = make_space()
+    space.add(Clerk("clerk"))
+    space.add(Leaving("leaving"))
+    space.close()
+    assert list(answers) == ["kept all"]
+
+
 def test_closing_while_an_action_waits_is_nothing_to_warn_of(make_space, log):
     entered = threading.Event()
 

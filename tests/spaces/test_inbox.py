@@ -238,6 +238,17 @@ def test_which_one_outlives_the_process(path: Path) -> None:
 # -- without a file --------------------------------------------------------------------------------
 
 
+def test_in_memory_long_answers_leave_before_shorter_ones_would() -> None:
+    inbox = Inbox()
+    for number in range(100):
+        inbox.end(str(number), "a", b"x" * 2**20)
+    known = [number for number in range(100) if inbox.look_up(str(number), "a")]
+    assert known == [*range(36, 100)]
+    inbox.end("last", "a", b"x" * 2**27)
+    assert inbox.look_up("last", "a") is not None
+    assert inbox.look_up("99", "a") is None
+
+
 def test_in_memory_the_last_hundred_thousand_that_ended_are_known() -> None:
     inbox = Inbox()
     for n in range(230_000):

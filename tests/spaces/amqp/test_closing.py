@@ -144,6 +144,32 @@ def test_before_remove_may_still_say_something(make_space: MakeSpace) -> None:
     assert me.told(1) == [("say", {"content": "goodbye"})]
 
 
+def test_who_removes_agents_while_the_space_is_closed(make_space: MakeSpace) -> None:
+    left: Kept[str] = Kept()
+    outcomes: Kept[BaseException | None] = Kept()
+
+    class Leaving(Agent):
+        async def before_remove(self) -> None:
+            left.add(str(self.id))
+
+    space = make_space()
+    agents = [space.add(Leaving(f"leaving {number}")) for number in range(20)]
+
+    def remove(agent: Agent) -> None:
+        try:
+            space.remove(agent)
+            outcomes.add(None)
+        except BaseException as error:
+            outcomes.add(error)
+
+    for agent in agents:
+        threading.Thread(target=remove, args=(agent,), daemon=True).start()
+    left.wait_for(10)
+    space.close()
+    kinds = {type(each) for each in outcomes.wait_for(20)}
+    assert kinds <= {type(None), AgentNotFound, SpaceClosed}
+
+
 def test_what_was_sent_a_moment_before_is_not_lost(make_space: MakeSpace) -> None:
     there, here = make_space(), make_space()
     listener = there.add(Recorder("listener"))

@@ -92,6 +92,9 @@ _MOST = 1 << 40
 _ENDS_IN_MEMORY: Final = 100_000
 """How many ended messages are remembered without a file."""
 
+_BYTES_IN_MEMORY: Final = 2**26
+"""How many bytes their answers have together; the last one is remembered in any case."""
+
 
 class Inbox:
     """Remembers the messages to each agent. Its methods are called on the space's loop.
@@ -118,6 +121,7 @@ class Inbox:
         # With a file, only the ends not yet written to it. No plain dict: finding its first entry
         # gets slower with each entry removed before it.
         self._ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
+        self._bytes = 0
         self._answered: set[tuple[str, str]] = set()
         self._closed = False
         if path is None:
@@ -176,12 +180,14 @@ class Inbox:
 
     def end(self, key: str, agent: str, answer: bytes | None) -> None:
         """Record that a message has ended: visible at once, written with the next write."""
-        if self.durable:
-            if self._closed:
-                raise self._file.closed()
-        elif len(self._ends) >= _ENDS_IN_MEMORY:
-            self._ends.popitem(last=False)
-        self._ends[key, agent] = (answer, time.time())
+        if self.durable and self._closed:
+            raise self._file.closed()
+        ends = self._ends
+        ends[key, agent] = (answer, time.time())
+        if not self.durable:
+            self._bytes += len(answer or b"")
+            while len(ends) > _ENDS_IN_MEMORY or (self._bytes > _BYTES_IN_MEMORY and len(ends) > 1):
+                self._bytes -= len(ends.popitem(last=False)[1][0] or b"")
 
     def answered(self, key: str, agent: str) -> None:
         """Record, with the next write, that the answer of an accepted message was confirmed."""

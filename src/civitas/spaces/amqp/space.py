@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import is_async
@@ -175,7 +176,8 @@ class AMQPSpace(Space):
         self._thread.spawn(release())
 
     async def _released(self, mailbox: Mailbox) -> None:
-        await self._router.local_agents.removed(mailbox)
+        with suppress(asyncio.CancelledError):  # the space is closed meanwhile
+            await self._router.local_agents.removed(mailbox)
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         self._router.local_agents.remove(mailbox)
@@ -188,29 +190,28 @@ class AMQPSpace(Space):
         self._detach(mailbox)
 
     async def _closing(self) -> None:
-        await self._finish()
-        await super()._closing()
-        await self._router.shut_down()
-
-    async def _finish(self) -> None:
-        """Let started actions end within the grace time; start only what they wait for."""
-        mailboxes = self._router.mailboxes
-        places = {mailbox: mailbox.concurrency for mailbox in mailboxes.values()}
+        loop, mailboxes = self._thread.loop, self._router.mailboxes
+        places = {mailbox: mailbox.concurrency for mailbox in list(mailboxes.values())}
         for mailbox in places:
             mailbox.concurrency = 0
-        until = self._thread.loop.time() + self._grace_s
+        until = loop.time() + self._grace_s
 
-        def busy() -> bool:
-            return any(
-                each.kind != CALLBACK
-                for mailbox in list(mailboxes.values())
-                for each in mailbox.active
-            )
+        def started() -> bool:
+            here = list(mailboxes.values())
+            return any(each.kind != CALLBACK for mailbox in here for each in mailbox.active)
 
-        while busy() and self._thread.loop.time() < until:
-            for mailbox, count in places.items():
-                mailbox.begin_awaited(count)
-            await asyncio.sleep(_LOOK_S)
+        async def start_awaited(go_on: Callable[[], bool]) -> None:
+            """Start only what actions and callbacks of this process wait for."""
+            while go_on():
+                for mailbox, count in places.items():
+                    mailbox.begin_awaited(count)
+                await asyncio.sleep(_LOOK_S)
+
+        await start_awaited(lambda: started() and loop.time() < until)
+        for_callbacks = asyncio.ensure_future(start_awaited(lambda: True))
+        await super()._closing()
+        for_callbacks.cancel()
+        await self._router.shut_down()
 
     def _on_state(self, what: str, text: str) -> None:
         """Log that the connection was made or lost, and tell `on_connection`."""
