@@ -14,7 +14,7 @@ from typing import Any
 
 from civitas.action import Action
 from civitas.text import error_message
-from civitas.threads import WORKERS, loop_is_running
+from civitas.threads import WORKERS, is_cancelled, loop_is_running
 
 
 class Environment:
@@ -71,8 +71,7 @@ class Environment:
                 result = await result
             return self.format_result(result)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_cancelled():
                 raise
             # Something that the action awaited was cancelled, not the action itself.
             return failed(error)

@@ -37,6 +37,12 @@ def loop_is_running() -> bool:
     return asyncio._get_running_loop() is not None
 
 
+def is_cancelled() -> bool:
+    """Return whether this task is cancelled; if not, a CancelledError is that of what it awaits."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 class _Worker:
     """One thread's place in the pool. `wake` is held until there is a job."""
 

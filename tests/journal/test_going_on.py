@@ -308,7 +308,7 @@ def test_a_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: A
 @pytest.mark.parametrize(
     "memory",
     (lambda: None, Memory, lambda: SummarizingMemory(ScriptedModel())),
-    ids=("default", "list", "summarizing"),
+    ids=("bounded", "list", "summarizing"),
 )
 @pytest.mark.parametrize("rolled_back", (False, True))
 def test_a_state_says_what_of_a_run_it_holds(

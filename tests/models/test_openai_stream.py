@@ -230,11 +230,12 @@ def test_calls_without_ids_of_one_index_are_told_apart_by_their_arguments(
     pieces = (
         call_piece(index, name="add", arguments='{"a": {"b": 1}', **id),
         call_piece(index, name="add", arguments="}", **id),
+        call_piece(index, name="add", arguments=" ", **id),
         call_piece(index, name="add", arguments='{"a": 2}', **id),
         call_piece(index, name="list_files", arguments="{}", **id),
     )
     assert stream(events(*pieces, *END))[-1].calls == (
-        Call("call_1", "add", '{"a": {"b": 1}}'),
+        Call("call_1", "add", '{"a": {"b": 1}} '),
         Call("call_2", "add", '{"a": 2}'),
         Call("call_3", "list_files", "{}"),
     )

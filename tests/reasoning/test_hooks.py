@@ -232,11 +232,13 @@ def test_what_a_pre_acting_hook_raises_is_what_the_model_is_told() -> None:
 
 
 @pytest.mark.parametrize("type", sorted({*TYPES} - {"pre_acting", "pre_observe", "post_observe"}))
-@pytest.mark.parametrize("fault", ("raises", "text"))
+@pytest.mark.parametrize("fault", ("raises", "cancelled", "text"))
 def test_any_other_hook_that_fails_ends_the_reply_and_says_which(type: str, fault: str) -> None:
     def broken(_: Any, kwargs: dict[str, Any]) -> Any:
         if fault == "raises":
             raise ZeroDivisionError("oh")
+        if fault == "cancelled":
+            raise asyncio.CancelledError  # of what the hook awaits
         return "a text"
 
     thinker = agent({"name": "add", "args": {"a": 1, "b": 2}}, "3", "fine")

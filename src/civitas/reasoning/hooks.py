@@ -15,6 +15,7 @@ from civitas.reasoning.reply import Reply, Stop
 from civitas.reasoning.reply_request import ReplyRequest, check_changed, checked_content
 from civitas.reasoning.replying import observing
 from civitas.text import nearest
+from civitas.threads import is_cancelled
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -63,7 +64,9 @@ class Hooks:
                     limit = asyncio.timeout(_seconds(type, budget))
                     async with limit:
                         result = await result
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
+                    raise
                 if limit is not None and limit.expired():
                     raise DeadlineExceeded(
                         f"agent {str(agent.id)!r}: the time limit was reached before the {type} "

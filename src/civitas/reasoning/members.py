@@ -21,7 +21,7 @@ from civitas.reasoning.replying import joined
 from civitas.reasoning.resume import ENDED
 from civitas.reasoning.state import REPLY, opened, state
 from civitas.reasoning.thread import Threads
-from civitas.threads import WORKERS
+from civitas.threads import WORKERS, is_cancelled
 
 if TYPE_CHECKING:
     from civitas.action import Action
@@ -240,8 +240,7 @@ async def await_own(given: Any) -> Any:
     try:
         return await given
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled():
             raise
         raise ModelError("it was cancelled from elsewhere") from error
 

@@ -177,7 +177,8 @@ class AnswerStream:
         # arguments after the last call's are complete.
         if last and not (name and last.name):
             return last
-        if last and not (id != last.id if id and last.id else args and last.is_complete()):
+        more = args is not None and bool(str(args).strip())
+        if last and not (id != last.id if id and last.id else more and last.is_complete()):
             return last
         if len(self._calls) == MAX_CALLS:
             raise ModelError(f"{self._name}: the answer has more than {MAX_CALLS} calls")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from textwrap import indent
-from typing import Any, Final
+from typing import Any
 
 from civitas.errors import ConfigError
 from civitas.jsonvalue import json_text
-from civitas.reasoning.dualact.conclusions import CONCLUSION_SCHEMA, Conclusion, steps_text
+from civitas.reasoning.dualact.conclusions import Conclusion, steps_text
 from civitas.text import marked
 
 _DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")
@@ -48,13 +47,6 @@ new_instruction. TERMINATE: the task is done as it is; new_instruction is empty.
 
 _EACH = """
 There are {several} R. new_instruction may be one text for all, or a list with one for each."""
-
-CONCLUSION_FORMAT: Final = (
-    "When you are done, answer with one JSON object of this schema, or with plain text: "
-    + json.dumps(CONCLUSION_SCHEMA)
-)
-"""How to conclude, for an R whose model follows schemas."""
-
 
 _CHANGE = "Change your approach; do not continue what you did before."
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -130,14 +122,12 @@ class Briefing:
                 asked += f"\n\nIt is a part of this task:\n{original}"
         return "\n\n".join([asked, *(f"Message from the user: {text}" for text in messages)])
 
-    def with_format(self, instruction: str, task: Any, agent: Any) -> str:
+    def with_format(self, instruction: str, task: Any) -> str:
         """Return an instruction, with how to conclude."""
-        if self._form is not None:
-            form = _filled(self._form, {"instruction": instruction, "original_task": _text(task)})
-        else:
-            keeps = getattr(getattr(agent, "model", None), "keeps_schema", False)
-            form = CONCLUSION_FORMAT if keeps else ""
-        return f"{instruction}\n\n{form}" if form else instruction
+        if not self._form:
+            return instruction
+        form = _filled(self._form, {"instruction": instruction, "original_task": _text(task)})
+        return f"{instruction}\n\n{form}"
 
     def _answer(self, several: int) -> str:
         return _ANSWER + (_EACH.replace("{several}", str(several)) if several > 1 else "")

@@ -105,20 +105,6 @@ DECISION_SCHEMA: Final[dict[str, Any]] = {
 }
 """What H's model writes."""
 
-CONCLUSION_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "summary": {"type": "string"},
-        "steps": {"type": "array", "items": {"type": "string"}},
-        "suggested_next_action": {"type": "string"},
-        "confidence": {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}]},
-        "artifacts": {"type": "object"},
-    },
-    "required": ["summary"],
-    "additionalProperties": False,
-}
-"""What R's model may write."""
-
 
 def read_decision(answer: Any, instructions: int = 1) -> HumanDecision:
     """Read a decision from an answer, which must be exactly one object."""

@@ -167,8 +167,7 @@ class DualActConfig:
         reactive_task_prompt: R's prompt, with the placeholders `{instruction}`, `{focus_area}`,
             `{original_task}`
         conclusion_format_prompt: tells R how to conclude, with the placeholders `{instruction}` and
-            `{original_task}`; an empty text for nothing. By default, an R whose model follows
-            schemas is told the parts of a conclusion.
+            `{original_task}`; by default it is told nothing
         shared_memory: whether H and R have one memory, R's
         first: who gets the task first: `human` for H, `reactive` for R
         review: which conclusions H reviews: `every`, or those that a rule catches; the others are

@@ -251,7 +251,7 @@ class Rounds:
         schema = self._request.schema
         text = instruction
         if schema is None:
-            text = self._briefing.with_format(instruction, self._progress.task, agent)
+            text = self._briefing.with_format(instruction, self._progress.task)
         run = RunOfR()
         for again in ("", ".again"):
             part = f"R{self._progress.r_runs + 1}{again}/{agent.id}"

@@ -35,7 +35,7 @@ from civitas.reasoning.reply import Stop
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.state import Codec
 from civitas.text import cut, log_failure
-from civitas.threads import WORKERS
+from civitas.threads import WORKERS, is_cancelled
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -329,8 +329,7 @@ async def execute(
         if not isinstance(result, dict) and inspect.isawaitable(result):
             result = await result  # an override of the sync method may be async
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled():
             raise
         return failed(error)  # what the action awaited was cancelled, not this task
     except JournalError:
