@@ -25,7 +25,7 @@ from civitas.cli.options import (
 from civitas.cli.progress import Warnings
 from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
-from civitas.cli.run.show import MAX_LINE, RunDisplay, one_or_more
+from civitas.cli.run.show import MAX_LINE, RunDisplay
 from civitas.cli.run.watch import JSONLines, Permission, ordered, print_line
 from civitas.journal.describe import call_line
 from civitas.orders.order import ResearchOrder
@@ -35,7 +35,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
-from civitas.text import escaped
+from civitas.text import escaped, one_or_more
 
 _FOLDERS = logging.getLogger("civitas.research.folder")
 _INTERRUPTED: Final = 130

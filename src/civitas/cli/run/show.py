@@ -25,7 +25,7 @@ from civitas.reasoning.events import (
     Event,
 )
 from civitas.reasoning.reply import Reply
-from civitas.text import escaped, escaped_json
+from civitas.text import escaped, escaped_json, one_or_more
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded
@@ -42,11 +42,6 @@ _DECIDED: Final = {
     DecisionAction.CONTINUE: "the review asks for more",
     DecisionAction.REDIRECT: "the review asks for another way",
 }
-
-
-def one_or_more(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 step`, `2 steps`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 class RunDisplay:
