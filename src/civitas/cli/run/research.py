@@ -210,18 +210,9 @@ class ResearchDisplay(RunDisplay):
         self._iterations = iterations
         self._whole_report = whole
         self._working = "beginning"
-        self._began: float | None = None
         self._called: dict[str, CallStarted] = {}
         self.notes: list[str] = []  # warnings that are not shown yet
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
-
-    def begin(self) -> None:
-        """Show from now on, on a terminal, what is running and the time since the start."""
-        super().begin()
-        self._began = self._since
-
-    def _counts_from(self) -> float:
-        return self._since if self._began is None else self._began
 
     def _at_work(self) -> str:
         open = list(self._open.values())
