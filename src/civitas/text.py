@@ -39,6 +39,11 @@ def one_line(text: str, width: int) -> str:
     return shorten(" ".join(shown.split()), width)
 
 
+def one_or_more(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 step`, `2 steps`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def printable(text: str) -> str:
     """Return `text` with lone surrogates, which UTF-8 cannot carry, escaped."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()

@@ -294,7 +294,7 @@ def test_what_stopped_the_research_is_raised_by_its_kind(stop: Any, raised: Any)
     if raised is None:
         report.raise_for_error()
         return
-    with pytest.raises(CivitasError, match=f"no end \\({stop}\\): so it was") as caught:
+    with pytest.raises(CivitasError, match=f"no reply \\({stop}\\): so it was") as caught:
         report.raise_for_error()
     assert type(caught.value) is raised
 

@@ -15,10 +15,9 @@ import click
 from civitas.agent import Agent
 from civitas.cli.company import add_agent, named_agent
 from civitas.cli.options import journal_option, print_text, recorded, usage
-from civitas.cli.run.show import one_or_more
 from civitas.errors import MissingExtra
 from civitas.spaces.amqp.options import AMQPOptions
-from civitas.text import escaped
+from civitas.text import escaped, one_or_more
 
 if TYPE_CHECKING:
     from civitas.spaces.amqp.dead_letters import DeadLetter, DeadLetters

@@ -22,7 +22,7 @@ _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
 _END_DOT = re.compile(r"\.(?=:\d+$|$)")  # of a host
 _TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
-_SAFE = "!$&'()*+,;=:@/~-._"
+_SAFE = "!$&'()*+,;=:@/~-._?%"
 
 
 def normalized(url: str) -> str:
@@ -40,15 +40,15 @@ def normalized(url: str) -> str:
         return bare
     host = _END_DOT.sub("", parts.netloc.rpartition("@")[2])
     query = "&".join(
-        _escaped(each, _SAFE + "?") for each in parts.query.split("&") if not _TRACKING.match(each)
+        needed_escapes(each) for each in parts.query.split("&") if not _TRACKING.match(each)
     )
-    return urlunsplit((parts.scheme, host, _escaped(parts.path, _SAFE), query, ""))
+    return urlunsplit((parts.scheme, host, needed_escapes(parts.path), query, ""))
 
 
-def _escaped(text: str, safe: str) -> str:
+def needed_escapes(text: str) -> str:
     """Percent-encode a path or query where it must be; keep the escapes that it needs."""
     whole = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
-    return _ENCODED.sub(_needed, quote(whole, safe=safe + "%", errors="surrogatepass"))
+    return _ENCODED.sub(_needed, quote(whole, safe=_SAFE, errors="surrogatepass"))
 
 
 def _needed(found: re.Match[str]) -> str:

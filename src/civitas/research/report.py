@@ -6,13 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from civitas.errors import BudgetExceeded, CivitasError, DeadlineExceeded, InDoubt, ModelError
 from civitas.models.protocol import Usage
-from civitas.reasoning.reply import StopReason
+from civitas.reasoning.reply import Reply, StopReason
 from civitas.research.findings import Citation, Objective, Progress, Resource
 from civitas.research.pool import passages_of
 from civitas.research.relevance import RELEVANT, Index
-from civitas.text import one_line
+from civitas.text import one_line, one_or_more
 
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -73,13 +72,8 @@ class Report:
             InDoubt: a call was running when its process ended, and no end is recorded
             ModelError: anything else, such as a model that failed or unusable answers
         """
-        if self.stop_reason in QUIET:
-            return
-        text = f"the research has no end ({self.stop_reason}): {self.detail}"
-        kinds: dict[str, type[CivitasError]] = {"deadline": DeadlineExceeded, "in_doubt": InDoubt}
-        if self.stop_reason == "budget":
-            raise BudgetExceeded(text, "budget")
-        raise kinds.get(self.stop_reason, ModelError)(text)
+        reason = "done" if self.stop_reason in QUIET else self.stop_reason
+        Reply("", self, [], [], self.usage, reason, self.detail).raise_for_error()
 
     def html(self) -> str:
         """Return the report as one self-contained HTML page; footnotes open the stored passage.
@@ -166,7 +160,7 @@ def _sources(citations: list[Citation]) -> list[str]:
 def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
     cited = len({each.sentence for each in citations})
     lines = [
-        f"{_count(cited, 'sentence')} supported by a source, "
+        f"{one_or_more(cited, 'sentence')} supported by a source, "
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
     if extractive:
@@ -176,13 +170,13 @@ def _foot(progress: Progress, citations: list[Citation], stop: str | None, extra
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
+    iterations = one_or_more(progress.iteration, "iteration")
     if stop is None:
-        iterations = _count(progress.iteration, "iteration")
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
     # The program that interrupted it knows why.
     more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
-    lines.append(f"It ended after {_count(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")
+    lines.append(f"It ended after {iterations}: {ENDED[stop]}{more}.")
     return "\n\n".join(lines)
 
 
@@ -209,7 +203,3 @@ def _verbatim(narrative: str, citations: list[Citation]) -> str:
 def _link(url: str) -> str:
     """Return a URL that can stand between angle brackets."""
     return "".join(c for c in url if c not in "<>" and c.isprintable()).replace(" ", "%20")
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"

@@ -25,7 +25,7 @@ from civitas.cli.options import (
 from civitas.cli.progress import Warnings
 from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
-from civitas.cli.run.show import MAX_LINE, RunDisplay, one_or_more
+from civitas.cli.run.show import MAX_LINE, RunDisplay
 from civitas.cli.run.watch import JSONLines, Permission, ordered, print_line
 from civitas.journal.describe import call_line
 from civitas.orders.order import ResearchOrder
@@ -35,7 +35,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
-from civitas.text import escaped
+from civitas.text import escaped, one_or_more
 
 _FOLDERS = logging.getLogger("civitas.research.folder")
 _INTERRUPTED: Final = 130
@@ -210,18 +210,9 @@ class ResearchDisplay(RunDisplay):
         self._iterations = iterations
         self._whole_report = whole
         self._working = "beginning"
-        self._began: float | None = None
         self._called: dict[str, CallStarted] = {}
         self.notes: list[str] = []  # warnings that are not shown yet
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
-
-    def begin(self) -> None:
-        """Show from now on, on a terminal, what is running and the time since the start."""
-        super().begin()
-        self._began = self._since
-
-    def _counts_from(self) -> float:
-        return self._since if self._began is None else self._began
 
     def _at_work(self) -> str:
         open = list(self._open.values())

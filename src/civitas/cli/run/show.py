@@ -25,7 +25,7 @@ from civitas.reasoning.events import (
     Event,
 )
 from civitas.reasoning.reply import Reply
-from civitas.text import escaped, escaped_json
+from civitas.text import escaped, escaped_json, one_or_more
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded
@@ -42,11 +42,6 @@ _DECIDED: Final = {
     DecisionAction.CONTINUE: "the review asks for more",
     DecisionAction.REDIRECT: "the review asks for another way",
 }
-
-
-def one_or_more(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 step`, `2 steps`."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 class RunDisplay:
@@ -279,7 +274,7 @@ class RunDisplay:
         """Write the line that says what the run is waiting for, and renew it each second."""
         if self._loop is None or self._held > 0:
             return
-        seconds = int(self._loop.time() - self._counts_from())
+        seconds = int(self._loop.time() - self._since)
         text = escaped(f"{self._at_work()}{f', {seconds} s' if seconds else ''} (Ctrl-C stops it)")
         text = text[: self._console.width - 1]
         dim, normal = ("", "") if self._console.no_color else ("\x1b[2m", "\x1b[0m")
@@ -295,9 +290,6 @@ class RunDisplay:
         if not self.is_loaded():
             return f"loading the model {self._model}"
         return f"{self._model} is thinking"
-
-    def _counts_from(self) -> float:
-        return self._since
 
     def _erase_status(self) -> None:
         if self._tick is not None:

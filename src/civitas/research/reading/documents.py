@@ -91,8 +91,7 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     try:
         text = plain(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        said = declared(data[:1024], _DECLARED)
-        text = plain(decoded(data, said, "utf-8", None if said else "cp1252"))
+        text = plain(decoded(data, declared(data[:1024], _DECLARED)))
     if kind == "markdown":
         return _markdown("".join(map(_as_read, _FENCED.split(text))))
     if kind == "rest":

@@ -61,9 +61,8 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
-    said = declared(data[:4096].lower(), _CHARSET)
-    unsaid = None if charset or said else "cp1252"  # the default of browsers for old pages
-    text = plain(decoded(data, charset, said, "utf-8", unsaid)).replace("&shy;", "")
+    text = plain(decoded(data, charset, declared(data[:4096].lower(), _CHARSET)))
+    text = text.replace("&shy;", "")
     text = _REFERENCE.sub(_unless_control, text)
     try:
         tree = lxml.html.document_fromstring(text.encode(), parser=parser)
@@ -84,14 +83,16 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
     return Document(title, text, sections, links)
 
 
-def decoded(data: bytes, *charsets: str | None) -> str:
+def decoded(data: bytes, *stated: str | None) -> str:
     """Decode a text by its BOM, or else by the first encoding that fits.
 
-    Unknown encodings are skipped. UTF-8 fits despite a few wrong bytes, as of a log that was cut.
-    If none fits, the first replaces what it cannot read.
+    Those that are stated come first, then UTF-8, then the default of browsers if none is stated;
+    unknown ones are skipped. UTF-8 fits despite a few wrong bytes, as of a log that was cut. If
+    none fits, the first replaces what it cannot read.
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
+    charsets = (*stated, "utf-8", None if any(stated) else "cp1252")
     known = [found for each in charsets if each and (found := _codec(each))]
     for each in known:
         with suppress(UnicodeError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
+
+from civitas.research.pool import needed_escapes
 
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d+)?", re.ASCII)
 
@@ -33,19 +35,14 @@ class Robots:
                 seconds = _SECONDS.match(value)
                 self.delay_s = float(seconds[0]) if seconds else self.delay_s
             elif value:
-                self._rules.append((len(value), key == "allow", _even(value)))
+                self._rules.append((len(value), key == "allow", needed_escapes(value)))
         self._rules.sort(reverse=True)  # the longest decides; of equal ones, the one that allows
 
     def allows(self, url: str) -> bool:
         """Return whether a URL may be read."""
         parts = urlsplit(url)
-        path = _even(f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}")
+        path = needed_escapes(f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}")
         return next((allows for _, allows, rule in self._rules if _fits(rule, path)), True)
-
-
-def _even(path: str) -> str:
-    """Return a path with its characters escaped alike, however it is spelled."""
-    return quote(unquote(path), safe="/?=&*$:;@!'()+,[]")
 
 
 def _fits(rule: str, path: str) -> bool:

@@ -310,9 +310,7 @@ def _read(page: Fetched, kind: str) -> Document:
             raise UnreadableDocument(f"{page.url}: {error}") from error
     if kind == "text/html":
         return read_html(page.data, page.charset, page.url)
-    unsaid = None if page.charset else "cp1252"
-    text = plain(decoded(page.data, page.charset, "utf-8", unsaid))
-    return Document("", text.strip(), [])
+    return Document("", plain(decoded(page.data, page.charset)).strip(), [])
 
 
 async def _in_thread(do: Callable[[], T], seconds: float, late: Exception) -> T:
