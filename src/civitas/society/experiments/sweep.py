@@ -145,7 +145,7 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        has_results = any(folder.rglob("*.parquet"))
+        has_results = any((folder / "parts").glob("*.parquet"))
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise FileError(f"{folder} cannot be used: {error.strerror}") from error

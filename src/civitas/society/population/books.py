@@ -13,7 +13,7 @@ from civitas.society.experiments.intervention import has_values, set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
 from civitas.society.population.settling import Settlers, keep_together, one_by_one
-from civitas.society.population.views import Balances, Purses, Where
+from civitas.society.population.views import Balances, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
 
@@ -28,7 +28,7 @@ class RowBooks(Books):
         np = numpy()
         self.population = population
         super().__init__(city, services)
-        self.balances = Balances(population, dict(self.balances))  # type: ignore[assignment]
+        self.balances: Any = Balances(population, dict(self.balances))
         self.where = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
         self._settlers: dict[type[Want], Settlers] = {}
@@ -102,8 +102,7 @@ class RowBooks(Books):
     @property
     def total(self) -> int:
         """All money, in cents."""
-        services: Purses = self.balances.services  # type: ignore[attr-defined]
-        return int(self.population.arrays["money"].sum()) + int(services.cents.sum())
+        return int(self.population.arrays["money"].sum()) + int(self.balances.cents.sum())
 
     # -- wants -------------------------------------------------------------------------------------
 
@@ -190,8 +189,7 @@ class RowBooks(Books):
     def _pay_in_turn(self, table: Table, reason: Any) -> None:
         """Settle payments one by one, because some senders may have too little."""
         money = self.population.arrays["money"]
-        services: Purses = self.balances.services  # type: ignore[attr-defined]
-        names = self.population.services
+        services = self.balances.cents
         for at, (one, other, cents) in enumerate(
             zip(
                 table.sender.tolist(),
@@ -207,7 +205,7 @@ class RowBooks(Books):
                 continue
             money[one] -= cents
             if other < 0:
-                services[names[-1 - other]] += cents
+                services[-1 - other] += cents
             else:
                 money[other] += cents
 
@@ -221,8 +219,7 @@ class RowBooks(Books):
             np.add.at(money, to, cents)
             return
         np.add.at(money, to[rows], cents[rows])
-        services: Purses = self.balances.services  # type: ignore[attr-defined]
-        np.add.at(services.cents, -1 - to[~rows], cents[~rows])
+        np.add.at(self.balances.cents, -1 - to[~rows], cents[~rows])
 
     one_by_one = one_by_one
 
