@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy
 from civitas.society.commit import ORDER, Books, Service, Wanted, end_services
-from civitas.society.experiments.intervention import has_values, set_values
+from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
 from civitas.society.population.settling import Settlers, keep_together, one_by_one
@@ -211,8 +211,7 @@ class RowBooks(Books):
 
     def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
         """Move money from rows to rows and services."""
-        np = numpy()
-        money = self.population.arrays["money"]
+        np, money = numpy(), self.population.arrays["money"]
         np.subtract.at(money, sender, cents)
         rows = to >= 0
         if rows.all():
@@ -244,7 +243,7 @@ class RowBooks(Books):
 
     def pay(self, sender: str, to: str, cents: int) -> str:
         """Move money, all or none; return why not, or ""."""
-        balances: Any = self.balances
+        balances = self.balances
         if type(cents) is not int or cents < 1:
             return f"cents must be 1 or more, got {cents!r:.40}"
         for id in (sender, to):
@@ -280,35 +279,46 @@ class RowBooks(Books):
             except ConfigError as error:
                 return [f"citizens: {error}"]
         population.written()
-        others: list[str] = []
+        others: list[tuple[str, ...]] = []
         for path, value in _leaves(values):
             if not (name := self._named(path)):
-                others.append(".".join(path))
+                others.append(path)
                 continue
             try:
                 population.put(name, rows, self._number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
-        if others and fits:
-            try:
-                self._set_by_blocks(values, rows, others)
-            except ConfigError as error:
-                failed.append(f"status: {error}")
+        if fits:
+            failed += [f"status: {why}" for why in self._set_by_blocks(values, rows, others)]
         for row, agent in population.agents.items():
             if fits and row in set(rows):
                 set_values(agent.memory.status, values)
         return failed
 
-    def _set_by_blocks(self, values: Mapping[str, Any], rows: Any, names: list[str]) -> None:
-        """Set what blocks write into columns of their own, such as opinions and relations."""
-        population = self.population
-        for row in (int(each) for each in rows if not population.full[each]):
+    def _set_by_blocks(
+        self, values: Mapping[str, Any], rows: Any, paths: list[tuple[str, ...]]
+    ) -> list[str]:
+        """Set what blocks write into columns of their own, such as opinions; return what failed."""
+        population, known, blocks = self.population, set[tuple[str, ...]](), []
+        rows = [int(each) for each in rows if not population.full[each]]
+        for block in population.blocks if rows else ():
+            if hasattr(block, "to_status"):
+                made: dict[str, Any] = {}
+                block.to_status(population, rows[0], made)
+                if own := {path for path in paths if _has(made, path[:-1] or path)}:
+                    known |= own
+                    blocks.append(block)
+        for row in rows if blocks else ():
             status = population.status_of(row)
             set_values(status, values)
-            population.pull(row, status)
-            if not has_values(population.status_of(row), values):
-                raise ConfigError(f"the population has no column for {', '.join(names)}")
+            try:
+                for block in blocks:
+                    block.from_status(population, row, status)
+            except ConfigError as error:
+                return [str(error)]
+        no = (".".join(path) for path in paths if rows and path not in known)
+        return [f"the population has no column for {each}" for each in no]
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
         """Return the rows whose status has these values."""
@@ -380,3 +390,11 @@ def _leaves(
             yield from _leaves(value, (*path, name))
         else:
             yield (*path, name), value
+
+
+def _has(status: Any, path: tuple[str, ...]) -> bool:
+    for key in path:
+        if not isinstance(status, dict) or key not in status:
+            return False
+        status = status[key]
+    return True
