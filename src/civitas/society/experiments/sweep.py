@@ -16,6 +16,7 @@ import platform
 import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -83,9 +84,12 @@ async def sweep(
 
     lived(0)
     gate = asyncio.Semaphore(max(1, jobs))
+    turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def one(cell: Cell, part: Path) -> None:
-        async with gate:
+        # Only one process at a time may use a file of recorded answers.
+        file = cell.parameters.get("answers")
+        async with turns[str(file)] if file else contextlib.nullcontext(), gate:
             try:
                 if jobs:
                     await _in_process(cell, part, lived)
