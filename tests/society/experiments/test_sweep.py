@@ -519,3 +519,17 @@ def test_results_that_are_none_are_told(tmp_path: Path) -> None:
     for name in ("r.parquet", "none.parquet"):
         with pytest.raises(ConfigError, match="has no results of an experiment"):
             Results(tmp_path / name)
+
+
+def test_a_metric_is_one_number_also_of_numpy() -> None:
+    def lone(seed: int) -> Society:
+        return Society(1, seed=seed)
+
+    for given, told in ((np.bool_(True), 1.0), (np.float32(0.5), 0.5)):
+        metrics = [{"name": "m", "by": lambda society, given=given: given}]
+        assert run(of_functions(lone, {"step": 1}, metrics=metrics), jobs=0).values("m") == {
+            0: told
+        }
+    metrics = [{"name": "m", "by": lambda society: np.ones(2)}]
+    with pytest.raises(ConfigError, match="m must be a finite number, got array"):
+        run(of_functions(lone, {"step": 1}, metrics=metrics), jobs=0)
