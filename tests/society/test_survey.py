@@ -23,6 +23,7 @@ from civitas.society import (
     Survey,
     SurveyAnswer,
 )
+from civitas.society.classic import opinions
 from civitas.society.experiments.survey import in_words
 from civitas.society.perception import Perception, View
 from society.life import busy, state_of, town
@@ -284,3 +285,17 @@ def test_a_survey_has_questions_each_once() -> None:
             Survey("x", wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="questions must be a list"):
         Survey("x", MOOD)  # type: ignore[arg-type]
+
+
+async def test_what_else_waits_for_the_loop_goes_on_during_a_survey_of_many() -> None:
+    asked: list[int] = []
+
+    def rule(one: Respondent) -> float:
+        if not asked:
+            asyncio.get_running_loop().call_soon(lambda: asked.append(len(asked)))
+        asked.append(-1)
+        return 1.0
+
+    async with Society(opinions(3000, seed=1)) as society:
+        await society.survey(Survey("x", [Question("q", "?", "number", by=rule)]))
+    assert 0 < max(asked) < 2000

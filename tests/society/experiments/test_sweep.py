@@ -27,6 +27,7 @@ from civitas.society import (
     Results,
     Society,
 )
+from civitas.society.experiments.models import model_of
 
 CODE = '''\
 """Societies for tests: what they do is told by files."""
@@ -178,6 +179,29 @@ workflow: [step: 1]
         results = run(Experiment.from_yaml(folder / "e.yaml"), jobs=jobs)
         assert results.values("count") == {0: 11 * number}
     assert sys.path == path
+
+
+def test_cells_with_one_file_of_answers_take_turns(tmp_path: Path) -> None:
+    code = """
+import fcntl
+from civitas.society import Society
+
+def made(seed, answers, folder):
+    made.kept = open(folder / answers, "a")
+    fcntl.flock(made.kept, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return Society(2, seed=seed)
+"""
+    (tmp_path / "m.py").write_text(code)
+    society = {"make": "m.py:made", "answers": "a.jsonl"}
+    workflow = [{"run": {"days": 1}}]
+    same = Experiment(name="e", society=society, workflow=workflow, seeds=3, folder=tmp_path)
+    run(same, jobs=3)
+
+
+def test_a_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    trunk, branch = (model_of("openai:m", tmp_path / "a.jsonl") for _ in range(2))
+    assert trunk is branch
 
 
 def changed(folder: Path, **values: Any) -> None:
@@ -495,3 +519,17 @@ def test_results_that_are_none_are_told(tmp_path: Path) -> None:
     for name in ("r.parquet", "none.parquet"):
         with pytest.raises(ConfigError, match="has no results of an experiment"):
             Results(tmp_path / name)
+
+
+def test_a_metric_is_one_number_also_of_numpy() -> None:
+    def lone(seed: int) -> Society:
+        return Society(1, seed=seed)
+
+    for given, told in ((np.bool_(True), 1.0), (np.float32(0.5), 0.5)):
+        metrics = [{"name": "m", "by": lambda society, given=given: given}]
+        assert run(of_functions(lone, {"step": 1}, metrics=metrics), jobs=0).values("m") == {
+            0: told
+        }
+    metrics = [{"name": "m", "by": lambda society: np.ones(2)}]
+    with pytest.raises(ConfigError, match="m must be a finite number, got array"):
+        run(of_functions(lone, {"step": 1}, metrics=metrics), jobs=0)

@@ -181,7 +181,7 @@ class _CellRun:
                     f"metrics: there is no column {name!r}; there are: "
                     f"{', '.join(key for key in row if key != 'time')}"
                 )
-            value = value.item() if hasattr(value, "item") else value
+            value = value.item() if getattr(value, "ndim", None) == 0 else value
             if value is None:
                 continue
             if not isinstance(value, Real) or not abs(float(value)) < float("inf"):

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError, DefinitionError, ModelError, SpaceClosed, StateError
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json
@@ -33,6 +33,10 @@ from civitas.spaces.loop import on_a_space
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
+
+
+_AT_ONCE: Final = 1000
+"""After so many citizens are asked, the loop does what else waits."""
 
 
 class Experiments(Steps):
@@ -164,9 +168,9 @@ class Experiments(Steps):
         ids: Iterable[str] = known
         if citizens is not None:
             ids = sorted({str(id) for id in several(citizens, "citizens")}, key=id_order)
-        for id in ids:
-            if id not in known:
-                raise ConfigError(f"there is no citizen {id!r:.80} to ask")
+            for id in ids:
+                if id not in known:
+                    raise ConfigError(f"there is no citizen {id!r:.80} to ask")
         return {id: mailboxes.get(id) for id in ids}
 
     def intervene(self, intervention: Intervention) -> None:
@@ -249,7 +253,11 @@ class Experiments(Steps):
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(ask(*each)) for each in mailboxes.items()]
+                tasks = []
+                for each in mailboxes.items():
+                    tasks.append(group.create_task(ask(*each)))
+                    if len(tasks) % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
         return [each for task in tasks for each in task.result()]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Final, get_type_hints
+from weakref import WeakValueDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, create_model
 
@@ -35,6 +36,9 @@ from civitas.text import error_text
 _BLOCKS: Final[dict[str, Any]] = {
     type(each).__name__: (type(each).ParamsType, None) for each in known.all_blocks()
 }
+
+
+_RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 
 
 @functools.cache
@@ -138,7 +142,13 @@ def model_of(name: Any, answers: Path | None = None) -> Any:
 
     if not isinstance(name, str):
         return name
-    return model(name) if answers is None else RecordedModel(name, answers)
+    if answers is None:
+        return model(name)
+    # A branch has the answers that are given to its trunk, and the trunk those of its branch.
+    made = _RECORDED.get((name, answers))
+    if made is None:
+        made = _RECORDED[name, answers] = RecordedModel(name, answers)
+    return made
 
 
 MODELS: Final[dict[str, Callable[..., Society | Population]]] = {

@@ -16,6 +16,7 @@ import platform
 import signal
 import sys
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -83,9 +84,12 @@ async def sweep(
 
     lived(0)
     gate = asyncio.Semaphore(max(1, jobs))
+    turns: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def one(cell: Cell, part: Path) -> None:
-        async with gate:
+        # Only one process at a time may use a file of recorded answers.
+        file = cell.parameters.get("answers")
+        async with turns[str(file)] if file else contextlib.nullcontext(), gate:
             try:
                 if jobs:
                     await _in_process(cell, part, lived)
@@ -145,7 +149,7 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        has_results = any(folder.rglob("*.parquet"))
+        has_results = any((folder / "parts").glob("*.parquet"))
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
         raise FileError(f"{folder} cannot be used: {error.strerror}") from error

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy
 from civitas.society.commit import ORDER, Books, Service, Wanted, end_services
-from civitas.society.experiments.intervention import has_values, set_values
+from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
 from civitas.society.population.settling import Settlers, keep_together, one_by_one
-from civitas.society.population.views import Balances, Purses, Where
+from civitas.society.population.views import Balances, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
 from civitas.society.wants import Answer, Pay, Want, id_order
 
@@ -28,7 +28,7 @@ class RowBooks(Books):
         np = numpy()
         self.population = population
         super().__init__(city, services)
-        self.balances = Balances(population, dict(self.balances))  # type: ignore[assignment]
+        self.balances: Any = Balances(population, dict(self.balances))
         self.where = Where(population)  # type: ignore[assignment]
         self.answers: dict[type[Want], Table] = {}
         self._settlers: dict[type[Want], Settlers] = {}
@@ -102,8 +102,7 @@ class RowBooks(Books):
     @property
     def total(self) -> int:
         """All money, in cents."""
-        services: Purses = self.balances.services  # type: ignore[attr-defined]
-        return int(self.population.arrays["money"].sum()) + int(services.cents.sum())
+        return int(self.population.arrays["money"].sum()) + int(self.balances.cents.sum())
 
     # -- wants -------------------------------------------------------------------------------------
 
@@ -190,8 +189,7 @@ class RowBooks(Books):
     def _pay_in_turn(self, table: Table, reason: Any) -> None:
         """Settle payments one by one, because some senders may have too little."""
         money = self.population.arrays["money"]
-        services: Purses = self.balances.services  # type: ignore[attr-defined]
-        names = self.population.services
+        services = self.balances.cents
         for at, (one, other, cents) in enumerate(
             zip(
                 table.sender.tolist(),
@@ -207,22 +205,20 @@ class RowBooks(Books):
                 continue
             money[one] -= cents
             if other < 0:
-                services[names[-1 - other]] += cents
+                services[-1 - other] += cents
             else:
                 money[other] += cents
 
     def _move_money(self, sender: Any, to: Any, cents: Any) -> None:
         """Move money from rows to rows and services."""
-        np = numpy()
-        money = self.population.arrays["money"]
+        np, money = numpy(), self.population.arrays["money"]
         np.subtract.at(money, sender, cents)
         rows = to >= 0
         if rows.all():
             np.add.at(money, to, cents)
             return
         np.add.at(money, to[rows], cents[rows])
-        services: Purses = self.balances.services  # type: ignore[attr-defined]
-        np.add.at(services.cents, -1 - to[~rows], cents[~rows])
+        np.add.at(self.balances.cents, -1 - to[~rows], cents[~rows])
 
     one_by_one = one_by_one
 
@@ -247,7 +243,7 @@ class RowBooks(Books):
 
     def pay(self, sender: str, to: str, cents: int) -> str:
         """Move money, all or none; return why not, or ""."""
-        balances: Any = self.balances
+        balances = self.balances
         if type(cents) is not int or cents < 1:
             return f"cents must be 1 or more, got {cents!r:.40}"
         for id in (sender, to):
@@ -283,35 +279,46 @@ class RowBooks(Books):
             except ConfigError as error:
                 return [f"citizens: {error}"]
         population.written()
-        others: list[str] = []
+        others: list[tuple[str, ...]] = []
         for path, value in _leaves(values):
             if not (name := self._named(path)):
-                others.append(".".join(path))
+                others.append(path)
                 continue
             try:
                 population.put(name, rows, self._number(name, value))
             except ConfigError as error:
                 failed.append(f"status: {error}")
                 fits = False
-        if others and fits:
-            try:
-                self._set_by_blocks(values, rows, others)
-            except ConfigError as error:
-                failed.append(f"status: {error}")
+        if fits:
+            failed += [f"status: {why}" for why in self._set_by_blocks(values, rows, others)]
         for row, agent in population.agents.items():
             if fits and row in set(rows):
                 set_values(agent.memory.status, values)
         return failed
 
-    def _set_by_blocks(self, values: Mapping[str, Any], rows: Any, names: list[str]) -> None:
-        """Set what blocks write into columns of their own, such as opinions and relations."""
-        population = self.population
-        for row in (int(each) for each in rows if not population.full[each]):
+    def _set_by_blocks(
+        self, values: Mapping[str, Any], rows: Any, paths: list[tuple[str, ...]]
+    ) -> list[str]:
+        """Set what blocks write into columns of their own, such as opinions; return what failed."""
+        population, known, blocks = self.population, set[tuple[str, ...]](), []
+        rows = [int(each) for each in rows if not population.full[each]]
+        for block in population.blocks if rows else ():
+            if hasattr(block, "to_status"):
+                made: dict[str, Any] = {}
+                block.to_status(population, rows[0], made)
+                if own := {path for path in paths if _has(made, path[:-1] or path)}:
+                    known |= own
+                    blocks.append(block)
+        for row in rows if blocks else ():
             status = population.status_of(row)
             set_values(status, values)
-            population.pull(row, status)
-            if not has_values(population.status_of(row), values):
-                raise ConfigError(f"the population has no column for {', '.join(names)}")
+            try:
+                for block in blocks:
+                    block.from_status(population, row, status)
+            except ConfigError as error:
+                return [str(error)]
+        no = (".".join(path) for path in paths if rows and path not in known)
+        return [f"the population has no column for {each}" for each in no]
 
     def _rows_with(self, values: Mapping[str, Any]) -> Any:
         """Return the rows whose status has these values."""
@@ -383,3 +390,11 @@ def _leaves(
             yield from _leaves(value, (*path, name))
         else:
             yield (*path, name), value
+
+
+def _has(status: Any, path: tuple[str, ...]) -> bool:
+    for key in path:
+        if not isinstance(status, dict) or key not in status:
+            return False
+        status = status[key]
+    return True

@@ -267,7 +267,8 @@ class Slots:
     def __setitem__(self, rows: Any, values: Any) -> None:
         some = self._rows(rows)
         values = numpy().atleast_2d(values)
-        for slot in range(self.shape[1]):
+        last = values.any(axis=0).nonzero()[0].max(initial=-1)  # 0 beyond it and in no block
+        for slot in range(min(self.shape[1], max(last + 1, len(self._blocks) * self._block))):
             each = values[:, slot] if slot < values.shape[1] else values.dtype.type(0)
             self.put(some, slot, numpy().broadcast_to(each, len(some)))
 

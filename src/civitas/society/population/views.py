@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from civitas.society.arrays import numpy
@@ -12,61 +12,41 @@ if TYPE_CHECKING:
     from civitas.society.population.column import Register
 
 
-class Purses(MutableMapping[str, int]):
-    """The money of services by id; `cents` has it in the order in which wants number services."""
-
-    def __init__(self, given: Mapping[str, int]) -> None:
-        np = numpy()
-        ordered = sorted(given, key=id_order)
-        self.at = {id: at for at, id in enumerate(ordered)}
-        self.cents = np.array([given[id] for id in ordered], np.int64)
-
-    def __getitem__(self, id: str) -> int:
-        return int(self.cents[self.at[id]])
-
-    def __setitem__(self, id: str, cents: int) -> None:
-        self.cents[self.at[id]] = cents
-
-    def __delitem__(self, id: str) -> None:
-        raise TypeError("services stay")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.at)
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-
 class Balances(Mapping[str, int]):
-    """The money of citizens and services by id, read from the column."""
+    """The money of citizens and services by id; citizens' is their column.
+
+    `cents` has the services' (int64), at the index `at` of the id: as wants number services.
+    """
 
     def __init__(self, population: Register, services: Mapping[str, int]) -> None:
+        ordered = sorted(services, key=id_order)
         self._population = population
-        self.services = Purses(services)
+        self.at = {id: at for at, id in enumerate(ordered)}
+        self.cents = numpy().array([services[id] for id in ordered], "int64")
 
     def __getitem__(self, id: str) -> int:
-        if id in self.services.at:
-            return self.services[id]
+        if id in self.at:
+            return int(self.cents[self.at[id]])
         row = self._population._row(id)
         if row is None:
             raise KeyError(id)
         return int(self._population.arrays["money"][row])
 
     def __setitem__(self, id: str, cents: int) -> None:
-        if id in self.services.at:
-            self.services[id] = cents
+        if id in self.at:
+            self.cents[self.at[id]] = cents
         else:
             self._population.arrays["money"][self._population.row_of(id)] = cents
 
     def __contains__(self, id: object) -> bool:
-        return id in self.services.at or self._population._row(str(id)) is not None
+        return id in self.at or self._population._row(str(id)) is not None
 
     def __iter__(self) -> Iterator[str]:
         yield from map(str, self._population.ids.tolist())
-        yield from self.services
+        yield from self.at
 
     def __len__(self) -> int:
-        return len(self._population) + len(self.services)
+        return len(self._population) + len(self.at)
 
 
 class Where(Mapping[str, str | None]):

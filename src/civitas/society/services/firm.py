@@ -198,7 +198,7 @@ def _work_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     known = (("due", "due_rows"), ("collected", "collected_rows"))
     if taxes and not all(in_rows(type(government), *each) for each in known):
         return False
-    wages, purses = ledger.arrays["wage"], books.balances.services.cents
+    wages, purses = ledger.arrays["wage"], books.balances.cents
 
     def earned(first: int, until: int) -> tuple[Any, ...]:
         """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
@@ -287,6 +287,6 @@ def _sell_rows(books: Any, table: Any, entries: Any, ledger: Any, of: Any, here:
     kept["asked"] += asked
     kept["sold"] += sold
     kept["stock"] -= sold
-    np.add.at(books.balances.services.cents, ledger.purse[of], cost * done)
+    np.add.at(books.balances.cents, ledger.purse[of], cost * done)
     table.done(entries, done, cost)
     return True

@@ -97,7 +97,7 @@ class Ledger:
         self.arrays = {
             name: np.array([getattr(each, name) for each in services], np.int64) for name in names
         }
-        purses, places = books.balances.services, books.population._place
+        purses, places = books.balances, books.population._place
         self.purse = np.array([purses.at[each.id] for each in services])
         self.place = np.array([places.get(each.place, -1) for each in services])
         for at, each in enumerate(services):
