@@ -30,6 +30,11 @@ def marked(text: str) -> str:
     return "\n".join(f"| {line}" for line in text.splitlines()) or "| (nothing)"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 step`, `2 steps`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def one_line(text: str, width: int) -> str:
     """Return `text` on one line of at most `width` characters, without what does not print."""
     text = text[: 8 * width]  # for one line, do not process megabytes

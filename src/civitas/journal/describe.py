@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from civitas.journal.doubt import Doubt
 from civitas.journal.entry import Entry
-from civitas.text import escaped, escaped_json
+from civitas.text import counted, escaped, escaped_json
 
 
 def entry_line(entry: Entry) -> str:
@@ -93,8 +93,8 @@ def _researched(key: str, result: dict[str, Any]) -> str:
         said = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
         said = said or "no task is left"
     elif "narrative" in result:
-        said = f"{_counted(len(result['citations']), 'citation')}"
-        said += f", {_counted(len(result['unsupported']), 'sentence')} unsupported"
+        said = f"{counted(len(result['citations']), 'citation')}"
+        said += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
     else:
         reached = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
         said = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
@@ -113,7 +113,7 @@ def _tool_result(action: str, result: Any) -> str:
         if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
             found = [each.get("description") or each["url"] for each in result["resources"]]
             names = "; ".join(map(str, found))
-            return f"tool result: {action}: {_counted(len(found), 'resource')}: {names}"
+            return f"tool result: {action}: {counted(len(found), 'resource')}: {names}"
     return f"tool result: {action}: {escaped_json(result)}"
 
 
@@ -140,7 +140,7 @@ def _failed(data: dict[str, Any]) -> str:
     cancelled = data.get("cancelled") or fault_line(data["error"]) == "cancelled"
     line = f"{what} was cancelled" if cancelled else f"{what} failed: {fault_line(data['error'])}"
     if charged := data.get("charged"):
-        line += f"; charged {_counted(charged['tokens'], 'token')}, {charged['usd']} US dollars"
+        line += f"; charged {counted(charged['tokens'], 'token')}, {charged['usd']} US dollars"
     return line
 
 
@@ -188,7 +188,7 @@ _NOUNS: Final = {"transcript": "utterance", "done": "task"}
 def _grown(name: str, count: int) -> str:
     if name not in _NOUNS and not name.endswith("s"):
         return f"{count:,} in {name}"  # of the user's own state
-    return _counted(count, _NOUNS.get(name, name[:-1]))
+    return counted(count, _NOUNS.get(name, name[:-1]))
 
 
 def _over(data: dict[str, Any]) -> str:
@@ -199,10 +199,6 @@ def _over(data: dict[str, Any]) -> str:
 
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else escaped_json(content)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {

@@ -12,7 +12,7 @@ from civitas.reasoning.reply import StopReason
 from civitas.research.findings import Citation, Objective, Progress, Resource
 from civitas.research.pool import passages_of
 from civitas.research.relevance import RELEVANT, Index
-from civitas.text import one_line
+from civitas.text import counted, one_line
 
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -166,7 +166,7 @@ def _sources(citations: list[Citation]) -> list[str]:
 def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
     cited = len({each.sentence for each in citations})
     lines = [
-        f"{_count(cited, 'sentence')} supported by a source, "
+        f"{counted(cited, 'sentence')} supported by a source, "
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
     if extractive:
@@ -177,12 +177,12 @@ def _foot(progress: Progress, citations: list[Citation], stop: str | None, extra
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
     if stop is None:
-        iterations = _count(progress.iteration, "iteration")
+        iterations = counted(progress.iteration, "iteration")
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)
     # The program that interrupted it knows why.
     more = f" ({_plain(progress.detail)})" if progress.detail and stop != "cancelled" else ""
-    lines.append(f"It ended after {_count(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")
+    lines.append(f"It ended after {counted(progress.iteration, 'iteration')}: {ENDED[stop]}{more}.")
     return "\n\n".join(lines)
 
 
@@ -209,7 +209,3 @@ def _verbatim(narrative: str, citations: list[Citation]) -> str:
 def _link(url: str) -> str:
     """Return a URL that can stand between angle brackets."""
     return "".join(c for c in url if c not in "<>" and c.isprintable()).replace(" ", "%20")
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
