@@ -76,7 +76,11 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     page.get_by_role("searchbox", name="Filter messages").fill("hello")
     expect(page.get_by_text("2 of 4 messages")).to_be_visible()
     expect(log).not_to_contain_text("add")
-    for wanted, found in (("to:all", "1 of 4 messages"), ("to: *", "1 of 4"), ("from:", "4 messages")):
+    for wanted, found in (
+        ("to:all", "1 of 4 messages"),
+        ("to: *", "1 of 4"),
+        ("from:", "4 messages"),
+    ):
         page.get_by_role("searchbox", name="Filter messages").fill(wanted)
         expect(page.locator(".s-tools")).to_contain_text(re.compile(f"^{found}"))
     write(page, '/Clerk.delete path:"notes"')
