@@ -39,7 +39,7 @@ def one_line(text: str, width: int) -> str:
     return shorten(" ".join(shown.split()), width)
 
 
-def one_or_more(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Return a count with its noun: `1 step`, `2 steps`."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 

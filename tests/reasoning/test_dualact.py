@@ -901,7 +901,7 @@ def test_a_say_is_given_the_conclusion_that_nobody_accepted() -> None:
     (
         ([GO], ["3"], {}, "scripted: asked for reply"),
         ([GO], [], {"budget": Budget(model_calls=1)}, "budget"),
-        ([GO, GO], [], {"max_hr_loops": 1}, "did not accept after 1 run"),
+        ([GO, GO], [], {"max_hr_loops": 1}, "did not accept after 1 run of R"),
     ),
     ids=("H fails", "R has no budget", "R fails until it may no more"),
 )

@@ -145,7 +145,7 @@ def test_a_person_at_the_page_reviews(
     card.get_by_role("button", name="Accept").click()
     expect(steps(page)).to_contain_text("accepted by the reviewer")
     expect(steps(page)).to_contain_text("nobody here reads English")
-    expect(steps(page)).to_contain_text("accepted")
+    expect(steps(page)).to_contain_text("accepted by a person")
 
 
 def test_a_run_at_its_limit_goes_on_with_more(

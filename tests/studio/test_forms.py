@@ -8,6 +8,7 @@ import os
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,10 @@ def test_a_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
         agent.journal = journal
         aside(agent.reply("Do it.", run_id="R"))
         entries = journal.entries("R")
-    totals = Totals(entries).to_json()
-    assert totals.pop("seconds") == pytest.approx(entries[-1].at - entries[0].at)
+    totals, took = Totals(entries).to_json(), entries[-1].at - entries[0].at
+    assert totals.pop("seconds") == pytest.approx(took)
+    resumed = [*entries, *(replace(each, at=each.at + 1000) for each in entries)]
+    assert Totals(resumed).to_json()["seconds"] == pytest.approx(2 * took)  # it rested between
     assert totals == {
         "began": entries[0].at,
         "input": 1000,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from civitas.orders.simulate import SimulateOrder
 from civitas.studio import Studio
 from studio.conftest import a_studio, pages
 
@@ -209,6 +211,18 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(item).to_contain_text("applied Mon 00:30 (step 2)")
     expect(pays.first).to_contain_text("failed: pay:")
     expect(item).not_to_contain_text("failed")
+
+
+def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
+    """One that comes back after a restart shows the new town, not both in one."""
+    numbers = []
+    for number in (1, 2):
+        with Studio() as studio:
+            studio.launch(0, journal=tmp_path / "runs.db", prevent_thread_lock=True, quiet=True)
+            studio.society.set_up(SimulateOrder(10 * number))
+            assert studio.society.town is not None
+            numbers.append(studio.society.town.number)
+    assert len({*numbers}) == 2
 
 
 def test_of_a_large_town_citizens_are_asked_too(page: Page) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from civitas.errors import FileError, FileTooLarge, NotText
-from civitas.text import escaped, shorten
+from civitas.text import counted, escaped, shorten
 
 MAX_SEARCHED: Final = 256 * 2**20
 """How many bytes of a file are searched: the search's thread cannot be stopped."""
@@ -164,7 +164,7 @@ def quoted(name: str) -> str:
 def in_bytes(count: int) -> str:
     """Return a size in words."""
     if count < 1024:
-        return f"{count} byte{'s' * (count != 1)}"
+        return counted(count, "byte")
     units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
     unit, size = next((unit, size) for unit, size in units if count >= size)
     return f"{count / size:.1f} {unit}".replace(".0 ", " ")

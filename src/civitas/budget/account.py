@@ -371,7 +371,8 @@ def _left(accounts: Accounts) -> list[int | None]:
 def _refuse_if_closed(account: Account, now: float) -> None:
     seconds, kind = account.seconds, account.fault
     if seconds is not None and account.elapsed(now) >= seconds:
-        raise DeadlineExceeded(f"{account.title}: its {seconds:g} seconds are over")
+        its = "1 second is" if seconds == 1 else f"{seconds:g} seconds are"
+        raise DeadlineExceeded(f"{account.title}: its {its} over")
     if kind is not None:
         raise BudgetExceeded(
             f"{account.title}: {digits(kind, account.over[kind])} {UNITS[kind]} more were spent "

@@ -17,7 +17,7 @@ from civitas.cli.company import add_agent, named_agent
 from civitas.cli.options import journal_option, print_text, recorded, usage
 from civitas.errors import MissingExtra
 from civitas.spaces.amqp.options import AMQPOptions
-from civitas.text import escaped, one_or_more
+from civitas.text import counted, escaped
 
 if TYPE_CHECKING:
     from civitas.spaces.amqp.dead_letters import DeadLetter, DeadLetters
@@ -262,7 +262,7 @@ def _print_letter(letter: DeadLetter) -> None:
     message = letter.message if isinstance(letter.message, dict) else {}
     action = message.get("action")
     name = action.get("name") if isinstance(action, dict) else None
-    size = one_or_more(len(letter.body), "byte")
+    size = counted(len(letter.body), "byte")
     what = f'"{name}", {size}' if isinstance(name, str) else size
     click.echo(letter.key)
     print_text(

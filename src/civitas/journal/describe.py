@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from civitas.journal.doubt import Doubt
 from civitas.journal.entry import Entry
-from civitas.text import escaped, escaped_json, one_or_more
+from civitas.text import counted, escaped, escaped_json
 
 
 def entry_line(entry: Entry) -> str:
@@ -93,8 +93,8 @@ def _researched(key: str, result: dict[str, Any]) -> str:
         said = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
         said = said or "no task is left"
     elif "narrative" in result:
-        said = f"{one_or_more(len(result['citations']), 'citation')}"
-        said += f", {one_or_more(len(result['unsupported']), 'sentence')} unsupported"
+        said = f"{counted(len(result['citations']), 'citation')}"
+        said += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
     else:
         reached = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
         said = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
@@ -113,7 +113,7 @@ def _tool_result(action: str, result: Any) -> str:
         if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
             found = [each.get("description") or each["url"] for each in result["resources"]]
             names = "; ".join(map(str, found))
-            return f"tool result: {action}: {one_or_more(len(found), 'resource')}: {names}"
+            return f"tool result: {action}: {counted(len(found), 'resource')}: {names}"
     return f"tool result: {action}: {escaped_json(result)}"
 
 
@@ -140,7 +140,7 @@ def _failed(data: dict[str, Any]) -> str:
     cancelled = data.get("cancelled") or fault_line(data["error"]) == "cancelled"
     line = f"{what} was cancelled" if cancelled else f"{what} failed: {fault_line(data['error'])}"
     if charged := data.get("charged"):
-        line += f"; charged {one_or_more(charged['tokens'], 'token')}, {charged['usd']} US dollars"
+        line += f"; charged {counted(charged['tokens'], 'token')}, {charged['usd']} US dollars"
     return line
 
 
@@ -188,7 +188,7 @@ _NOUNS: Final = {"transcript": "utterance", "done": "task"}
 def _grown(name: str, count: int) -> str:
     if name not in _NOUNS and not name.endswith("s"):
         return f"{count:,} in {name}"  # of the user's own state
-    return one_or_more(count, _NOUNS.get(name, name[:-1]))
+    return counted(count, _NOUNS.get(name, name[:-1]))
 
 
 def _over(data: dict[str, Any]) -> str:

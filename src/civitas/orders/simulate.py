@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
 from civitas.orders.models import budget_of, made_model
+from civitas.text import counted
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
@@ -85,7 +86,8 @@ class SimulateOrder:
     @property
     def task(self) -> str:
         """How many citizens live for how many steps, in a line."""
-        return f"{self.citizens:,} citizens, {self.steps:,} steps of {self.step}, seed {self.seed}"
+        steps = counted(self.steps, "step")
+        return f"{self.citizens:,} citizens, {steps} of {self.step}, seed {self.seed}"
 
     @property
     def in_words(self) -> str:

@@ -11,7 +11,7 @@ from civitas.reasoning.reply import Reply, StopReason
 from civitas.research.findings import Citation, Objective, Progress, Resource
 from civitas.research.pool import passages_of
 from civitas.research.relevance import RELEVANT, Index
-from civitas.text import one_line, one_or_more
+from civitas.text import counted, one_line
 
 ENDED: Final[dict[str, str]] = {
     "done": "the targets were reached",
@@ -160,7 +160,7 @@ def _sources(citations: list[Citation]) -> list[str]:
 def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
     cited = len({each.sentence for each in citations})
     lines = [
-        f"{one_or_more(cited, 'sentence')} supported by a source, "
+        f"{counted(cited, 'sentence')} supported by a source, "
         f"{len(progress.unsupported)} marked [unsupported], {progress.uncited} without a source."
     ]
     if extractive:
@@ -170,7 +170,7 @@ def _foot(progress: Progress, citations: list[Citation], stop: str | None, extra
         )
     expertise = "; ".join(f"{_plain(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
     lines.append(f"Expertise reached, from 0 to 1: {expertise}.")
-    iterations = one_or_more(progress.iteration, "iteration")
+    iterations = counted(progress.iteration, "iteration")
     if stop is None:
         lines.append(f"It is under way: {iterations} done.")
         return "\n\n".join(lines)

@@ -45,6 +45,7 @@ from civitas.society.population.life import begin_life
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
 from civitas.society.tables import Tables
+from civitas.text import counted
 
 if TYPE_CHECKING:
     from civitas.approval import Approver
@@ -261,7 +262,7 @@ class Society(Experiments):
                 KIND,
                 "society",
                 SocietyState,
-                task=f"{count} steps of {clock.step_s} s, {many} agents",
+                task=f"{counted(count, 'step')} of {clock.step_s} s, {counted(many, 'agent')}",
                 program=program,
             ) as record:
                 async with self._between:

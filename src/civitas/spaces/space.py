@@ -28,7 +28,7 @@ from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.request import Request, on_end, settle
 from civitas.spaces.router import Router
 from civitas.spaces.watchdog import WATCHDOG
-from civitas.text import log_failure
+from civitas.text import counted, log_failure
 from civitas.threads import loop_is_running
 
 logger = logging.getLogger("civitas.space")
@@ -195,7 +195,7 @@ class Space:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self.ids())} agents"
+        state = "closed" if self._closed else counted(len(self.ids()), "agent")
         return f"<{type(self).__name__}, {state}>"
 
     _observe_everywhere = _observe

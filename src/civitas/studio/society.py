@@ -76,7 +76,7 @@ class SocietyTab:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
         self._changing = threading.RLock()
         self.town: Town | None = None
 

@@ -303,8 +303,13 @@ def test_a_question_is_answered_in_words(port: Port, asker: Asker) -> None:
     assert answer.result(10) == "three"
 
 
-def test_a_card_whose_asker_has_gone_is_gone(port: Port) -> None:
-    """Its loop was closed without a word: the page is told, and other cards are answered."""
+def test_a_card_whose_asker_has_gone_is_gone(port: Port, asker: Asker) -> None:
+    """It was cancelled, or its loop was closed without a word: the page is told."""
+    number, answer = asker.ask(Question("Clerk", "How many?"))
+    answer.cancel()
+    asyncio.run_coroutine_threadsafe(cancel_the_rest(), asker.loop).result(10)
+    told = port.post(f"/studio/cards/{number}", {"text": "three"})
+    assert (told.status, "it was withdrawn" in told.text) == (409, True)
     gone = Asker(port)
     number, _ = gone.ask(Question("Clerk", "How many?"))
     gone.close()

@@ -35,7 +35,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
-from civitas.text import escaped, one_or_more
+from civitas.text import counted, escaped
 
 _FOLDERS = logging.getLogger("civitas.research.folder")
 _INTERRUPTED: Final = 130
@@ -235,17 +235,15 @@ class ResearchDisplay(RunDisplay):
         data = event.result
         if event.block == "plan":
             count = len(data["tasks"])
-            self._line(
-                f"  plan: {one_or_more(count, 'task')}" if count else "  plan: no task is left"
-            )
+            self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")
         elif event.block == "research":
             for task in data["results"]:  # a task that could not be called had no start
                 if task["error"] is not None and _key(task["tool"], task["args"]) not in self._told:
                     self._task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
             wrong = len(data["unsupported"])
-            marked = f", {one_or_more(wrong, 'sentence')} marked [unsupported]" if wrong else ""
-            self._line(f"  report: {one_or_more(len(data['citations']), 'citation')}{marked}")
+            marked = f", {counted(wrong, 'sentence')} marked [unsupported]" if wrong else ""
+            self._line(f"  report: {counted(len(data['citations']), 'citation')}{marked}")
         elif event.block == "evaluate":
             if data["remark"]:
                 self._line(_cut(data["remark"]), "dim", "  remark: ", "    ")
@@ -296,7 +294,7 @@ class ResearchDisplay(RunDisplay):
         took = "" if seconds is None else f"{seconds:.1f} s, "
         tokens = report.usage.input_tokens + report.usage.output_tokens
         self._line(
-            f"{one_or_more(report.iterations, 'iteration')}, {took}{one_or_more(tokens, 'token')}",
+            f"{counted(report.iterations, 'iteration')}, {took}{counted(tokens, 'token')}",
             "dim",
         )
         self._ways(reply.stop_reason)

@@ -25,7 +25,7 @@ from civitas.reasoning.events import (
     Event,
 )
 from civitas.reasoning.reply import Reply
-from civitas.text import escaped, escaped_json, one_or_more
+from civitas.text import counted, escaped, escaped_json
 
 if TYPE_CHECKING:
     from civitas.cli.recorded import Recorded
@@ -172,7 +172,7 @@ class RunDisplay:
         if self._open:
             names = ", ".join(self._open.values())
             self._line(f"stopped before it had ended: {names}", "yellow")
-        self._line(f"until then {one_or_more(self._ended, self._noun)}, {seconds:.1f} s", "dim")
+        self._line(f"until then {counted(self._ended, self._noun)}, {seconds:.1f} s", "dim")
         self._ways("cancelled")
 
     # -- the kinds of events -----------------------------------------------------------------------
@@ -226,7 +226,7 @@ class RunDisplay:
         if event.action not in self._whole:
             more = len(lines) - MAX_LINES
             if more > 1:
-                lines[MAX_LINES:] = [f"… {one_or_more(more, 'more line')}"]
+                lines[MAX_LINES:] = [f"… {counted(more, 'more line')}"]
             lines = [line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …" for line in lines]
         for line in lines:
             self._line(line, "", "  ", "    ")
@@ -256,7 +256,7 @@ class RunDisplay:
         tokens = usage.input_tokens + usage.output_tokens
         took = "" if seconds is None else f"{seconds:.1f} s, "
         self._line(
-            f"{one_or_more(len(reply.steps), 'step')}, {took}{one_or_more(tokens, 'token')} "
+            f"{counted(len(reply.steps), 'step')}, {took}{counted(tokens, 'token')} "
             f"({usage.input_tokens:,} in, {usage.output_tokens:,} out)",
             "dim",
         )

@@ -27,7 +27,7 @@ from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
 from civitas.reasoning.reply import Reply, Stop, StopReason
 from civitas.reasoning.resume import ENDED, guarded
-from civitas.text import log_failure
+from civitas.text import counted, log_failure
 
 if TYPE_CHECKING:
     from civitas.reasoning.reply_request import ReplyRequest
@@ -216,7 +216,7 @@ class Exchange:
         if reason is not None:
             raise Stop("done", reason)
         if state.turns >= setup.max_turns:
-            detail = f"the conversation had not ended after {state.turns} turns"
+            detail = f"the conversation had not ended after {counted(state.turns, 'turn')}"
             raise Stop("max_iterations", detail)
 
     def _choice_failed(self, what: str, error: Exception) -> Stop:

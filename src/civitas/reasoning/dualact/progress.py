@@ -19,6 +19,7 @@ from civitas.reasoning.read_record import ReadRecord
 from civitas.reasoning.record import APPENDED, LIVE, loaded
 from civitas.reasoning.reply import Reply, Step, Stop, StopReason
 from civitas.reasoning.resume import ended
+from civitas.text import counted
 
 if TYPE_CHECKING:
     from civitas.journal.run import RecordedPart
@@ -106,7 +107,7 @@ class Progress:
         if decision.action is DecisionAction.TERMINATE:
             self.finish("terminated")
         elif self.r_runs >= runs:
-            self.finish("max_loops", f"H did not accept after {self.r_runs} runs of R")
+            self.finish("max_loops", f"H did not accept after {counted(self.r_runs, 'run')} of R")
         else:
             self.turn = "reactive"
             self.stop, self.detail = None, ""

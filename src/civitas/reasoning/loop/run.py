@@ -28,6 +28,7 @@ from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply, Step, Stop
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.resume import ended, guarded
+from civitas.text import counted
 
 SAME_CALLS = 3
 """How many answers in a row with the same calls and results end a run as `no_progress`."""
@@ -118,7 +119,7 @@ class Run(Asking):
                     self._hear()
             if reply is not None:
                 return reply
-        detail = f"no answer after {state.iteration} iteration{'s' * (state.iteration != 1)}"
+        detail = f"no answer after {counted(state.iteration, 'iteration')}"
         if state.faults:
             detail += f"; the last could not be used: {state.faults}"
         return self.end(Stop("max_iterations", detail))

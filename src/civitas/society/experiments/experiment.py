@@ -30,6 +30,7 @@ from civitas.society.router import SocietyMailbox
 from civitas.society.steps import Steps
 from civitas.society.wants import id_order
 from civitas.spaces.loop import on_a_space
+from civitas.text import counted
 
 if TYPE_CHECKING:
     from civitas.journal import Journal
@@ -225,7 +226,7 @@ class Experiments(Steps):
                 "Survey",
                 "society",
                 SurveyState,
-                task=f"{survey.name}: {len(mailboxes)} citizens",
+                task=f"{survey.name}: {counted(len(mailboxes), 'citizen')}",
                 program=program,
             ) as record:
                 if self._journal is not None:

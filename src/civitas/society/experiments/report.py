@@ -19,6 +19,7 @@ from civitas.errors import ConfigError
 from civitas.society.experiments.design import Design, Metric, Published
 from civitas.society.experiments.pictures import COLOURS, DPI, SHAPES, figure_of
 from civitas.society.experiments.results import Interval, Results, file_name, write_whole
+from civitas.text import counted
 
 _STYLE: Final = (
     "body{font:16px/1.5 Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;color:#111}"
@@ -191,7 +192,7 @@ def _about_of(design: Design, metric: str) -> Metric:
 def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -> str:
     """Return the caption of a picture; it says if curves are left out, or seeds are few."""
     seeds = len(results.values(metric, shown[0][1], None, shown[0][2]))
-    said = f"mean and 95 % interval over {seeds} seed{'s' * (seeds != 1)}"
+    said = f"mean and 95 % interval over {counted(seeds, 'seed')}"
     if seeds == 1:
         said = "values of 1 seed, without an interval"
     elif seeds < _FEW:
