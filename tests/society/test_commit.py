@@ -227,9 +227,7 @@ async def test_a_service_that_fails_refuses_that_want_alone(
     said = [
         (each.getMessage(), each.exc_info) for each in caplog.records if each.levelname == "ERROR"
     ]
-    assert said == [
-        ("service 'bank' failed on Save(cents=5) of agent '1': ZeroDivisionError: oh", None)
-    ]
+    assert said == [("service 'bank' failed on Save(cents=5) of '1': ZeroDivisionError: oh", None)]
     assert fine.status["told"] == [5]
 
 

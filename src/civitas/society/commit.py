@@ -284,9 +284,7 @@ class Books:
                 raise DefinitionError(f"settle must return an Answer, got {answer!r:.80}")
             return answer
         except Exception as error:  # only the sender loses its answer
-            log_failure(
-                logger, f"service {service.id!r} failed on {want} of agent {sender!r}", error
-            )
+            log_failure(logger, f"service {service.id!r} failed on {want} of {sender!r}", error)
             return Answer(want, False, f"{service.id} failed: {error_text(error)}")
 
     def end_step(self) -> None:
