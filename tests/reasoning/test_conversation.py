@@ -38,6 +38,7 @@ from civitas.reasoning.conversation.state import ConversationState
 from civitas.reasoning.conversation.termination import MaxTurns, Said
 from civitas.reasoning.events import Done, TurnEnded, TurnStarted
 from civitas.reasoning.loop.react import ReActAgent
+from civitas.reasoning.reply import Reply
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import say, use
 from reasoning.talkers import Gated, Talker, agent, answer, heard
@@ -191,6 +192,23 @@ def test_a_function_cannot_name_an_order_that_does_not_fit(order: Any) -> None:
     reply = Conversation([Talker("Ann"), Talker("Bob")], lambda state: order).reply_sync("go")
     assert reply.stop_reason == "error"
     assert "participant" in reply.detail
+
+
+def test_a_participant_of_ones_own_needs_a_text_alone() -> None:
+    class Voter:
+        def __init__(self, id: str) -> None:
+            self.id = id
+
+        async def reply(self, text: Any) -> Reply:
+            return Reply(f"{self.id} heard {text}")
+
+        async def observe(self, message: dict[str, Any]) -> None:
+            pass
+
+    panel = Conversation([Voter("Ann"), Voter("Bob")], lambda s: None if s.turns else s.agents)
+    reply = panel.reply_sync("it")
+    assert reply.stop_reason == "done"
+    assert reply.value == {"Ann": "Ann heard it", "Bob": "Bob heard it"}
 
 
 def test_an_id_may_be_a_number() -> None:

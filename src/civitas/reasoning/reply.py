@@ -98,7 +98,7 @@ class Reply:
     """
 
     text: str
-    value: Any = None
+    value: Any = ...
     messages: list[dict[str, Any]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
@@ -106,6 +106,10 @@ class Reply:
     detail: str = ""
     error: BaseException | None = None
     run_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is ...:  # a reply made without a value
+            object.__setattr__(self, "value", self.text)
 
     def __repr__(self) -> str:
         # Kept short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
