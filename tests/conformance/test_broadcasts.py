@@ -1,5 +1,8 @@
 """Messages to `*`."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from civitas import ACCESS_DENIED, Agent, action
@@ -18,6 +21,14 @@ class Member(Recorder):
     @action
     async def fail(self) -> None:
         raise ValueError(f"no, says {self.id}")
+
+    @action
+    async def nothing_json(self) -> Any:
+        return b"x"
+
+    @action(timeout=0.01)
+    async def late(self) -> None:
+        await asyncio.Event().wait()
 
     @action(access_policy=ACCESS_DENIED)
     async def forbidden(self) -> None:
@@ -77,6 +88,11 @@ def test_each_receiver_answers_a_broadcast(space):
     ("name", "args", "text"),
     (
         ("fail", {}, "ValueError: no, says {}"),
+        (
+            *("nothing_json", {}),
+            'TypeError: "{}.nothing_json" returned what is not a JSON value: bytes is not JSON',
+        ),
+        ("late", {}, 'TimeoutError: "{}.late" took longer than 0.01 s'),
         ("forbidden", {}, '"{}.forbidden" not permitted'),
         ("double", {}, '"{}.double" missing argument "n"'),
         ("double", {"n": 1, "m": 2}, '"{}.double" unexpected argument "m"'),

@@ -52,6 +52,15 @@ def test_the_watchdog_names_the_agent_and_the_action(space: Any, log: Log, name:
     assert "agent 'hog'" in log.wait_for("released the loop")
 
 
+def test_the_watchdog_names_the_agent_that_handles_a_broadcast(space: Any, log: Log) -> None:
+    hog = space.add(Hog("hog"))
+    space.add(Agent("me")).send({"to": "*", "action": {"name": "hog"}})
+    line = log.wait_for("has held the loop")
+    hog.let_go = True
+    assert "agent 'hog'" in line
+    assert '"hog.hog"' in line
+
+
 def test_the_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(
     space: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -51,7 +51,7 @@ def test_what_is_too_large_is_told_and_holds_up_nothing(small_broker: Broker) ->
 
         for _ in range(2):  # the first is how the space learns of it
             large, small = me.request(copy(LARGE)), me.request(copy(2))
-            with pytest.raises(MailboxFull, match=r"max_message_size is 100,000"):
+            with pytest.raises(MailboxFull, match="100,000 are the limit"):
                 large.result(WAIT_S)
             assert small.result(WAIT_S) == "xx"
             me.send(copy(LARGE))
@@ -59,7 +59,7 @@ def test_what_is_too_large_is_told_and_holds_up_nothing(small_broker: Broker) ->
             assert "max_message_size" in error
             assert id == "1"
             # An answer of that size.
-            with pytest.raises(ActionError, match="MessageTooLarge: the broker takes no message"):
+            with pytest.raises(ActionError, match="MessageTooLarge: no message of"):
                 me.request(copy(10, LARGE)).result(WAIT_S)
             me.send(copy(10, LARGE))
             error, id = me.told.get(timeout=WAIT_S)
@@ -85,6 +85,21 @@ def test_one_of_the_largest_size_is_sent_though_the_channel_was_ended(small_brok
         assert largest.result(WAIT_S) == ""
         with pytest.raises(MailboxFull, match="of 100,001 bytes"):
             me.request(copy(100_001 - rest)).result(WAIT_S)
+
+
+def test_what_only_its_escapes_make_too_large_is_told(broker: Broker) -> None:
+    """Data of 16 MiB is sent, and a control character of one byte has six in JSON."""
+    text = "\x01" * 5_000_000
+    with AMQPSpace(amqp_options=AMQPOptions(port=broker.port)) as space:
+        me = space.add(Customer("me"))
+        space.add(Printer("Printer"))
+        called = {"name": "copy", "args": {"text": text, "times": 1}}
+        with pytest.raises(MailboxFull, match="25,165,824 are the limit"):
+            me.request({"to": "Printer", "action": called}).result(WAIT_S)
+        me.send({"id": "1", "to": "Printer", "action": called})
+        assert me.told.get(timeout=WAIT_S)[1] == "1"
+        with pytest.raises(ActionError, match="MessageTooLarge: no message of"):
+            me.ask("Printer", "copy", text="\x01", times=5_000_000).result(WAIT_S)
 
 
 @pytest.mark.long

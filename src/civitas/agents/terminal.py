@@ -39,13 +39,12 @@ class Terminal:
                 reading = self._reading = concurrent.futures.Future()
                 # A daemon: an unanswered question must not delay the interpreter's exit.
                 threading.Thread(
-                    target=self._read, args=(reading,), name="civitas-terminal", daemon=True
+                    target=lambda: reading.set_result(read_line(self._stdin)),
+                    name="civitas-terminal",
+                    daemon=True,
                 ).start()
         line = await asyncio.shield(asyncio.wrap_future(reading))
         with self._guard:
             if self._reading is reading:
                 self._reading = None
         return line.rstrip("\r\n") if line else None
-
-    def _read(self, reading: concurrent.futures.Future[str]) -> None:
-        reading.set_result(read_line(self._stdin))

@@ -132,8 +132,9 @@ class Delivery:
         return None if self.kind == CALLBACK else self.envelope.to_dict()
 
     def __str__(self) -> str:
-        """Return the name of the action in errors: `Calculator.add`."""
-        return f"{self.envelope.to}.{self.envelope.name}"
+        """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""
+        whose = self.envelope.to if self.mailbox is None else self.mailbox.id
+        return f"{whose}.{self.envelope.name}"
 
 
 class RouterPort(Protocol):

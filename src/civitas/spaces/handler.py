@@ -80,13 +80,6 @@ class Offer:
         )
 
 
-class Outcome(Exception):
-    """Carries out of `handle` an error that is the outcome itself rather than the action's."""
-
-    def __init__(self, error: RequestError) -> None:
-        self.error = error
-
-
 async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
     """Call an action that is not `plain`: with its callbacks, context and time limit."""
     agent = mailbox.agent
@@ -207,8 +200,6 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
 
 def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
     """Return the outcome of a request whose action raised `error`."""
-    if isinstance(error, Outcome):
-        return error.error
     if isinstance(error, ActionError):
         # Raised by an action that this one called: passed on unchanged along the call chain.
         where = error.where
@@ -216,7 +207,7 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
             _encodable(error.type), _encodable(error.text), where and _encodable(where)
         )
     else:
-        where = f"{delivery.mailbox.id}.{delivery.envelope.name}" if delivery.mailbox else None
+        where = str(delivery) if delivery.mailbox else None
         outcome = ActionError(_encodable(type(error).__name__), text_of(error), where)
     outcome.__cause__ = error
     return outcome
@@ -244,7 +235,7 @@ def returned(delivery: Delivery, value: Any) -> Any:
         return to_json(value)
     except NotJSON as error:
         text = f'"{delivery}" returned what is not a JSON value: {error}'
-        raise Outcome(ActionError("TypeError", text)) from None
+        raise ActionError("TypeError", text) from None
 
 
 def answers(

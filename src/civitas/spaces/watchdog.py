@@ -113,7 +113,7 @@ def _holder(space: Router) -> tuple[str, str]:
     task = asyncio.current_task(space.loop)
     delivery: Delivery | None = space.tasks.owner(task)
     if delivery is not None:
-        return f'agent {delivery.envelope.to!r} in "{delivery}"', where
+        return f'agent {delivery.mailbox.id!r} in "{delivery}"', where
     agent = _agent_in(frame)
     if agent is not None:
         return f"agent {agent.id!r}", where

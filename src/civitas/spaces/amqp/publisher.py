@@ -11,7 +11,7 @@ from typing import Any, Final
 from pika.channel import Channel
 
 from civitas.spaces.amqp.connection import LinkLost
-from civitas.spaces.amqp.wire import REQUEST, SEND, Outbound
+from civitas.spaces.amqp.wire import LARGEST, REQUEST, SEND, Outbound
 from civitas.spaces.request import settle
 
 Settled = Callable[[Outbound, str], None]
@@ -44,7 +44,7 @@ class Publisher:
     an agent without a queue.
 
     Attributes:
-        largest: how many bytes a message may have; None until the broker has refused one
+        largest: how many bytes a message may have; less once the broker has refused one
     """
 
     def __init__(self, exchange: str, settled: Settled, set_open: Callable[[bool], None]) -> None:
@@ -61,7 +61,7 @@ class Publisher:
         # By receiver, then by key: the returned messages, and those published since.
         self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
-        self.largest: int | None = None
+        self.largest = LARGEST
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Publisher:
 
     def publish(self, message: Outbound) -> None:
         """Publish a message now, or keep it until that is possible."""
-        if self.largest is not None and len(message.body) > self.largest:
+        if len(message.body) > self.largest and message.exchange is None:  # not a dead letter
             self._settled(message, TOO_LARGE)
             return
         held = self._held.get(message.to) if self._held else None

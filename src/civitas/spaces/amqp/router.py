@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from threading import get_ident
@@ -220,8 +221,9 @@ class AMQPRouter(Router):
             return MailboxFull(f"{waiting} messages wait for the broker: no more are taken")
         if outcome == TOO_LARGE:
             return MailboxFull(
-                f"the broker takes no message of {len(message.body):,} bytes: its max_message_size "
-                f"is {self.broker.publisher.largest:,}"
+                f"no message of {len(message.body):,} bytes is taken: "
+                f"{self.broker.publisher.largest:,} are the limit (the broker's max_message_size, "
+                f"or {wire.LARGEST:,})"
             )
         whose = f'"{message.to}"' if message.to else "an agent"
         return MailboxFull(f"the mailbox of {whose} is full: the broker takes no more for it")
@@ -229,7 +231,7 @@ class AMQPRouter(Router):
     def _answer_too_large(self, message: Outbound) -> None:
         """Send an error in place of an answer that is too large."""
         error = ActionError("MessageTooLarge", str(self._not_taken(message, TOO_LARGE)))
-        answer = wire.read_json(message.body)
+        answer = json.loads(message.body)
         id = answer["action"]["args"].get("original_message_id")
         args = {"error": str(error), "original_message_id": id}
         message.body = wire.written(Envelope(answer["from"], answer["to"], "error", args))

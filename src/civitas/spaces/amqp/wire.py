@@ -32,7 +32,7 @@ QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send it open reque
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, QUEUE_LOST))
 
 LARGEST: Final = 24 * 2**20
-"""Bytes of the largest message; `send` takes less, escapes included."""
+"""Bytes of the largest message; `send` takes less, unless very much of it is escaped."""
 
 DEFAULT_TIMEOUT_S: Final = 300
 """The timeout of a request without a timeout header."""
