@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -453,6 +454,21 @@ def test_ids_that_are_missing_or_alike_are_told_apart() -> None:
     assert ids[0] == "x"
     assert len(set(ids)) == 4
     assert [m["tool_call_id"] for m in model.prompts[1][2:]] == ids
+
+
+def test_a_server_that_numbers_its_calls_anew_in_each_answer_has_them_told_apart(
+    tmp_path: Path,
+) -> None:
+    def thinker() -> ReActAgent:
+        calls = [{"name": "add", "args": {"a": n, "b": 2}, "id": "0"} for n in (1, 2)]
+        model = ScriptedModel([calls[0], ConnectionError("down"), calls[1], "4"])
+        return ReActAgent("thinker", model, actions=[add], journal=tmp_path / "j.db")
+
+    assert thinker().reply_sync("go", run_id="R").stop_reason == "error"
+    reply = thinker().reply_sync("go", run_id="R")
+    made = [call["id"] for each in reply.messages for call in each.get("tool_calls", ())]
+    ended = [each["tool_call_id"] for each in reply.messages if each["role"] == "tool"]
+    assert made == ended == ["0", "call_2"]
 
 
 # -- how it ends -----------------------------------------------------------------------------------
