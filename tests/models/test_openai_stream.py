@@ -292,10 +292,12 @@ def test_events_are_read_as_their_format_is_written() -> None:
         f":\nunknown: field\ndata: {before}\r\ndata: {after}\r\n\r\n\n\n"
         f"data: {json.dumps(delta('d', 'stop'))}\n\ndata: [DONE]"
     ).encode()
+    marked = b"\xef\xbb\xbf" + lines[lines.index(b"data:") :]  # with a byte order mark
     for size in (len(lines), 1, 7):
-        pieces = [lines[at : at + size] for at in range(0, len(lines), size)]
-        parts = stream(events(*pieces))
-        assert parts[-1].text == joined(parts) == "abcé!d"
+        for sent in (lines, marked):
+            pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
+            parts = stream(events(*pieces))
+            assert parts[-1].text == joined(parts) == "abcé!d"
 
 
 def test_the_two_characters_of_a_line_end_may_come_apart() -> None:
