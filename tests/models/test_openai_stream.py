@@ -460,7 +460,7 @@ def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -
     (
         (http(b""), "the answer is not JSON"),
         (http(b"hello"), "the answer is not JSON"),
-        (http(b"<html>", 200, {"Content-Type": "text/html"}), "broke off after event 0"),
+        (http(b"<html>", 200, {"Content-Type": "text/html"}), "char 0): '<html>'"),
         (events(DONE), "the answer's events hold no answer"),
         (events(counted(), DONE), "the answer's events hold no answer"),
         (events(b": nothing\n\n"), "the answer broke off after event 0"),
