@@ -292,10 +292,12 @@ def test_events_are_read_as_their_format_is_written() -> None:
         f":\nunknown: field\ndata: {before}\r\ndata: {after}\r\n\r\n\n\n"
         f"data: {json.dumps(delta('d', 'stop'))}\n\ndata: [DONE]"
     ).encode()
+    marked = b"\xef\xbb\xbf" + lines[lines.index(b"data:") :]  # with a byte order mark
     for size in (len(lines), 1, 7):
-        pieces = [lines[at : at + size] for at in range(0, len(lines), size)]
-        parts = stream(events(*pieces))
-        assert parts[-1].text == joined(parts) == "abcé!d"
+        for sent in (lines, marked):
+            pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
+            parts = stream(events(*pieces))
+            assert parts[-1].text == joined(parts) == "abcé!d"
 
 
 def test_the_two_characters_of_a_line_end_may_come_apart() -> None:
@@ -458,7 +460,7 @@ def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -
     (
         (http(b""), "the answer is not JSON"),
         (http(b"hello"), "the answer is not JSON"),
-        (http(b"<html>", 200, {"Content-Type": "text/html"}), "broke off after event 0"),
+        (http(b"<html>", 200, {"Content-Type": "text/html"}), "char 0): '<html>'"),
         (events(DONE), "the answer's events hold no answer"),
         (events(counted(), DONE), "the answer's events hold no answer"),
         (events(b": nothing\n\n"), "the answer broke off after event 0"),

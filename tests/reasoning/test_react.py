@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -453,6 +454,21 @@ def test_ids_that_are_missing_or_alike_are_told_apart() -> None:
     assert ids[0] == "x"
     assert len(set(ids)) == 4
     assert [m["tool_call_id"] for m in model.prompts[1][2:]] == ids
+
+
+def test_a_server_that_numbers_its_calls_anew_in_each_answer_has_them_told_apart(
+    tmp_path: Path,
+) -> None:
+    def thinker() -> ReActAgent:
+        calls = [{"name": "add", "args": {"a": n, "b": 2}, "id": "0"} for n in (1, 2)]
+        model = ScriptedModel([calls[0], ConnectionError("down"), calls[1], "4"])
+        return ReActAgent("thinker", model, actions=[add], journal=tmp_path / "j.db")
+
+    assert thinker().reply_sync("go", run_id="R").stop_reason == "error"
+    reply = thinker().reply_sync("go", run_id="R")
+    made = [call["id"] for each in reply.messages for call in each.get("tool_calls", ())]
+    ended = [each["tool_call_id"] for each in reply.messages if each["role"] == "tool"]
+    assert made == ended == ["0", "call_2"]
 
 
 # -- how it ends -----------------------------------------------------------------------------------
@@ -1161,9 +1177,9 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ({"actions": add}, "actions= must be a registry, or a list"),
         ({"actions": [7]}, "an action must be a function"),
         ({"actions": [add, add]}, "actions= has two of one name, the second being <function add"),
-        ({"max_iterations": 0}, "max_iterations= must be 1 or more, got 0"),
-        ({"max_iterations": 2.5}, "max_iterations= must be 1 or more, got 2.5"),
-        ({"max_result_chars": 0}, "max_result_chars= must be 1 or more"),
+        ({"max_iterations": 0}, "max_iterations= must be an integer from 1, got 0"),
+        ({"max_iterations": 2.5}, "max_iterations= must be an integer from 1, got 2.5"),
+        ({"max_result_chars": 0}, "max_result_chars= must be an integer from 1"),
         ({"discover": "Bob"}, 'discover= must be "\\*" or a list of ids'),
         ({"discover": 7}, 'discover= must be "\\*" or a list of ids'),
         ({"system_prompt": 5}, "agent 't': system_prompt= must be a text, got 5"),

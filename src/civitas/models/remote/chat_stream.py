@@ -83,6 +83,8 @@ class AnswerStream:
                 return
 
     def _line_of(self, line: bytes) -> Iterator[StreamPart]:
+        if not self._lines:
+            line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark, which may come first
         self._lines += 1
         if self._lines > _MAX_LINES:
             raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")

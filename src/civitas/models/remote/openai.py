@@ -180,7 +180,8 @@ class OpenAIModel(RemoteModel):
     async def _streamed(self, content: bytes, calls: int) -> AsyncGenerator[StreamPart, None]:
         response = await self._open(content)
         try:
-            if "json" in response.headers.get("content-type", ""):  # it does not know how to stream
+            kind = response.headers.get("content-type", "")
+            if "json" in kind or "html" in kind:  # it cannot stream, or is a web page
                 body = bytearray()
                 while data := await response.read():
                     body += data

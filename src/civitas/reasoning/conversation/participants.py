@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from civitas.arguments import check_count
 from civitas.errors import DefinitionError, JournalError, RunMismatch
 from civitas.message import address
 from civitas.reasoning.conversation.order import Handover, Order, as_order
@@ -66,10 +67,7 @@ class Setup:
             )
         if max_turns is None:
             max_turns = (self.until.most_turns if self.until is not None else None) or _MAX_TURNS
-        if type(max_turns) is not int or max_turns < 1:
-            raise DefinitionError(
-                f"conversation {id!r}: max_turns= must be 1 or more, got {max_turns!r:.80}"
-            )
+        check_count(f"conversation {id!r}", "max_turns", max_turns)
         if stop_if_failed not in _RULES:
             raise DefinitionError(
                 f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "

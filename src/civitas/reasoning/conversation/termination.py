@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from civitas.arguments import check_count
 from civitas.errors import DefinitionError
 from civitas.message import address
 from civitas.reasoning.conversation.order import of_user
@@ -86,7 +87,8 @@ class MaxTurns(Condition):
     """
 
     def __init__(self, turns: int) -> None:
-        self.turns = self.most_turns = _positive(turns, "MaxTurns")
+        check_count("MaxTurns", "turns", turns)
+        self.turns = self.most_turns = turns
 
     def met(self, state: ConversationState) -> bool:
         """Return whether the reply has had that many turns."""
@@ -106,7 +108,8 @@ class MaxTokens(Condition):
     """
 
     def __init__(self, tokens: int) -> None:
-        self.tokens = _positive(tokens, "MaxTokens")
+        check_count("MaxTokens", "tokens", tokens)
+        self.tokens = tokens
 
     def met(self, state: ConversationState) -> bool:
         """Return whether the reply has taken that many tokens."""
@@ -262,9 +265,3 @@ def as_condition(given: Any) -> Condition:
         "a condition is MaxTurns, MaxTokens, Said, StoppedBy, Elapsed, some of them combined by | "
         f"and &, or a function of the conversation's state, not {given!r:.80}"
     )
-
-
-def _positive(number: object, what: str) -> int:
-    if type(number) is not int or number < 1:
-        raise DefinitionError(f"{what} takes a positive integer, got {number!r:.80}")
-    return number

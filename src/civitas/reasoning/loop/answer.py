@@ -113,7 +113,7 @@ MAX_ARGS_CHARS = 1_000_000
 class RequestedCall:
     """One call of an answer."""
 
-    id: str  # different from those of the answer's other calls
+    id: str  # different from those of the reply's other calls
     name: str  # the action's public name
     shown: str  # the safe name, as in the messages
     args: dict[str, Any] = field(default_factory=dict)  # as JSON data; empty if unreadable
@@ -132,9 +132,12 @@ class Answer:
 
 
 def read_answer(
-    answer: Any, find: Callable[[str], tuple[str, Action | None]], known: Callable[[], list[str]]
+    answer: Any,
+    ids: set[str],
+    find: Callable[[str], tuple[str, Action | None]],
+    known: Callable[[], list[str]],
 ) -> Answer:
-    """Read a model's answer."""
+    """Read a model's answer; `ids` are those of the reply's calls so far."""
     text = getattr(answer, "text", None)
     calls = getattr(answer, "calls", None)
     if not (isinstance(text, str) or text is None) or not isinstance(calls, (tuple, list)):
@@ -152,7 +155,6 @@ def read_answer(
             "None was executed."
         )
         return Answer(text, [], fault)
-    ids: set[str] = set()
     wanted = [_read_call(call, ids, find, known) for call in calls]
     return Answer(text, wanted, "; ".join([each.fault for each in wanted if each.fault]))
 

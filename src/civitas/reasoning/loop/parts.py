@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import ACCESS_DENIED, Action, ActionRegistry
 from civitas.agent import Agent
+from civitas.arguments import check_count
 from civitas.environment import Environment
 from civitas.errors import DefinitionError
 from civitas.goal import Goal
@@ -94,9 +95,11 @@ class LoopAgent(RecordedAgent):
                 )
             self.system_prompt = system_prompt
         if max_iterations != MAX_ITERATIONS:
-            self.max_iterations = _positive(max_iterations, "max_iterations", id)
+            check_count(f"agent {id!r}", "max_iterations", max_iterations)
+            self.max_iterations = max_iterations
         if max_result_chars != MAX_RESULT_CHARS:
-            self.max_result_chars = _positive(max_result_chars, "max_result_chars", id)
+            check_count(f"agent {id!r}", "max_result_chars", max_result_chars)
+            self.max_result_chars = max_result_chars
         if discover is not None:
             self.discover = _which(discover, id)
         if budget is not None:
@@ -265,12 +268,6 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
                 f"1 the most important, got {rank!r:.80}"
             )
     return checked
-
-
-def _positive(number: int, what: str, id: str | int) -> int:
-    if type(number) is not int or number < 1:
-        raise DefinitionError(f"agent {id!r}: {what}= must be 1 or more, got {number!r}")
-    return number
 
 
 def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[str | int, ...]:

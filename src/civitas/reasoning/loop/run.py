@@ -52,6 +52,7 @@ class Run(Asking):
     ) -> None:
         super().__init__(agent, request, memory, record)
         self._saved = 0  # how many messages are recorded
+        self._ids: set[str] = set()  # of the calls
         # For interruptions: our own cancellations of this task are undone with `uncancel`, as
         # asyncio.timeout does.
         self.loop = asyncio.get_running_loop()
@@ -128,7 +129,7 @@ class Run(Asking):
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         state = self.state
         given = await self.ask()
-        answer = read_answer(given, self.find, self.known)
+        answer = read_answer(given, self._ids, self.find, self.known)
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
@@ -200,6 +201,8 @@ class Run(Asking):
         record.at_end = partial(mark_known, record, self.agent._model, self.budget)
         if record.state is not None:
             self.state = record.state
+            calls = (call for each in record.state.messages for call in each.get("tool_calls", ()))
+            self._ids = {call["id"] for call in calls}
             self._saved = self._remembered = len(record.state.messages)
         if self.emit is not None:
             for event in past_events(self.id, self.request, record.entries()):
