@@ -47,8 +47,6 @@ def make(self: Any, rows: Rows, plans: Plans, at: Any) -> None:
         arrays["plan"][:, slot][index[left]] = word(do, where, stop)
         key += (stop == end) * len(at)
         slot += 1
-        if slot == SLOTS:
-            raise OverflowError(f"a plan in columns has at most {SLOTS} items")
         _clear(arrays, index[left[np.flatnonzero(stop >= DAY_S)]], slot)
         on = np.flatnonzero(stop < DAY_S)
         left, key, start = left[on], key[on], stop[on]
