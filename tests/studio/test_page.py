@@ -141,6 +141,18 @@ def test_forms_are_filled_by_the_keyboard_alone(
     expect(page.get_by_text("step 1 of 24 · paused")).to_be_visible()
 
 
+def test_a_form_whose_connection_broke_works_again(open_page: Callable[..., Page]) -> None:
+    """As when the studio ends before it has answered: the page loads anew by itself."""
+    page = open_page("Society")
+    page.wait_for_load_state("networkidle")
+    page.route("**/queue/data*", lambda route: route.abort(), times=1)
+    with page.expect_event("load"):
+        page.get_by_role("button", name="Set up", exact=True).click()
+    page.get_by_label("Days", exact=True).fill("0")
+    page.get_by_role("button", name="Set up", exact=True).click()
+    expect(page.get_by_text("“Days” must be above 0")).to_be_visible()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(120)  # two programs start one after the other
 def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:

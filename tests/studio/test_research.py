@@ -97,6 +97,14 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
         named = f"research-which-port-does-alpha-use-which-protocol-replaced-beta.{ending}"
         assert started.value.suggested_filename == named
         assert "uses port 4711" in started.value.path().read_text()
+    which = page.get_by_label("Research run")
+    which.select_option(index=0)  # chosen by a person: a newer one does not take its place
+    other.get_by_role("button", name="New research").click()
+    start(other, folder, "What is gamma?")
+    expect(state(other)).to_contain_text("finished")
+    expect(other.get_by_label("Research run").locator("option:checked")).to_contain_text("gamma")
+    expect(which.locator("option")).to_have_count(2)
+    expect(which.locator("option:checked")).to_contain_text("Which port does alpha use?")
 
 
 @pytest.mark.long

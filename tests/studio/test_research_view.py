@@ -31,10 +31,10 @@ def see(tmp_path: Path) -> See:
     def is_it(entry: Entry, kind: str, key: str) -> bool:
         return entry.kind == kind and entry.data.get("key", "") == key
 
-    def view(kind: str, key: str = "", state: str = "running") -> dict[str, Any]:
+    def view(kind: str, key: str = "", state: str = "running", *more: Entry) -> dict[str, Any]:
         last = next(n for n, entry in enumerate(entries, 1) if is_it(entry, kind, key))
         outlined = type(outline)(**{**_fields(outline), "state": state})
-        return research_view(outlined, entries[:last])
+        return research_view(outlined, [*entries[:last], *more])
 
     return view
 
@@ -80,6 +80,10 @@ def test_what_a_run_came_to(see: See) -> None:
         "says 1999, which is not in the passage",
     ]
     assert (view["totals"]["model_calls"], view["totals"]["tool_calls"]) == (5, 3)
+    assert (
+        see("over", "", "running", Entry(99, "", "heard", 0.0, {"content": "Go on"}))["over"]
+        is None
+    )
 
 
 def test_of_a_run_whose_process_died_nothing_is_under_way(see: See) -> None:

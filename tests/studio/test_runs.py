@@ -271,6 +271,9 @@ def test_a_killed_run_is_resumed(studio: Studio, page: Page, tmp_path: Path) -> 
         view.get_by_role("button", name="Resume", exact=True).click()
         expect(view.get_by_role("button", name="end finished")).to_contain_text("notes.md")
         expect(view.locator("dl")).to_contain_text("model calls2")
+        page.reload()
+        page.get_by_role("tab", name="Runs").click()
+        expect(view.get_by_role("button", name="model").nth(1)).to_contain_text("cut off")
         assert len(server.requests) == 3
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from civitas.orders.simulate import SimulateOrder
 from civitas.studio import Studio
-from studio.conftest import a_studio, pages
+from studio.conftest import TOKEN, a_studio, pages
 
 # One studio and one page serve all of them.
 
@@ -223,6 +227,44 @@ def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
             assert studio.society.town is not None
             numbers.append(studio.society.town.number)
     assert len({*numbers}) == 2
+
+
+def test_what_pages_ask_of_a_town(studio: Studio) -> None:
+    """Through its routes: a survey by need, payments to all, and where citizens are."""
+
+    def asked(path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        with urlopen(Request(f"{studio.url}studio/society/{path}", data, headers)) as answer:
+            told = answer.read()
+        return told if path == "frame" else json.loads(told)
+
+    def at(step: int) -> bytes:
+        """Where citizens are then."""
+        while True:
+            packed: bytes = asked("frame")
+            length = int.from_bytes(packed[:4], "little")
+            if json.loads(packed[4 : 4 + length]).get("step") == step:
+                return packed[4 + length :]
+
+    studio.society.set_up(SimulateOrder(10, step="6h"))
+    asleep = at(1)
+    asked("survey", {"text": "?", "kind": "yes_no", "by": "need hunger", "count": 10})
+    said = {id: value for id, value, *_ in asked("log")["said"][0]["answers"]}
+    needs = {id: asked(f"citizen?id={id}")["status"]["needs"]["hunger"] for id in said}
+    assert said == {id: need >= 500 for id, need in needs.items()}
+    assert len(said) == 10
+    for text in ("null", "3", "[1]"):
+        asked("intervene", {"kind": "fact", "name": f"f{text}", "text": text})
+    assert {what for _, what, _ in asked("log")["changes"]} == {
+        "fnull is null",
+        "f3 is 3",
+        "f[1] is [1]",
+    }
+    with pytest.raises(HTTPError, match="400"):  # enough for one
+        asked("intervene", {"kind": "pay", "amount": 10_000})
+    asked("control", {"do": "step"})
+    assert at(2) != asleep
 
 
 def test_of_a_large_town_citizens_are_asked_too(page: Page) -> None:

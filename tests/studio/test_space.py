@@ -122,6 +122,8 @@ def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: 
     expect(page.get_by_role("alert")).to_contain_text("column 18: expected a JSON value")
     expect(field).to_have_value("/Clerk.add a:1 b:x")
     assert field.evaluate("each => each.selectionStart") == 17
+    write(page, "/Nobody.add")
+    expect(page.get_by_text("There is no agent Nobody here")).to_be_visible()
 
 
 def test_a_call_that_asks_first_is_permitted_or_refused(
@@ -163,6 +165,8 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
         # Only the questions of pages are left out, not what else has the same id.
         adds = {"name": "add", "args": {"a": 1, "b": 2}}
         clerk.request({"id": "who-is-there", "to": "Clerk", "action": adds}).result(5)
+        left = other.add(Clerk("Clerk"))
+        left.request({"to": "Clerk", "action": adds}).result(5)  # nobody is there to see it
         known = {"Authorization": f"Bearer {TOKEN}"}
         asked = Request(f"{studio.url}studio/space/messages", headers=known)
         with urlopen(asked, timeout=5) as answer:

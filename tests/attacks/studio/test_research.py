@@ -25,7 +25,7 @@ def run(port: Port) -> str:
             """One iteration, at whose end a narrative is there that no model would dare."""
             self.number_of(Passage.of("javascript:alert(1)", SCRIPT, "2026", SCRIPT))
             self.progress.citations = [(1, "x")]
-            self.progress.narrative = f"{SCRIPT} [^1^] [a](javascript:alert(1))"
+            self.progress.narrative = f"{SCRIPT}\x1b[2J [^1^] [a](javascript:alert(1))"
             self.progress.stop = "no_progress"
             self.progress.iteration = 1
             if self._record is not None:
@@ -60,6 +60,7 @@ def test_a_report_runs_no_script(port: Port, run: str, path: str) -> None:
 def test_a_download_is_a_file_of_a_safe_name(port: Port, run: str, ending: str) -> None:
     """Whatever the run is called."""
     told = got(port, f"report.{ending}?run={run}")
+    assert "\x1b" not in told.text
     disposition = told.headers["content-disposition"]
     assert re.fullmatch(rf'attachment; filename="research-[\w-]+\.{ending}"', disposition, re.ASCII)
     assert told.headers["x-content-type-options"] == "nosniff"
