@@ -18,7 +18,10 @@ _TITLE_WEIGHT: Final = 1.5
 _PAIR_WEIGHT: Final = 0.4  # of two words that are adjacent, as in the question
 _SCORED: Final = 4_000  # passages that are scored at once: about 3 ms
 _COMMON: Final = 20_000
-"""A word in this many passages says as little as a stop word; scoring it takes 10 ms or more."""
+"""A word in this many passages, or in half of all, says as little as a stop word.
+
+Scoring it takes 10 ms or more.
+"""
 
 
 def ranked(db: Connection, query: str, most: int) -> list[int]:
@@ -29,6 +32,8 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
     counted = sorted(
         (_count(db, f'"{word}"', _COMMON), word) for word in distinct(words, QUERY_WORDS)
     )
+    (last,) = db.execute("SELECT max(number) FROM passages").fetchone()
+    common = min(_COMMON, (last or 0) / 2)
     # The scores are as if all words were joined by OR, but a passage must have a rare one.
     rare: list[str] = []
     often: list[str] = []
@@ -37,7 +42,7 @@ def ranked(db: Connection, query: str, most: int) -> list[int]:
         total += count
         if count and total <= _SCORED:
             rare.append(word)
-        elif count and (count < _COMMON or not (rare or often)):
+        elif count and (count < common or not (rare or often)):
             often.append(word)
     if not rare:
         return [number for number, _ in _of_all(db, often)][:most]
