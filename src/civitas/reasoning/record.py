@@ -19,25 +19,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 from civitas.errors import InDoubt, JournalError, StateError
 from civitas.jsonvalue import as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord, check, fingerprint
-from civitas.reasoning.state import APPENDED, LIVE, Codec, codec_of, dumped, loaded
-from civitas.reasoning.step import NULL_STEP, Past, Step
+from civitas.reasoning.state import APPENDED as APPENDED
+from civitas.reasoning.state import LIVE as LIVE
+from civitas.reasoning.state import Codec, codec_of
+from civitas.reasoning.state import dumped as dumped
+from civitas.reasoning.state import loaded as loaded
+from civitas.reasoning.step import NULL_STEP as NULL_STEP
+from civitas.reasoning.step import Past as Past
+from civitas.reasoning.step import Step as Step
 
 if TYPE_CHECKING:
     from civitas.journal import Journal, Part
-
-__all__ = [
-    "APPENDED",
-    "LIVE",
-    "NULL_RECORD",
-    "NULL_STEP",
-    "NullRecord",
-    "Past",
-    "Record",
-    "Step",
-    "dumped",
-    "loaded",
-    "recorded",
-]
 
 S = TypeVar("S")
 T = TypeVar("T")
