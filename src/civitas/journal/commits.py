@@ -10,26 +10,12 @@ import concurrent.futures
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from civitas.errors import TooManyThreads
 from civitas.journal.entry import Entry
 from civitas.journal.file import JournalFile, Place
 from civitas.threads import WORKERS
-
-
-class Batch(NamedTuple):
-    """What one commit of a run writes.
-
-    Attributes:
-        entries: path, kind, and data as JSON text of each entry
-        kept: values that the entries name, by their hashes
-        state: the state of the run after them
-    """
-
-    entries: list[tuple[str, str, str]]
-    kept: dict[str, bytes]
-    state: str | None
 
 
 @dataclass(slots=True, eq=False)
@@ -108,19 +94,20 @@ class OpenRun:
                 raise self.broken
             return self.written < (self.noted if upto is None else upto)
 
-    def take(self) -> Batch:
-        """Remove and return all that was noted and is not written."""
+    def take(self) -> tuple[list[tuple[str, str, str]], dict[str, bytes], str | None]:
+        """Remove and return the noted entries, the values that they name, and the state."""
         with self._guard:
             if self.broken is not None:
                 raise self.broken
-            batch = Batch(self._entries, self._kept, self.state)
+            taken = self._entries, self._kept, self.state
             self._entries, self._kept = [], {}
-            return batch
+            return taken
 
-    def wrote(self, entries: int) -> None:
-        """Count entries that are now in the file."""
+    def wrote(self, entries: int, place: Place) -> None:
+        """Count entries that are now in the file, which ends at a place."""
         with self._guard:
             self.written += entries
+            self.place = place
 
     def failed(self, failure: BaseException) -> None:
         """Write nothing more after a failed write: later entries need the ones before them."""
@@ -200,34 +187,26 @@ class Commits:
         # Held until the new places are known: the next entries are written after them.
         if not self._writing.acquire(blocking=wait):
             raise BlockingIOError(f"{self.file.name} is being written")
-        failure: BaseException | None = None
-        taken: list[tuple[OpenRun, Batch]] = []
+        written: list[tuple[OpenRun, int, Place]] = []
         try:
-            places: list[Place] = []
             with self.file.writing(wait) as db:
                 for run in runs:
-                    batch = run.take()
-                    taken.append((run, batch))
+                    entries, kept, state = run.take()
                     place = run.place
-                    if batch.entries:
-                        if batch.kept:
-                            self.file.write_kept(db, batch.kept)
-                        place = self.file.write(db, run.number, place, batch.entries, batch.state)
-                    places.append(place)
-            for (run, _), place in zip(taken, places, strict=True):
-                run.place = place
+                    if entries:
+                        if kept:
+                            self.file.write_kept(db, kept)
+                        place = self.file.write(db, run.number, place, entries, state)
+                    written.append((run, len(entries), place))
+            for run, count, place in written:
+                run.wrote(count, place)
         except BlockingIOError:
             raise  # it is still to be written
         except BaseException as error:
-            failure = error
+            for run in runs:
+                run.failed(error)
             raise
         finally:
-            if failure is not None:
-                for run in runs:
-                    run.failed(failure)
-            else:
-                for run, batch in taken:
-                    run.wrote(len(batch.entries))
             self._writing.release()
         for call in list(self.watching):
             call()
