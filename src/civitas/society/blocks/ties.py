@@ -35,10 +35,6 @@ class Ties:
     """Reads and changes the relations of some rows.
 
     A row's relations fill the first slots, so a walk slot by slot drops rows as they run out.
-
-    Args:
-        rows: the rows
-        at: positions in the rows; all if left out
     """
 
     def __init__(self, rows: Rows, at: Any = None) -> None:

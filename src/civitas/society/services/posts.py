@@ -150,16 +150,9 @@ class PostsById:
 
 
 def authors_of(place: Any, hot: Any, count: int) -> tuple[Any, Any, Any]:
-    """Return the authors and their last posts, as arrays.
+    """Return each agent's number as an author, authors' last posts, and indices in `hot`; or −1.
 
-    Args:
-        place: for each post its author's index among all agents
-        hot: the indices of the authors of the hottest posts, rising
-        count: the number of agents
-
-    Returns:
-        for each agent its number as an author, −1 for none; for each author its last posts, −1 for
-        none; and for each author its index in `hot`, −1 for none
+    `place` has the author of each post, and `hot` those of the hottest, rising, of `count` agents.
     """
     np = numpy()
     order = np.argsort(place, kind="stable")
