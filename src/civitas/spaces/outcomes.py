@@ -65,7 +65,7 @@ class Outcomes:
         self.tasks = TaskPool(self.loop, self.ended)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
         self.deadlines = 0
-        self._untimed: dict[Delivery, None] = {}
+        self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
@@ -224,12 +224,12 @@ class Outcomes:
         """Start the timers of requests that are still open: most end before they need one."""
         self._timing = False
         untimed, self._untimed = self._untimed, {}
-        for delivery in untimed:
+        for delivery, since in untimed.items():
             if delivery.timer is None and delivery.timeout is not None:
                 self.deadlines += 1
-                wait_s = min(delivery.timeout, _FAR_S) - UNTIMED_S
-                delivery.timer = self.loop.call_later(
-                    wait_s, self._expired, delivery, context=self._empty_context
+                until = since + min(delivery.timeout, _FAR_S)
+                delivery.timer = self.loop.call_at(
+                    until, self._expired, delivery, context=self._empty_context
                 )
 
     def _expired(self, delivery: Delivery) -> None:

@@ -258,7 +258,7 @@ class Router(Outcomes):
             self._fresh = []
             still_open = [delivery for delivery in fresh if not delivery.answered]
             if still_open:
-                self._untimed.update(dict.fromkeys(still_open))
+                self._untimed.update(dict.fromkeys(still_open, self.loop.time()))
                 if not self._timing:
                     self._timing = True
                     self.loop.call_later(
