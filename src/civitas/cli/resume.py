@@ -128,7 +128,7 @@ def command(
         limits: dict[str, Any] = {name: at for name, at in given.items() if at is not None}
         if limits and not isinstance(order, Order | ResearchOrder):
             raise click.UsageError(
-                "limits are for runs of civitas act and civitas research: set the agent's own"
+                "limits are for runs of civitas act and research; an agent of yours has its own"
             )
         about = ""
         if order is not None:
