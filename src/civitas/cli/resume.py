@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.options import (
-    Above0,
-    journal_option,
-    json_option,
-    opened,
-    usage,
-)
+from civitas.cli.options import Above0, journal_option, json_option, opened, usage
 from civitas.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
 from civitas.cli.run.act import run_act, screen_of
 from civitas.cli.run.ended import exit_code
