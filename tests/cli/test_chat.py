@@ -1038,7 +1038,7 @@ def test_replies_are_recorded_in_a_journal(folder: Path) -> None:
         ("my agents:x", 2, "not of the form MODULE:NAME"),
         ("nowhere:Agent", 2, "'nowhere:Agent': there is no module 'nowhere'"),
         ("my_agents:nobody", 2, "the module 'my_agents' has no 'nobody'"),
-        ("my_agents:number", 2, "'my_agents:number' is a int: neither an agent, nor a class"),
+        ("my_agents:number", 2, "'my_agents:number' is of type int: neither an agent, nor a class"),
         ("my_agents:threading", 2, "neither an agent, nor a class"),
         ("pathlib:Path", 2, "is a class, but not of agents"),
         ("my_agents:wrong", 1, "--agent my_agents:wrong: it made a int, not an agent"),

@@ -80,6 +80,13 @@ def test_in_a_folder_that_was_removed_it_says_so(tmp_path: Path) -> None:
     assert done.stderr == "civitas: the current folder was removed: change to another one\n"
 
 
+def test_a_full_disk_is_named_in_words() -> None:
+    program = (sys.executable, "-m", "civitas", "--help")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (1, "civitas: No space left on device\n")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_narrow_terminal(command: str) -> None:
     done = civitas(command, "--help", COLUMNS="40")

@@ -168,8 +168,8 @@ def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Age
     if not callable(found):
         raise _wrong(
             param,
-            f"{name!r} is a {type(found).__name__}: neither an agent, nor a class of agents, nor a "
-            "function that makes one",
+            f"{name!r} is of type {type(found).__name__}: neither an agent, nor a class of "
+            "agents, nor a function that makes one",
         )
     is_class = isinstance(found, type)
     if is_class and not issubclass(found, Agent):

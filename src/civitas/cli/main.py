@@ -149,7 +149,7 @@ def _status(args: Sequence[str] | None) -> int:
         click.echo("civitas: interrupted", err=True)
         return 130
     except OSError as error:  # the reader of the output has gone, or the disk is full
-        told = str(error)
+        told = ": ".join(str(each) for each in (error.filename, error.strerror or error) if each)
         try:
             os.getcwd()
         except FileNotFoundError:

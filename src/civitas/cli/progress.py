@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -35,6 +36,8 @@ class Progress:
     def show(self, line: str) -> None:
         """Show a line, in place of the one before."""
         self._open = self._terminal
+        if self._terminal:  # a line that wrapped would not be written over
+            line = line[: (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 1]
         text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
         print(text, end=end, file=sys.stderr, flush=True)
 

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.options import (
-    Above0,
-    journal_option,
-    json_option,
-    opened,
-    usage,
-)
+from civitas.cli.options import Above0, journal_option, json_option, opened, usage
 from civitas.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_doubt
 from civitas.cli.run.act import run_act, screen_of
 from civitas.cli.run.ended import exit_code
@@ -128,7 +122,7 @@ def command(
         limits: dict[str, Any] = {name: at for name, at in given.items() if at is not None}
         if limits and not isinstance(order, Order | ResearchOrder):
             raise click.UsageError(
-                "limits are for runs of civitas act and civitas research: set the agent's own"
+                "limits are for runs of civitas act and research; an agent of yours has its own"
             )
         about = ""
         if order is not None:

@@ -14,14 +14,7 @@ from typing import Any, Final
 
 import click
 
-from civitas.cli.options import (
-    Above0,
-    folders,
-    json_option,
-    model_option,
-    recording_options,
-    usage,
-)
+from civitas.cli.options import Above0, folders, json_option, model_option, recording_options, usage
 from civitas.cli.progress import Warnings
 from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code

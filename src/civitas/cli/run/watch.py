@@ -22,13 +22,7 @@ from civitas.approval import (
 from civitas.cli.run.ended import exit_code
 from civitas.jsonvalue import json_text
 from civitas.orders.order import record
-from civitas.reasoning.events import (
-    CallEnded,
-    ConclusionReached,
-    DecisionMade,
-    Done,
-    Event,
-)
+from civitas.reasoning.events import CallEnded, ConclusionReached, DecisionMade, Done, Event
 from civitas.reasoning.reply import Reply
 from civitas.text import cut
 
