@@ -65,17 +65,26 @@ class Memory:
             sequence: the message's number in the run, from 0; all before it have been added
         """
         told: dict[str, int] = self.__dict__.setdefault("_told", {})
-        if told.get(run, 0) <= sequence:
+        if abs(told.get(run, 0)) <= sequence:
             self.add_memory(memory)
             told.pop(run, None)
             told[run] = sequence + 1
             if len(told) > _MOST_RUNS:
                 del told[next(iter(told))]
 
+    def _end_run(self, key: str) -> None:
+        """Leave the run with this key out of states: it will not be resumed."""
+        told: dict[str, int] = self.__dict__.get("_told", {})
+        for run in reversed(told):
+            if not run.startswith(key):
+                break
+            told[run] = -abs(told[run])
+
     def _told_state(self) -> dict[str, dict[str, int]]:
-        """Return how many messages of which runs were added, for a state; empty if of none."""
-        told: dict[str, int] | None = self.__dict__.get("_told")
-        return {"told": told.copy()} if told else {}
+        """Return how many messages of runs that may be resumed were added, for a state."""
+        told: dict[str, int] = self.__dict__.get("_told", {})
+        kept = {run: count for run, count in told.items() if count > 0}
+        return {"told": kept} if kept else {}
 
     def _load_told(self, state: dict[str, Any]) -> None:
         told = state.get("told", {})

@@ -10,6 +10,7 @@ from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.read_record import fingerprint
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.reply import Reply
+from civitas.reasoning.resume import ended
 
 if TYPE_CHECKING:
     from civitas.budget import Budget
@@ -55,6 +56,8 @@ class RecordedAgent(ConversationalAgent):
                 record.at_end()
             if request.record is None:
                 part.close()
+                if record is not None and ended(record):
+                    self._end_run(f"{part.run.key}/", request.thread)
 
     def _begun(self, part: Part, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
@@ -76,6 +79,12 @@ class RecordedAgent(ConversationalAgent):
         assert record.begun is not None
         request.content = record.begun["task"]
         return record
+
+    def _end_run(self, key: str, thread: str | None) -> None:
+        """Note in the memories of the members that a run is over."""
+        for member in self._member_agents:
+            if isinstance(member, RecordedAgent):
+                member._end_run(key, thread)
 
     def _check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""

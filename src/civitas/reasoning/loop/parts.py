@@ -166,6 +166,11 @@ class LoopAgent(RecordedAgent):
             )
         return whole.thread(thread)  # type: ignore[no-any-return]
 
+    def _end_run(self, key: str, thread: str | None) -> None:
+        memory = self._kept.get(thread).memory
+        if isinstance(memory, Memory):
+            memory._end_run(key)
+
     def _forget_memory(self, thread: str) -> None:
         if isinstance(self._memory, Memory):
             self._memory._forget_thread(thread)
