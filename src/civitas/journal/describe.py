@@ -88,7 +88,6 @@ def _ended(data: dict[str, Any]) -> str:
 
 
 def _researched(key: str, result: dict[str, Any]) -> str:
-    """Return a step of research in words."""
     if "tasks" in result:
         said = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
         said = said or "no task is left"

@@ -75,7 +75,6 @@ def _broken_off(what: str, error: Exception) -> WeightsError:
 
 
 def _digest_of(path: Path, report: Progress) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
     done, total = 0, path.stat().st_size
     with path.open("rb") as file:

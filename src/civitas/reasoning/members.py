@@ -96,7 +96,6 @@ class Group(RecordedAgent):
         """Refuse to save or load a state during a turn."""
 
     def _saved(self, own: Any) -> dict[str, Any]:
-        """Return the state of one thread as it is saved."""
         return dumped(own)
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -127,7 +126,6 @@ class Group(RecordedAgent):
         self._threads = kept
 
     def _loaded(self, given: Any, whose: str) -> Any:
-        """Return the state of one thread from its saved form."""
         return loaded(self._state_type, given, whose)
 
 

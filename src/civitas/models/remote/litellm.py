@@ -262,7 +262,6 @@ class LiteLLMModel(RemoteModel):
 
 
 def _error_text(error: Exception) -> str:
-    """Return the text of a litellm error without the prefixes."""
     text = server_text(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
     with suppress(ValueError, RecursionError):
         text = server_text(json.loads(text))

@@ -232,7 +232,6 @@ class _NoUsage(ModelError):
 
 
 def _to_stream(content: bytes, usage: bool) -> bytes:
-    """Return the request, changed to ask for a stream."""
     counted = b', "stream_options": {"include_usage": true}' if usage else b""
     return content[:-1] + b', "stream": true' + counted + b"}"
 

@@ -91,7 +91,6 @@ class RemoteModel(Answering):
                 yield part
 
     def _content(self, request: Request) -> bytes:
-        """Return the body of a request."""
         messages, actions, schema, _ = request
         try:
             body = self._fields_of(messages) | {"messages": chat_messages(messages, self.name)}

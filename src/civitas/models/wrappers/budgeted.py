@@ -262,7 +262,9 @@ class BudgetedModel(Answering):
                 self.name, input_tokens, output_tokens
             )
         except UnknownPrice:
-            if self.budget.left.usd is None or _is_local(self.model):
+            from civitas.models.local import LocalModel
+
+            if self.budget.left.usd is None or isinstance(self.model, LocalModel):
                 return Decimal(0)
             raise
 
@@ -322,9 +324,3 @@ def _give_back(held: Reservation, error: Exception) -> None:
 def _tokens(value: Any) -> int:
     """Return a stated number of tokens; 0 if the value is no such number."""
     return value if type(value) is int and 0 < value <= _MOST_TOKENS // 2 else 0
-
-
-def _is_local(model: Model) -> bool:
-    from civitas.models.local import LocalModel
-
-    return isinstance(model, LocalModel)

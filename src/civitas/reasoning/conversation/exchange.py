@@ -103,7 +103,6 @@ class Exchange:
         self._state.stop = (stop.reason, stop.detail)
 
     async def _chosen(self) -> tuple[str, ...]:
-        """Return who speaks next."""
         state, most = self._state, self._setup.max_turns
         try:
             if state.budget is not None:

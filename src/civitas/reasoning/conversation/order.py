@@ -115,7 +115,6 @@ class _ByFunction(Order):
 
 
 def _ids(named: Any, agents: dict[str, Any]) -> tuple[str, ...]:
-    """Return the ids that a function named, checked."""
     if named is None:
         return ()
     several = isinstance(named, list | tuple)

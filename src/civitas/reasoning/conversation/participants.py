@@ -90,7 +90,6 @@ class Setup:
 
 
 def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
-    """Return the participants by id, checked."""
     if isinstance(agents, str | dict) or not isinstance(agents, Iterable):
         raise DefinitionError(
             f"conversation {id!r}: agents= must be a list of agents, got {agents!r:.80}"
@@ -263,7 +262,6 @@ class Participants:
         return request
 
     def _past(self, key: str) -> Past | None:
-        """Return the record of a step, or None."""
         return next((past for past in self._record.past(key) if past.key == key), None)
 
 

@@ -301,7 +301,6 @@ class DualActAgent(Group):
         return None
 
     def _emit_past(self, progress: Progress, request: ReplyRequest) -> None:
-        """Emit the recorded decisions and conclusions as past events."""
         if request.emit is None:
             return
 

@@ -225,7 +225,6 @@ _OF_CONCLUSION: Final[_Parts] = {
 
 
 def _check(what: str, made: Any, parts: _Parts) -> None:
-    """Refuse a decision or a conclusion with a part of the wrong kind."""
     for name, (wanted, fits) in parts.items():
         if not fits(value := getattr(made, name)):
             raise DefinitionError(f"a {what}'s {name} must be {wanted}, got {cut(repr(value), 80)}")

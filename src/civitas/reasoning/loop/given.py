@@ -153,7 +153,6 @@ def given_for(
 
 
 def _remembered(hash: str | None, kept: Callable[[str], bytes]) -> list[Any]:
-    """Return what a thread remembered, from its differences."""
     links = []
     while hash is not None:
         links.append(json.loads(kept(hash)))

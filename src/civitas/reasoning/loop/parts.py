@@ -138,13 +138,11 @@ class LoopAgent(RecordedAgent):
                 thread.memory = None
 
     def _memory_of(self, thread: Thread) -> Memory:
-        """Return the memory of a thread."""
         if thread.memory is None:
             thread.memory = self._made_for(thread.id)
         return thread.memory
 
     def _memory_in(self, thread: str | None) -> Memory:
-        """Return the memory of the thread with this id."""
         return self._memory_of(self._kept.get(thread))
 
     def _made_for(self, thread: str | None) -> Memory:
@@ -257,7 +255,6 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
 
 
 def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
-    """Return goals as a list, checked."""
     if isinstance(goals, str) or not isinstance(goals, Iterable):
         wanted = "goals= must be a list of goals"
         given = "one: put it in a list" if hasattr(goals, "priority") else repr(goals)[:80]

@@ -131,7 +131,6 @@ class ReActAgent(LoopAgent):
             memory.add_memory(message)
 
     async def _discover(self, thread: Thread) -> None:
-        """Find the actions of other agents, for a reply of a thread."""
         from civitas.reasoning.loop.discovery import discover
 
         found = await discover(self, self.discover or ())

@@ -138,7 +138,6 @@ def remember(
 
 
 def _catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
-    """Add the recorded messages to a memory, each once."""
     messages = record.state.messages if record.state is not None else []
     after = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
