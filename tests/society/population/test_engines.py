@@ -95,7 +95,7 @@ async def test_a_recorded_population_goes_on_from_its_last_checkpoint(tmp_path: 
         population = wealth(3_000, mean=2, seed=9)
         async with Society(population, journal=journal) as society:
             rows = await society.run(steps=12, run_id="w", save_every=3)
-        assert journal.replay("w")["begun"]["task"] == "12 steps of 900 s, 3000 agents"
+        assert journal.replay("w")["begun"]["task"] == "12 steps of 900 s, 3,000 agents"
     assert [row["step"] for row in rows] == list(range(12))
     assert differing([expected], [dict(population.columns)]) == []
 
