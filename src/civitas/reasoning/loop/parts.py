@@ -229,12 +229,11 @@ def _makes_memories(memory: Any) -> bool:
 def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
     if actions is None:
         return ActionRegistry()
-    if isinstance(actions, ActionRegistry) or (
-        hasattr(actions, "get_action") and hasattr(actions, "get_actions")
-    ):
+    names = ("get_action", "get_actions")
+    if type(actions) is not list and all(hasattr(actions, each) for each in names):
         return actions  # type: ignore[return-value]
     registry = ActionRegistry()
-    if isinstance(actions, Action | str) or not isinstance(actions, Iterable):
+    if isinstance(actions, (Action, str)) or not hasattr(actions, "__iter__"):
         raise DefinitionError(
             "actions= must be a registry, or a list of actions, functions and agents, "
             f"got {actions!r}"
