@@ -14,13 +14,8 @@ from civitas.studio import Studio
 
 CHROMIUM = "/usr/bin/chromium"
 TOKEN = "t" * 20
-# The last three are Gradio's own, when a page is left or reloaded while a form's answer is awaited.
-NO_FAULTS = (
-    "Failed to load resource",
-    "signal is aborted",
-    "Connection errored out",
-    "Failed to fetch",
-)
+# The last two are Gradio's own, when a page is left or reloaded while a form's answer is awaited.
+NO_FAULTS = ("Failed to load resource", "signal is aborted", "Connection errored out")
 SIZE = {"width": 1280, "height": 800}
 
 

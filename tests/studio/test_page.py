@@ -141,23 +141,6 @@ def test_forms_are_filled_by_the_keyboard_alone(
     expect(page.get_by_text("step 1 of 24 · paused")).to_be_visible()
 
 
-def test_a_form_whose_connection_broke_works_again(open_page: Callable[..., Page]) -> None:
-    """As when the studio ends before it has answered: the page loads anew by itself."""
-    page = open_page("Society")
-    page.wait_for_load_state("networkidle")
-    days = page.get_by_label("Days", exact=True)
-    begin = page.get_by_role("button", name="Set up", exact=True)
-    days.fill("0")
-    page.route("**/queue/data*", lambda route: route.abort(), times=1)
-    with page.expect_event("load"):
-        begin.click()
-    page.get_by_role("tab", name="Society", exact=True).click()
-    expect(days).to_have_value("1")
-    days.fill("0")
-    begin.click()
-    expect(page.get_by_text("“Days” must be above 0")).to_be_visible()
-
-
 @pytest.mark.long
 @pytest.mark.timeout(120)  # two programs start one after the other
 def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ _SHELL: Final = (
 """The static parts of a page, before it shows anything."""
 # Everything else of Gradio is closed: its uploads, files, proxies and components' own servers.
 _GRADIO: Final = {
-    "GET": (*_SHELL, "/gradio_api/queue/data", "/gradio_api/app_id"),  # asked after a break
+    "GET": (*_SHELL, "/gradio_api/queue/data"),
     "POST": ("/gradio_api/queue/join", "/gradio_api/cancel"),
 }
 _HEADERS: Final = {

@@ -34,7 +34,6 @@ OPEN = {
     ("GET", "/assets/x"),
     ("GET", "/svelte/x"),
     ("GET", "/gradio_api/queue/data"),
-    ("GET", "/gradio_api/app_id"),
     ("POST", "/gradio_api/queue/join"),
     ("POST", "/gradio_api/cancel"),
 }

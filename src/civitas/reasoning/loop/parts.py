@@ -238,7 +238,7 @@ def _registry(actions: ActionRegistry | Iterable[Any] | None) -> ActionRegistry:
             "actions= must be a registry, or a list of actions, functions and agents, "
             f"got {actions!r}"
         )
-    for source in actions:
+    for source in actions:  # type: ignore[union-attr]
         known = len(registry.actions)
         if getattr(source, "__name__", "") == "<lambda>":
             raise DefinitionError(
