@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
@@ -292,10 +291,12 @@ class JournalFile(SQLitePool[JournalError]):
         Their time is now, or that in `times`; `state` is the state of the run after them.
         """
         sequence, sum = after
-        rows, first = [], run << 32
+        rows, first, as_of, when = [], run << 32, 0.0, ""
         for (path, kind, data), at in zip(entries, times or repeat(time.time()), strict=False):
             sequence += 1
-            sum = _sum(sum, sequence, path, kind, at, data)
+            if at != as_of:  # mostly the same: a float takes longer to format than all else here
+                as_of, when = at, str(at)
+            sum = _sum(sum, sequence, path, kind, when, data)
             # sqlite3 looks for an adapter of each bytes and None, and of no bytearray.
             rows.append((first | sequence, path, kind, at, data, bytearray(sum)))
         db.executemany(_INSERT, rows)
@@ -325,7 +326,7 @@ class JournalFile(SQLitePool[JournalError]):
                 raise self.damaged(f"entry {last + 1} of run {id!r} is missing")
             last = sequence
             try:
-                sum = _sum(sum, sequence, path, kind, at, data)
+                sum = _sum(sum, sequence, path, kind, str(at), data)
                 if sum != stored:
                     raise ValueError("its checksum is wrong")
                 found = json.loads(data)
@@ -353,6 +354,6 @@ def as_text(data: Any) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _sum(before: bytes, sequence: int, path: str, kind: str, at: float, data: str) -> bytes:
+def _sum(before: bytes, sequence: int, path: str, kind: str, at: str, data: str) -> bytes:
     text = f"{sequence}\0{path}\0{kind}\0{at}\0{data}"
-    return hashlib.blake2b(text.encode(), digest_size=8, key=before).digest()
+    return blake2b(text.encode(), digest_size=8, key=before).digest()

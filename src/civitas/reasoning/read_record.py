@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from civitas.errors import RunMismatch, StateError
 from civitas.jsonvalue import as_json
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from civitas.journal import Entry
     from civitas.journal.run import RecordedPart
 
+_SORTED: Final = json.JSONEncoder(sort_keys=True)
 _SHOWN = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
@@ -136,11 +137,12 @@ def fingerprint(**parts: Any) -> dict[str, str]:
     made = {}
     for name, value in parts.items():
         try:
-            text = json.dumps(value, sort_keys=True)  # as nearly all parts are JSON data
+            text = _SORTED.encode(value)  # as nearly all parts are JSON data
         except (TypeError, ValueError, RecursionError):
-            text = json.dumps(as_json(value), sort_keys=True)
-        hashed = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
-        made[name.replace("_", " ")] = text if len(text) <= _SHOWN else hashed
+            text = _SORTED.encode(as_json(value))
+        if len(text) > _SHOWN:
+            text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+        made[name.replace("_", " ")] = text
     return made
 
 

@@ -81,7 +81,7 @@ class Given:
         """Return what to record of a call; `own` are the run's messages, recorded already."""
         before, self._before = self._before, prompt
         same = len(before) if prompt[: len(before)] == before else _alike(before, prompt)
-        gone = _forgotten(before[same:], prompt[same:])
+        gone = _forgotten(before[same:], prompt[same:]) if same < len(before) else 0
         kept = len(before) - gone
         new = prompt[kept:]
         mine = len(new) if new == own[len(own) - len(new) :] else _alike(new[::-1], own[::-1])
@@ -95,7 +95,7 @@ class Given:
                 noted["remembered"] = self._keep(others[first:])
                 others = others[:first]
             if others:
-                noted["new"] = _text(others)
+                noted["new"] = _json(others).decode()
         if shown is not self._shown:
             self._shown = shown
             tools = [
@@ -103,7 +103,7 @@ class Given:
                 for each in shown.actions
             ]
             # As text: the journal stores equal texts of several runs once.
-            noted |= {"tools": _text(tools), "schema": schema}
+            noted |= {"tools": _json(tools).decode(), "schema": schema}
         return noted
 
     def _keep(self, messages: list[dict[str, Any]]) -> str:
@@ -117,7 +117,7 @@ class Given:
                 new = messages[len(last.messages) - gone :]
                 link = {"after": last.hash, "gone": gone, "new": new}
                 links = last.links + 1
-        hash = record.keep(_text(link).encode())
+        hash = record.keep(_json(link))
         made = Remembered(record.journal, hash, links, messages)
         record.then(partial(setattr, self._thread, "remembered", made))
         return hash
@@ -163,12 +163,12 @@ def _remembered(hash: str | None, kept: Callable[[str], bytes]) -> list[Any]:
     return messages
 
 
-def _text(data: Any) -> str:
-    """Return JSON data as text, in the cheapest way."""
+def _json(data: Any) -> bytes:
+    """Return JSON data as bytes, in the cheapest way."""
     try:
-        return plain_json(data, inf_nan_mode="strings").decode()
+        return plain_json(data, inf_nan_mode="strings")
     except ValueError:  # something that is not JSON
-        return json_text(data)
+        return json_text(data).encode()
 
 
 def _forgotten(before: list[Any], now: list[Any]) -> int:
