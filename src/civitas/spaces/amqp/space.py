@@ -114,6 +114,10 @@ class AMQPSpace(Space):
         if not on_a_space():
             added.result()
 
+    async def _everyone(self) -> list[str]:
+        """Return the ids of the agents of all processes."""
+        return [*self.ids(), *await self._router.requests.everyone()]
+
     def _prepare(self) -> None:
         from civitas.spaces.amqp.inbox import Inbox
 
