@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from civitas.action import action
@@ -63,9 +62,8 @@ class You(Agent):
 
     async def discover(self) -> None:
         """Ask the other processes for their agents."""
-        if hasattr(self.space, "_everyone"):
-            asked = self.space._thread.run(self.space._everyone)
-            self.elsewhere = dict.fromkeys(await asyncio.wrap_future(asked))
+        if self.is_shared:
+            self.elsewhere = dict.fromkeys(await self.space._everyone())
 
     async def offers_of(self, id: str) -> Help:
         """Return what an agent offers; empty if it does not answer in time."""

@@ -115,8 +115,8 @@ class AMQPSpace(Space):
             added.result()
 
     async def _everyone(self) -> list[str]:
-        """Return the ids of the agents of all processes."""
-        return [*self.ids(), *await self._router.requests.everyone()]
+        asked = self._thread.run(self._router.requests.everyone)
+        return [*self.ids(), *await asyncio.wrap_future(asked)]
 
     def _prepare(self) -> None:
         from civitas.spaces.amqp.inbox import Inbox
