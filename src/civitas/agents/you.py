@@ -51,14 +51,8 @@ class You(Agent):
 
     def note_sender(self, message: dict[str, Any]) -> None:
         """Record a message's sender as present."""
-        sender, me = str(message["from"]), str(self.id)
-        if not self.is_shared or sender == me or message["to"] not in (me, BROADCAST):
-            return
-        self.elsewhere[sender] = None
-
-    def forget(self, id: str) -> None:
-        """Forget an agent that has left."""
-        self.elsewhere.pop(id, None)
+        if self.is_shared and message["to"] in (str(self.id), BROADCAST):
+            self.elsewhere[message["from"]] = None
 
     async def discover(self) -> None:
         """Ask the other processes for their agents."""
@@ -72,7 +66,7 @@ class You(Agent):
             try:
                 answer = await self.request(help, timeout=_HELP_S)
             except AgentNotFound:
-                self.forget(id)
+                self.elsewhere.pop(id, None)
                 return {}
             except RequestError:  # it is busy
                 return {}

@@ -216,8 +216,8 @@ class Session:
                 value = await pending
             except RequestError as error:
                 console.over(receiver)
-                if isinstance(error, AgentNotFound) and self._you.is_shared:
-                    self._you.forget(receiver)
+                if isinstance(error, AgentNotFound):
+                    self._you.elsewhere.pop(receiver, None)
                     if everyone:
                         return None
                 if everyone and isinstance(error, ActionNotFound):

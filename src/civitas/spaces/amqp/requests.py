@@ -52,7 +52,7 @@ class OpenRequests:
         self._publisher = broker.publisher
         self._settle = settle
         self._here = here
-        self._asked: dict[str, dict[str, None]] = {}  # ids of the answers, by key
+        self._asked: WeakValueDictionary[str, set[str]] = WeakValueDictionary()
         self._open: dict[str, Outbound] = {}
         # The handlers of this process that have made requests, by key.
         self._handlers: WeakValueDictionary[str, Delivery] = WeakValueDictionary()
@@ -132,22 +132,17 @@ class OpenRequests:
             value, error = None, wire.error_of({"outcome": "unreadable"}, {"error": str(wrong)})
         self._settle(delivery, value, error)
 
-    # -- notices between processes -----------------------------------------------------------------
-
     async def everyone(self) -> list[str]:
         """Ask all processes for the ids of their agents, until none answers for a moment."""
-        key = self._broker.new_key()
-        found = self._asked[key] = {}
+        key, found = self._broker.new_key(), set[str]()
+        self._asked[key] = found
         self._notify(wire.WHO, self._broker.names.processes, self._broker.process, id=key)
-        try:
-            for _ in range(_LOOKS):
-                known = len(found)
-                await asyncio.sleep(_QUIET_S)
-                if 0 < known == len(found):  # this process answers, too
-                    break
-            return list(found)
-        finally:
-            del self._asked[key]
+        for _ in range(_LOOKS):
+            known = len(found)
+            await asyncio.sleep(_QUIET_S)
+            if 0 < known == len(found):  # this process answers, too
+                break
+        return sorted(found)
 
     def _notify(self, kind: str, to: str, sender: str, **parts: Any) -> None:
         body = wire.written(Envelope(sender, EVERYONE, kind, parts.pop("args", {}), **parts))
@@ -159,14 +154,14 @@ class OpenRequests:
         except Unreadable as error:
             logger.error("a notice of another process cannot be read: %s", error)
             return
-        asked, kind = notice.id, properties.type
+        id, sender, kind = notice.id, notice.sender, properties.type
         if kind == wire.QUEUE_LOST:
-            self.send_again(notice.sender)
+            self.send_again(sender)
         elif kind == wire.WHO:
-            to = self._broker.names.reply_key(notice.sender)
-            self._notify(wire.HERE, to, notice.sender, id=asked, args={"ids": list(self._here)})
-        elif asked in self._asked:
-            self._asked[asked].update(dict.fromkeys(notice.args["ids"]))
+            to = self._broker.names.reply_key(sender)
+            self._notify(wire.HERE, to, sender, id=id, args={"ids": list(self._here)})
+        elif (found := self._asked.get(id or "")) is not None:
+            found.update(notice.args["ids"])
 
     # -- sent again: receivers deduplicate by key --------------------------------------------------
 
