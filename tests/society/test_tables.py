@@ -84,10 +84,11 @@ def test_whatever_is_said_is_read_back(tmp_path: Path) -> None:
             if row["step"] == stop:
                 raise Stop
 
-        with Journal(tmp_path / "journal") as journal:
-            with Society([Says("a\n7,x"), Agent("b")], journal=journal) as society:
-                out = {"out": tmp_path, "progress": progress, "run_id": "r", "save_every": 2}
-                asyncio.run(society.run(steps=4, **out))
+        options: Any = {"out": tmp_path, "progress": progress, "run_id": "r", "save_every": 2}
+        people = [Says("a\n7,x"), Agent("b")]
+        journal = Journal(tmp_path / "journal")
+        with journal, Society(people, journal=journal) as society:
+            asyncio.run(society.run(steps=4, **options))
 
     with pytest.raises(Stop):
         live(2)
