@@ -325,8 +325,13 @@ def test_objectives_are_each_there_once_and_smaller_ones_say_something_new() -> 
     script = [SCRIPT[0], evaluation({"alpha": 0.1}, ("alpha", " ", "its key"))]
     researcher, _ = research(script, objectives=["alpha", Objective("alpha", 0.05)], iterations=1)
     assert [each.expertise for each in researcher.objectives] == [0.05]
+    assert researcher.findings is None
     researcher.report_sync()
     assert [each.topic for each in researcher.generated] == ["its key"]
+    assert researcher.findings is not None  # what a Plan of the user's own plans by
+    assert researcher.findings.generated_objectives == researcher.generated
+    assert researcher.findings.narrative == researcher.narrative.markdown
+    assert researcher.findings.remark
 
 
 def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
