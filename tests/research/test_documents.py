@@ -45,6 +45,16 @@ def test_markdown_is_cut_at_its_headings() -> None:
     ]
 
 
+def test_footnotes_of_markdown_are_left_out_and_code_is_as_written() -> None:
+    text = (
+        "It returns.[^1] See [a](b) and `x[^1] [a](b)`.\n\n```sh\n[a](b)\n```\n\n[^1]: A source.\n"
+    )
+    shown = "It returns. See a and `x[^1] [a](b)`.\n\n```sh\n[a](b)\n```\n\nA source.\n"
+    assert read("a.md", text).text == shown
+    opened = read("a.md", "```a\nx\n" * 100_000)  # in a time that grows with the length alone
+    assert len(opened.text) == 700_000
+
+
 def test_front_matter_names_a_page_and_is_no_heading() -> None:
     document = read("a.md", '---\ntitle: "Of cats"\ntags: x\n---\n## Fur\n\nsoft\n')
     assert document.title == "Of cats"

@@ -195,9 +195,10 @@ def _tidy(tree: Any, main: Any) -> None:
 
     It leaves out elements by their ids and classes, such as a heading "How do I share …", and
     elements with many links: right for a menu, wrong in the marked main part. It moves code with
-    emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's end.
+    emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's end, and joins the
+    lines of code in colours.
     """
-    for element in list(tree.iter("code")):
+    for element in list(tree.iter("code", "pre")):
         for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
             inside.drop_tag()
     for element in list(tree.iter("a")):
