@@ -142,6 +142,7 @@ def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
 
 def test_what_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
+    assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better
 
 
 def test_of_a_page_three_hundred_links_to_others_are_taken() -> None:

@@ -849,6 +849,21 @@ def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     assert "read alpha" in seen[1:]
 
 
+def test_pages_that_fail_keep_no_other_from_being_read() -> None:
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource(f"http://web.test/bees/{n}", "How bees dance") for n in range(12)]
+
+    def read_page(url: str) -> Resource:
+        """Read a page."""
+        if not url.endswith("/11"):
+            raise OSError("403")
+        return Resource(url, "Bees", True, "Bees dance an eight in the dark.")
+
+    report = Researcher("r", None, "How do bees dance?", [search, read_page], 6).report_sync()
+    assert [each.sentence for each in report.citations] == ["“Bees dance an eight in the dark.”"]
+
+
 def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     texts = {
         "http://web.test/a": "Bees dance to tell where flowers are. They dance an eight.",
