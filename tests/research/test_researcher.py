@@ -759,9 +759,38 @@ def found(
             "长江",
             "“长江全长6300公里。”",
         ),
+        (
+            "# Setup\n\nSet the port to 8443 in the file.\n\n- User: admin\n- Password: fish\n",
+            "What is the password?",
+            "“Password: fish”",
+        ),
+        (
+            "# Prices\n\n| Item | Price |\n| --- | --- |\n| Fig | 2.10 |\n| Pear | 3.10 |\n",
+            "What is the price of a pear?",
+            "“Pear | 3.10”",
+        ),
+        (
+            "Files\n\nwith open(name) as file:\n    file.close()  # A file is closed.\n\n"
+            "A file may be left open.",
+            "How is a file closed?",
+            "“A file may be left open.”",
+        ),
+        (
+            "它很大。\n\n图书馆的开放时间是上午九点。",
+            "图书馆什么时候开放?",
+            "“图书馆的开放时间是上午九点。”",
+        ),
+        (
+            ".. note:: Oil is changed each May.",
+            "When is oil changed?",
+            "“Oil is changed each May.”",
+        ),
+        ("Release 2.1 of 2020-01-04\n\n- Bugs", "Release 2.1", "“Release 2.1 of 2020-01-04”"),
     ),
 )
-def test_a_sentence_is_quoted_rather_than_a_heading(text: str, objective: str, quoted: str) -> None:
+def test_what_answers_is_quoted_rather_than_a_heading_or_code(
+    text: str, objective: str, quoted: str
+) -> None:
     assert [each.sentence for each in found(text, objective).citations] == [quoted]
 
 
@@ -825,6 +854,21 @@ def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     assert "read alpha" in seen[1:]
 
 
+def test_pages_that_fail_keep_no_other_from_being_read() -> None:
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource(f"http://web.test/bees/{n}", "How bees dance") for n in range(12)]
+
+    def read_page(url: str) -> Resource:
+        """Read a page."""
+        if not url.endswith("/11"):
+            raise OSError("403")
+        return Resource(url, "Bees", True, "Bees dance an eight in the dark.")
+
+    report = Researcher("r", None, "How do bees dance?", [search, read_page], 6).report_sync()
+    assert [each.sentence for each in report.citations] == ["“Bees dance an eight in the dark.”"]
+
+
 def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     texts = {
         "http://web.test/a": "Bees dance to tell where flowers are. They dance an eight.",
@@ -871,7 +915,7 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     ]
     listed = "\n".join(f"- “{each}” [^{n}^]" for n, each in enumerate(quoted, 1))
     assert listed in report.markdown
-    assert f"## eight\n\n- “{quoted[1]}” [^2^]\n\n## Sources" in report.markdown
+    assert "## eight\n\n- “They dance an eight.” [^2^]\n\n## Sources" in report.markdown
     assert [each.expertise for each in report.objectives] == [0.67, 0.8]
     assert (report.iterations, report.detail) == (3, "no task is left that was not done")
     asked = "Do bees dance for flowers in winter?"
