@@ -57,7 +57,7 @@ def test_blocks_of_markdown_end_sentences_and_code_is_none() -> None:
 
     assert cut(text) == [
         *("A heading", "Text of two\nlines", "one", "two\n  lines", "three", "quoted"),
-        *("a | b |", "c | d |", "Title", "Short title", "The end"),
+        *("a | b", "c | d", "Title", "Short title", "The end"),
     ]
 
 
