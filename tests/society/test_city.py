@@ -178,7 +178,7 @@ def test_wrong_places_are_refused_by_field(field: str, wrong: object, text: str)
     (
         ({"places": [HOME, HOME]}, 'places[1]: id "home" appears twice'),
         ({"places": ["home"]}, 'places[0] must be a Place, got "home"'),
-        ({"nodes": {}}, 'place "bar": node "n1" does not exist'),
+        ({"nodes": {}}, 'place "office": node "n2" does not exist'),
         ({"nodes": {**NODES, "home": (0, 0)}}, '"home" is the id of a place too'),
         ({"nodes": {**NODES, "n3": (0,)}}, 'nodes: "n3": must be (x, y)'),
         ({"nodes": {**NODES, "n3": (0, math.nan)}}, 'nodes: "n3": y must be a whole number'),

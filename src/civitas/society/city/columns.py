@@ -30,7 +30,6 @@ class PlaceColumns(Sequence[Place]):
         ids: list[str] = []
         kinds: dict[str, int] = {}
         self._names: dict[str, str] = {}
-        missing: list[tuple[str, str]] = []
         self.nodes = tuple(nodes)
         node_of: dict[str | None, int] = {node: number for number, node in enumerate(nodes)}
         node_of[None] = -1
@@ -40,19 +39,15 @@ class PlaceColumns(Sequence[Place]):
                 raise ConfigError(f"places[{number}] must be a Place, got {excerpt(place)}")
             node = node_of.get(place.node)
             if node is None:
-                missing.append((place.id, str(place.node)))
-                continue
+                raise ConfigError(
+                    f"place {excerpt(place.id)}: node {excerpt(place.node)} does not exist: add it "
+                    "to nodes, or leave it out, so that roads lead to the place itself"
+                )
             ids.append(place.id)
             if place.name != place.id:
                 self._names[place.id] = place.name
             kind = kinds.setdefault(place.kind, len(kinds))
             rows.extend((kind, place.x, place.y, place.capacity, place.opens, place.closes, node))
-        if missing:
-            id, hangs = min(missing)
-            raise ConfigError(
-                f"place {excerpt(id)}: node {excerpt(hangs)} does not exist: add it to nodes, or "
-                "leave it out, so that roads lead to the place itself"
-            )
         order = sorted(range(len(ids)), key=ids.__getitem__)
         twice = [other for one, other in pairwise(order) if ids[one] == ids[other]]
         if twice:
