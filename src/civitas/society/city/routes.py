@@ -190,7 +190,7 @@ class Labels:
         np = numpy()
         width = max(len(far) for *_, far in cells)
         span = max(far[np.isfinite(far)].max(initial=0) for *_, far in cells)
-        dtype = next(each for each in (np.uint16, np.int32, np.int64) if span < _none(each))
+        dtype = np.uint16 if span < _none(np.uint16) else np.uint32
         cell, least = np.full(count, -1, np.int32), np.zeros(count, np.int32)
         beyond = np.full((count, width), _none(dtype), dtype)
         for number, (nodes, nearest, far) in enumerate(cells):
@@ -210,8 +210,10 @@ class Labels:
             both = both[(cell[start[both]] == cell[end[both]]) & (cell[start[both]] >= 0)]
             for part in np.array_split(both, max(1, len(both) * beyond.shape[1] // _AT_ONCE)):
                 one, other = start[part], end[part]
+                # The least is within the span of a label, so below `none`, or there is no way.
                 none = _none(beyond.dtype)
-                more = (beyond[one] + beyond[other]).min(axis=1, initial=none).astype(np.int64)
+                more = np.add(beyond[one], beyond[other], dtype=np.uint32)
+                more = more.min(axis=1, initial=none).astype(np.int64)
                 ways = np.where(more < none, more + nearest[one] + nearest[other], _FARTHEST)
                 found[part] = np.minimum(found[part], ways)
         found[found == _FARTHEST] = -1
@@ -219,8 +221,8 @@ class Labels:
 
 
 def _none(dtype: Any) -> int:
-    """Return what stands for no way: twice it fits the type."""
-    return min(int(numpy().iinfo(dtype).max) // 2, _FARTHEST)
+    """Return what stands for no way."""
+    return min(int(numpy().iinfo(dtype).max), _FARTHEST)
 
 
 def _split(graph: Any, spots: Any, nodes: Any) -> tuple[Any, list[Any]]:
