@@ -23,6 +23,7 @@ from civitas.reasoning.reply_request import AnswerSchema, ReplyRequest
 from civitas.reasoning.state import ANSWER
 from civitas.research.calling import call_of, result_of
 from civitas.research.findings import (
+    Findings,
     Narrative,
     Objective,
     Passage,
@@ -31,7 +32,7 @@ from civitas.research.findings import (
     ResearchTask,
     Resource,
 )
-from civitas.research.pool import ResourcePool, passages_of
+from civitas.research.pool import ResourcePool, normalized, passages_of
 from civitas.research.relevance import Index
 from civitas.text import cut, log_failure, shorten
 
@@ -101,6 +102,12 @@ class Workbench(ConversationalAgent):
         return Narrative(self.progress.narrative)
 
     @property
+    def findings(self) -> Findings | None:
+        """What the last Evaluate found; None before the first."""
+        known = self.progress
+        return Findings(known.narrative, known.remark, known.generated) if known.iteration else None
+
+    @property
     def done(self) -> list[ResearchTask]:
         """The tasks that were done in all iterations."""
         return self.progress.done
@@ -135,11 +142,17 @@ class Workbench(ConversationalAgent):
         self._passages.pop(kept.url, None)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
-        """Return unread resources, those that fit the topic (or any objective) first."""
+        """Return resources that no task read or tried, those that fit the topic best first.
+
+        Without a topic, those that fit any objective.
+        """
+        values = (value for task in self.done for value in task.args.values())
+        tried = {normalized(value) for value in values if isinstance(value, str)}
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
         unread = {
             Passage(each.url, f"{each.description or ''} {each.url}", "", each.url): each
             for each in self.resources.get_unvisited()
+            if each.url not in tried
         }
         best = Index(unread).best(topics)
         # Those that have none of the words come last, in the order in which they were found.
