@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, action
+from civitas import Agent, Budget, NativeSpace, action
 from civitas.agents import ChattyAI
 from civitas.errors import ActionError, CivitasError, ContextOverflow, ModelError
-from civitas.models import ScriptedModel
+from civitas.models import BudgetedModel, FallbackModel, ModelReply, ScriptedModel
 
 
 def said(model: ScriptedModel, place: int) -> list[tuple[str, str]]:
@@ -58,6 +58,19 @@ def test_a_request_gets_the_answer_as_its_value() -> None:
     assert system[0] == "system"
     assert "helpful assistant" in system[1]
     assert user == ("user", "Hi")
+
+
+def test_a_model_needs_no_more_than_complete() -> None:
+    class Bare:
+        async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
+            return ModelReply(f"{messages[-1]['content']}!")
+
+    bare: Any = Bare()
+    for model in (bare, FallbackModel([bare]), BudgetedModel(bare, Budget(tokens=1000))):
+        with NativeSpace() as space:
+            space.add(ChattyAI("Chatty", model))
+            me = space.add(Agent("me"))
+            assert me.ask("Chatty", "say", content="Hi").result(timeout=10) == "Hi!"
 
 
 def test_a_message_gets_the_answer_as_a_say() -> None:

@@ -656,6 +656,8 @@ def test_events_of_both_in_order() -> None:
 
 def test_what_no_rule_catches_is_accepted() -> None:
     dual, h, _ = two([GO], ["3"], review="on_error")
+    assert dual.config.review == "on_error"
+    assert two([GO], ["3"])[0].config.review == "every"
     reply = dual.reply_sync("Count.")
     assert (reply.text, reply.stop_reason, len(h.received)) == ("3", "terminated", 1)
     assert reply.decisions[-1].reasoning == "accepted: on_error did not catch it"

@@ -299,6 +299,12 @@ def test_help_of_any_shape_is_used_as_far_as_it_can_be(help: Any, names: list[st
     assert good[0].check({"a": 1}) == {"a": 1}
 
 
+def test_a_description_is_shown_up_to_2000_characters() -> None:
+    endless = {"args": {}, "description": "word " * 100_000}
+    (found,) = discovered_actions(Agent("me"), "B", {"add": endless})
+    assert 1900 < len(found.description) < 2100
+
+
 DEEP: dict[str, Any] = {"type": "array"}
 for _ in range(60):
     DEEP = {"type": "array", "items": DEEP}

@@ -140,6 +140,17 @@ def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
                 read("a.pdf", written.getvalue())
 
 
+@pytest.mark.parametrize(
+    "page",
+    ("<h1> </h1><p>{}</p>", "<article><p>{}</p></article><footer><h2>More</h2></footer>"),
+    ids=("empty", "elsewhere"),
+)
+def test_a_page_without_a_heading_in_its_text_has_its_text(page: str) -> None:
+    text = " ".join(["Cats sleep sixteen hours a day."] * 20)
+    document = read("a.html", f"<html><body>{page.format(text)}</body></html>")
+    assert (document.text, document.sections) == (text, [])
+
+
 def test_what_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
     assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from civitas import (
+    ACCESS_REQUESTED,
     Action,
     Agent,
     Budget,
+    CallbackApprover,
     DualActAgent,
     DualActConfig,
     Journal,
@@ -97,6 +99,53 @@ def test_the_title_of_a_source_writes_no_markdown() -> None:
     researcher, _ = research([*script, evaluation({"alpha": 0.95})], tools=[Action.of(look)])
     report = researcher.report_sync()
     assert "[^1^]: Read \\*me\\* \\[here\\](http://evil.test)" in report.markdown
+
+
+@pytest.mark.parametrize("permits", (True, False))
+def test_a_tool_that_is_to_be_asked_about_is_called_with_its_approvers_leave(permits: bool) -> None:
+    @action(access_policy=ACCESS_REQUESTED)
+    async def look(url: str) -> Resource:
+        """Look at a page.
+
+        Args:
+            url: where it is
+        """
+        return Resource(url, "Alpha", True, PAGES[url][1])
+
+    async def approve(request: Any) -> bool:
+        return permits
+
+    script = [plan(("look", {"url": ALPHA})), "Alpha uses port 4711.[^1^]"]
+    researcher, _ = research(
+        [*script, evaluation({"alpha": 0.95})],
+        tools=[Action.of(look)],
+        approver=CallbackApprover(approve),
+    )
+    assert len(researcher.report_sync().citations) == permits
+
+
+def test_a_tool_may_ask_for_the_same_research(tmp_path: Path) -> None:
+    asked = []
+
+    @action(idempotent=True)
+    async def search(query: str) -> list[Resource]:
+        """Search.
+
+        Args:
+            query: words
+        """
+        asked.append(query)
+        if len(asked) == 1:
+            await researcher.reply(researcher.task)
+        return [Resource(ALPHA, "Alpha", True, PAGES[ALPHA][1])]
+
+    with Journal(tmp_path / "j") as journal:
+        look = [Action.of(search)]
+        researcher = Researcher("r", objectives=["alpha"], tools=look, journal=journal)
+        report = researcher.report_sync()
+        assert asked == ["alpha", "alpha"]
+        assert len({each.entries for each in journal.runs()}) == 1  # both are recorded whole
+    assert report.citations
 
 
 def test_each_step_is_told_what_the_one_before_found() -> None:
@@ -325,8 +374,13 @@ def test_objectives_are_each_there_once_and_smaller_ones_say_something_new() -> 
     script = [SCRIPT[0], evaluation({"alpha": 0.1}, ("alpha", " ", "its key"))]
     researcher, _ = research(script, objectives=["alpha", Objective("alpha", 0.05)], iterations=1)
     assert [each.expertise for each in researcher.objectives] == [0.05]
+    assert researcher.findings is None
     researcher.report_sync()
     assert [each.topic for each in researcher.generated] == ["its key"]
+    assert researcher.findings is not None  # what a Plan of the user's own plans by
+    assert researcher.findings.generated_objectives == researcher.generated
+    assert researcher.findings.narrative == researcher.narrative.markdown
+    assert researcher.findings.remark
 
 
 def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
@@ -981,6 +1035,13 @@ def test_words_without_spaces_or_with_endings_of_other_scripts_are_found(
 ) -> None:
     researcher = extractive(asked, f"국수 麺 ก๋วยเตี๋ยว\n\n{answer}")
     assert f"- “{answer}” [^1^]" in researcher.report_so_far().markdown
+
+
+def test_where_nothing_that_was_read_fits_no_search_for_all_words_follows() -> None:
+    asked: list[str] = []
+    Researcher("r", objectives=["Do owls eat figs?"], tools=tools(asked.append)).report_sync()
+    assert asked.index("search owls eat") < asked.index("read alpha")
+    assert "search owls eat figs" not in asked
 
 
 def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_known() -> None:

@@ -101,3 +101,5 @@ def test_content_words_are_the_same_in_other_forms(one: str, other: str) -> None
 def test_a_word_of_several_parts_is_there_whole_and_in_parts() -> None:
     assert terms("asyncio.wait_for()") == ["asyncio.wait_for", "asyncio", "wait"]
     assert terms("情報源") == ["情報", "報源"]
+    assert terms("WHO") == ["who"]  # a name
+    assert terms("WHO MEETS") == ["meet"]  # all in capitals

@@ -105,7 +105,7 @@ class ChattyAI(Watched, Threaded):
     async def _say(self, content: str, thread: Thread) -> str:
         conversation = thread.memory
         if conversation is None:
-            room = self.model.context_tokens
+            room = getattr(self.model, "context_tokens", None)
             conversation = thread.memory = TokenBoundedMemory(
                 DEFAULT_TOKENS if room is None else max(room // 2, 1),
                 getattr(self.model, "count_tokens", None),

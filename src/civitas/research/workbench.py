@@ -23,6 +23,7 @@ from civitas.reasoning.reply_request import AnswerSchema, ReplyRequest
 from civitas.reasoning.state import ANSWER
 from civitas.research.calling import call_of, result_of
 from civitas.research.findings import (
+    Findings,
     Narrative,
     Objective,
     Passage,
@@ -99,6 +100,12 @@ class Workbench(ConversationalAgent):
     def narrative(self) -> Narrative:
         """The latest narrative; its footnotes are keys of `numbered`."""
         return Narrative(self.progress.narrative)
+
+    @property
+    def findings(self) -> Findings | None:
+        """What the last Evaluate found; None before the first."""
+        known = self.progress
+        return Findings(known.narrative, known.remark, known.generated) if known.iteration else None
 
     @property
     def done(self) -> list[ResearchTask]:

@@ -39,9 +39,10 @@ class FallbackModel(Answering):
         self.models = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")
-        self.name = name or f"fallback({', '.join(each.name for each in self.models)})"
-        known = [each.context_tokens for each in self.models if each.context_tokens is not None]
-        self.context_tokens: int | None = min(known, default=None)
+        self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
+        self.name = name or f"fallback({', '.join(self._names)})"
+        known = [getattr(each, "context_tokens", None) for each in self.models]
+        self.context_tokens: int | None = min(filter(None, known), default=None)
         longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
         given = [each for each in longest if each is not None]
         self.max_tokens: int | None = max(given) if len(given) == len(longest) else None
@@ -61,7 +62,7 @@ class FallbackModel(Answering):
                     raise  # the next model's answer would not continue these pieces
                 errors.append(error)
                 if len(errors) < len(self.models):
-                    logger.warning("%s; asking %s", error, self.models[len(errors)].name)
+                    logger.warning("%s; asking %s", error, self._names[len(errors)])
         raise self._none(errors) from errors[-1]
 
     def _none(self, errors: list[Exception]) -> ModelError:

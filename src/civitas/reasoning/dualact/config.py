@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.arguments import names_checked
@@ -185,7 +185,7 @@ class DualActConfig:
     conclusion_format_prompt: str | None = None
     shared_memory: bool = False
     first: str = "human"
-    review: str | ReviewRule = field(default=every)
+    review: str | ReviewRule = "every"
 
     def __post_init__(self) -> None:
         _check_agent(self.human, "human")
@@ -209,7 +209,7 @@ class DualActConfig:
         if self.first not in ("human", "reactive"):
             raise ConfigError(f'first= must be "human" or "reactive", got {self.first!r:.80}')
         self.briefing()
-        self.review = review_rule(self.review)
+        review_rule(self.review)
         if self.shared_memory:
             for agent in (self.human, *self.reactives):
                 if not hasattr(type(agent), "memory"):
