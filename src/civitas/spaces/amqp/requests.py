@@ -115,7 +115,7 @@ class OpenRequests:
         )
 
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
-        """Take a message to this process: a request's outcome, or a notice of a lost queue."""
+        """Take a message to this process: a request's outcome, or a notice of a process."""
         self._broker.consumer.acknowledge(tag)
         request = self._open.get(properties.correlation_id or "")
         if request is None:
@@ -156,7 +156,8 @@ class OpenRequests:
     def _noticed(self, properties: Any, body: bytes) -> None:
         try:
             notice = wire.read(properties, body).envelope
-        except Unreadable as error:
+            ids = dict.fromkeys(map(str, notice.args.get("ids", ())))
+        except (Unreadable, TypeError) as error:
             logger.error("a notice of another process cannot be read: %s", error)
             return
         asked, kind = notice.id, properties.type
@@ -166,7 +167,7 @@ class OpenRequests:
             to = self._broker.names.reply_key(notice.sender)
             self._notify(wire.HERE, to, notice.sender, id=asked, args={"ids": list(self._here)})
         elif asked in self._asked:
-            self._asked[asked].update(dict.fromkeys(notice.args["ids"]))
+            self._asked[asked].update(ids)
 
     # -- sent again: receivers deduplicate by key --------------------------------------------------
 
