@@ -90,7 +90,8 @@ def test_the_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path)
     assert lines[0] == "iteration 1 of 3"
     assert lines[1].startswith("  plan: ")
     assert f'  ✓ search_folder(query="{PORT}")' in lines
-    assert any(re.fullmatch(r"  ■+·*  \d\.\d\d  " + re.escape(PORT), line) for line in lines)
+    bars = [each for each in lines if re.fullmatch(r"  ■+·*  \d\.\d\d  " + re.escape(PORT), each)]
+    assert {each.index("  ", 2) for each in bars} == {22}  # as long as the one below
     assert "  ····················  0.00  How are noodles cooked?" in lines
     assert "done: nothing new was left to find" in done.stderr
     assert "\x1b" not in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -462,6 +463,12 @@ def test_each_of_several_calls_is_decided_by_its_number(folder: Path) -> None:
         *(f'  {n}  send(to="{to}")' for n, to in enumerate("ABC", 1)),
         "Look whether each took effect, and then:",
     ]
+    told = civitas("resume", "letters", "--json", "--agent", "my_agents:clerk", cwd=folder)
+    assert [each.partition(" --agent")[0] for each in json.loads(told.stdout)["resume"]] == [
+        "civitas resume letters --repeat",
+        "civitas resume letters --skip",
+        "civitas resume letters --done 1=RESULT --repeat 2 --skip",
+    ]
     command = ("resume", "letters", "--repeat", "2", "--skip", "1", "--done", '3={"at": 5}')
     done = civitas(*command, "--agent", "my_agents:clerk", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -505,8 +512,12 @@ def test_a_number_that_no_call_has_decides_nothing(folder: Path) -> None:
 
 
 def test_a_run_that_is_being_worked_on_is_held(folder: Path) -> None:
-    with OpenAIServer(HANG) as server, at_terminal(*act(server), cwd=folder) as terminal:
-        server.wait_for_request()
+    os.mkfifo(folder / "alive")
+    with OpenAIServer(does(COMMAND)) as server, at_terminal(*act(server), cwd=folder) as terminal:
+        terminal.until("Permit this? [y/N/always] ")
+        terminal.type("y\n")
+        with (folder / "alive").open() as alive:  # a call under way there is not in doubt
+            assert alive.readline() == "begun\n"
         for option in ((), ("--skip",)):
             done = civitas("resume", "r", *option, cwd=folder)
             assert (done.returncode, done.stdout) == (1, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -213,3 +214,19 @@ async def test_whoever_follows_sees_each_entry_as_it_is_written(tmp_path: Path) 
                 await record.end("done")
             rest = [[entry.kind async for entry in view] for view in views]
     assert rest == [["over"]] * 2
+
+
+@on_a_loop
+async def test_what_its_own_process_writes_comes_at_once(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            view = journal.follow("R", after=1)
+            began = time.monotonic()
+            for number in range(20):  # of another process, each would come after 0.25 s
+                record.save(Lines([f"{number}"]))
+                coming = asyncio.ensure_future(anext(view))
+                await asyncio.sleep(0)
+                await record.commit()
+                assert (await coming).kind == "state"
+            assert time.monotonic() - began < 3
+            await view.aclose()

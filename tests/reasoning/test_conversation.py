@@ -194,6 +194,12 @@ def test_a_function_cannot_name_an_order_that_does_not_fit(order: Any) -> None:
     assert "participant" in reply.detail
 
 
+def test_a_function_names_each_of_several_once() -> None:
+    reply = Conversation([Talker("Ann"), Talker("Bob")], lambda s: ["Ann", "Ann"]).reply_sync("go")
+    assert reply.stop_reason == "error"
+    assert "['Ann', 'Ann'] twice" in reply.detail
+
+
 def test_a_participant_of_ones_own_needs_a_text_alone() -> None:
     class Voter:
         def __init__(self, id: str) -> None:

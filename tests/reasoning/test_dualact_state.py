@@ -115,6 +115,15 @@ def test_it_goes_on_in_the_same_process_after_being_cancelled() -> None:
     assert end(asyncio.run(dual.resume())) == whole
 
 
+def test_after_its_most_runs_it_says_the_same_again() -> None:
+    human = ReActAgent("H", ScriptedModel([namespace["decide"]("CONTINUE", "one")] * 9))
+    worker = ReActAgent("R", ScriptedModel(["first", "second"]))
+    dual = DualActAgent(DualActConfig(human, worker, max_hr_loops=1))
+    over = dual.reply_sync("Count.")
+    assert (over.text, over.stop_reason) == ("first", "max_loops")
+    assert end(asyncio.run(dual.resume())) == end(over)
+
+
 def test_a_turn_that_was_cut_off_begins_anew() -> None:
     async def main() -> None:
         begun = asyncio.Event()

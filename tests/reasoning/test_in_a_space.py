@@ -17,7 +17,7 @@ from civitas.action import ACCESS_REQUESTED, action
 from civitas.agent import Agent
 from civitas.agents.person import Person
 from civitas.approval import Rule, RuleApprover
-from civitas.errors import ActionError, InvalidArguments, ModelError, RequestError
+from civitas.errors import ActionError, AgentStopped, InvalidArguments, ModelError
 from civitas.models.protocol import Call, ModelReply
 from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.conversation import Conversation
@@ -299,6 +299,12 @@ def test_help_of_any_shape_is_used_as_far_as_it_can_be(help: Any, names: list[st
     assert good[0].check({"a": 1}) == {"a": 1}
 
 
+def test_a_description_is_shown_up_to_2000_characters() -> None:
+    endless = {"args": {}, "description": "word " * 100_000}
+    (found,) = discovered_actions(Agent("me"), "B", {"add": endless})
+    assert 1900 < len(found.description) < 2100
+
+
 DEEP: dict[str, Any] = {"type": "array"}
 for _ in range(60):
     DEEP = {"type": "array", "items": DEEP}
@@ -551,4 +557,5 @@ def test_an_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:
     space.remove(agent)
     thread.join(WAIT)
     assert ended == ["stopped"]
-    assert isinstance(outcome[0], RequestError)
+    assert [type(each) for each in outcome] == [AgentStopped]
+    assert str(outcome[0]) == 'agent "a" was removed'

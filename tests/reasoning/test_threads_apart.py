@@ -282,6 +282,27 @@ def test_the_threads_of_a_sender_that_left_are_gone(kind: str, space: NativeSpac
     assert SECRET not in seen(models, before)
 
 
+def test_what_a_sender_sent_before_it_left_is_gone_too(space: NativeSpace) -> None:
+    answered, held = threading.Semaphore(0), threading.Event()
+
+    async def answer(messages: list[dict[str, Any]], _: Any) -> str:
+        if messages[-1]["content"] == "hold":
+            await asyncio.to_thread(held.wait, WAIT)
+        return "answer"
+
+    script = ScriptedModel(answer)
+    space.add(ReActAgent("it", script))
+    ada = space.add(Agent("Ada"))
+    for content in ("hold", SECRET):
+        ada.send({"to": "it", "action": {"name": "say", "args": {"content": content}}})
+    space.observe(lambda message: message["to"] == "Ada" and answered.release())
+    space.remove(ada)
+    held.set()
+    assert all(answered.acquire(timeout=WAIT) for _ in range(2))
+    space.add(Agent("Ada")).ask("it", "say", content="What is the code?").result(WAIT)
+    assert SECRET not in seen([script], [len(script.received) - 1])
+
+
 class Graph:
     """A memory of a user's own, without threads."""
 

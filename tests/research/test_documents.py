@@ -45,6 +45,16 @@ def test_markdown_is_cut_at_its_headings() -> None:
     ]
 
 
+def test_footnotes_of_markdown_are_left_out_and_code_is_as_written() -> None:
+    text = (
+        "It returns.[^1] See [a](b) and `x[^1] [a](b)`.\n\n```sh\n[a](b)\n```\n\n[^1]: A source.\n"
+    )
+    shown = "It returns. See a and `x[^1] [a](b)`.\n\n```sh\n[a](b)\n```\n\nA source.\n"
+    assert read("a.md", text).text == shown
+    opened = read("a.md", "```a\nx\n" * 100_000)  # in a time that grows with the length alone
+    assert len(opened.text) == 700_000
+
+
 def test_front_matter_names_a_page_and_is_no_heading() -> None:
     document = read("a.md", '---\ntitle: "Of cats"\ntags: x\n---\n## Fur\n\nsoft\n')
     assert document.title == "Of cats"
@@ -130,8 +140,20 @@ def test_a_pdf_that_needs_no_password_is_read_and_another_is_told() -> None:
                 read("a.pdf", written.getvalue())
 
 
+@pytest.mark.parametrize(
+    "page",
+    ("<h1> </h1><p>{}</p>", "<article><p>{}</p></article><footer><h2>More</h2></footer>"),
+    ids=("empty", "elsewhere"),
+)
+def test_a_page_without_a_heading_in_its_text_has_its_text(page: str) -> None:
+    text = " ".join(["Cats sleep sixteen hours a day."] * 20)
+    document = read("a.html", f"<html><body>{page.format(text)}</body></html>")
+    assert (document.text, document.sections) == (text, [])
+
+
 def test_what_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
+    assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better
 
 
 def test_of_a_page_three_hundred_links_to_others_are_taken() -> None:

@@ -166,3 +166,10 @@ def test_a_tool_of_research_works_for_any_agent() -> None:
         actions=[note],
     )
     assert agent.reply_sync("Note it.").steps[0].result["result"] == 1
+
+
+def test_a_long_block_of_code_hides_nothing_that_follows_it() -> None:
+    code = "\n\n".join(f"value = {n}" for n in range(400))
+    text = f"Before.\n\n```python\n{code}\n```\n\nAfter."
+    passages = [each.text for each in passages_of(Resource("http://a.test/", content=text))]
+    assert passages[-1] == "After."

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from civitas import (
+    ACCESS_REQUESTED,
     Action,
     Agent,
     Budget,
+    CallbackApprover,
     DualActAgent,
     DualActConfig,
     Journal,
@@ -97,6 +99,53 @@ def test_the_title_of_a_source_writes_no_markdown() -> None:
     researcher, _ = research([*script, evaluation({"alpha": 0.95})], tools=[Action.of(look)])
     report = researcher.report_sync()
     assert "[^1^]: Read \\*me\\* \\[here\\](http://evil.test)" in report.markdown
+
+
+@pytest.mark.parametrize("permits", (True, False))
+def test_a_tool_that_is_to_be_asked_about_is_called_with_its_approvers_leave(permits: bool) -> None:
+    @action(access_policy=ACCESS_REQUESTED)
+    async def look(url: str) -> Resource:
+        """Look at a page.
+
+        Args:
+            url: where it is
+        """
+        return Resource(url, "Alpha", True, PAGES[url][1])
+
+    async def approve(request: Any) -> bool:
+        return permits
+
+    script = [plan(("look", {"url": ALPHA})), "Alpha uses port 4711.[^1^]"]
+    researcher, _ = research(
+        [*script, evaluation({"alpha": 0.95})],
+        tools=[Action.of(look)],
+        approver=CallbackApprover(approve),
+    )
+    assert len(researcher.report_sync().citations) == permits
+
+
+def test_a_tool_may_ask_for_the_same_research(tmp_path: Path) -> None:
+    asked = []
+
+    @action(idempotent=True)
+    async def search(query: str) -> list[Resource]:
+        """Search.
+
+        Args:
+            query: words
+        """
+        asked.append(query)
+        if len(asked) == 1:
+            await researcher.reply(researcher.task)
+        return [Resource(ALPHA, "Alpha", True, PAGES[ALPHA][1])]
+
+    with Journal(tmp_path / "j") as journal:
+        look = [Action.of(search)]
+        researcher = Researcher("r", objectives=["alpha"], tools=look, journal=journal)
+        report = researcher.report_sync()
+        assert asked == ["alpha", "alpha"]
+        assert len({each.entries for each in journal.runs()}) == 1  # both are recorded whole
+    assert report.citations
 
 
 def test_each_step_is_told_what_the_one_before_found() -> None:
@@ -759,9 +808,38 @@ def found(
             "长江",
             "“长江全长6300公里。”",
         ),
+        (
+            "# Setup\n\nSet the port to 8443 in the file.\n\n- User: admin\n- Password: fish\n",
+            "What is the password?",
+            "“Password: fish”",
+        ),
+        (
+            "# Prices\n\n| Item | Price |\n| --- | --- |\n| Fig | 2.10 |\n| Pear | 3.10 |\n",
+            "What is the price of a pear?",
+            "“Pear | 3.10”",
+        ),
+        (
+            "Files\n\nwith open(name) as file:\n    file.close()  # A file is closed.\n\n"
+            "A file may be left open.",
+            "How is a file closed?",
+            "“A file may be left open.”",
+        ),
+        (
+            "它很大。\n\n图书馆的开放时间是上午九点。",
+            "图书馆什么时候开放?",
+            "“图书馆的开放时间是上午九点。”",
+        ),
+        (
+            ".. note:: Oil is changed each May.",
+            "When is oil changed?",
+            "“Oil is changed each May.”",
+        ),
+        ("Release 2.1 of 2020-01-04\n\n- Bugs", "Release 2.1", "“Release 2.1 of 2020-01-04”"),
     ),
 )
-def test_a_sentence_is_quoted_rather_than_a_heading(text: str, objective: str, quoted: str) -> None:
+def test_what_answers_is_quoted_rather_than_a_heading_or_code(
+    text: str, objective: str, quoted: str
+) -> None:
     assert [each.sentence for each in found(text, objective).citations] == [quoted]
 
 
@@ -781,6 +859,13 @@ def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
 def test_an_objective_that_was_understood_before_is_done() -> None:
     report = Researcher("r", None, Objective("alpha", 0.95), tools()).report_sync()
     assert report.stop_reason == "done"
+
+
+def test_a_report_has_one_title() -> None:
+    own = "# Of alpha\n\nAlpha uses port 4711.[^1^]"
+    report = research([*SCRIPT[:3], own, evaluation({"alpha": 1.0})])[0].report_sync()
+    assert report.markdown.startswith("# Of alpha\n\nAlpha uses port 4711.[^1^]\n\n## Sources")
+    assert "<title>Of alpha</title>" in report.html()
 
 
 def test_what_was_not_read_or_not_written_is_said() -> None:
@@ -823,6 +908,21 @@ def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
     assert seen[0] == "search alpha protocol port"[:20]
     assert "read alpha" in seen[1:]
+
+
+def test_pages_that_fail_keep_no_other_from_being_read() -> None:
+    def search(query: str) -> list[Resource]:
+        """Search."""
+        return [Resource(f"http://web.test/bees/{n}", "How bees dance") for n in range(12)]
+
+    def read_page(url: str) -> Resource:
+        """Read a page."""
+        if not url.endswith("/11"):
+            raise OSError("403")
+        return Resource(url, "Bees", True, "Bees dance an eight in the dark.")
+
+    report = Researcher("r", None, "How do bees dance?", [search, read_page], 6).report_sync()
+    assert [each.sentence for each in report.citations] == ["“Bees dance an eight in the dark.”"]
 
 
 def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
@@ -871,7 +971,7 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     ]
     listed = "\n".join(f"- “{each}” [^{n}^]" for n, each in enumerate(quoted, 1))
     assert listed in report.markdown
-    assert f"## eight\n\n- “{quoted[1]}” [^2^]\n\n## Sources" in report.markdown
+    assert "## eight\n\n- “They dance an eight.” [^2^]\n\n## Sources" in report.markdown
     assert [each.expertise for each in report.objectives] == [0.67, 0.8]
     assert (report.iterations, report.detail) == (3, "no task is left that was not done")
     asked = "Do bees dance for flowers in winter?"
@@ -935,6 +1035,13 @@ def test_words_without_spaces_or_with_endings_of_other_scripts_are_found(
 ) -> None:
     researcher = extractive(asked, f"국수 麺 ก๋วยเตี๋ยว\n\n{answer}")
     assert f"- “{answer}” [^1^]" in researcher.report_so_far().markdown
+
+
+def test_where_nothing_that_was_read_fits_no_search_for_all_words_follows() -> None:
+    asked: list[str] = []
+    Researcher("r", objectives=["Do owls eat figs?"], tools=tools(asked.append)).report_sync()
+    assert asked.index("search owls eat") < asked.index("read alpha")
+    assert "search owls eat figs" not in asked
 
 
 def test_the_extractive_form_searches_twice_for_each_reading_where_little_is_known() -> None:

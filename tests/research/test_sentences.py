@@ -57,7 +57,7 @@ def test_blocks_of_markdown_end_sentences_and_code_is_none() -> None:
 
     assert cut(text) == [
         *("A heading", "Text of two\nlines", "one", "two\n  lines", "three", "quoted"),
-        *("a | b |", "c | d |", "Title", "Short title", "The end"),
+        *("a | b", "c | d", "Title", "Short title", "The end"),
     ]
 
 
@@ -101,3 +101,5 @@ def test_content_words_are_the_same_in_other_forms(one: str, other: str) -> None
 def test_a_word_of_several_parts_is_there_whole_and_in_parts() -> None:
     assert terms("asyncio.wait_for()") == ["asyncio.wait_for", "asyncio", "wait"]
     assert terms("情報源") == ["情報", "報源"]
+    assert terms("WHO") == ["who"]  # a name
+    assert terms("WHO MEETS") == ["meet"]  # all in capitals

@@ -79,6 +79,13 @@ def test_a_page_that_marks_no_main_part_keeps_its_headings() -> None:
     assert "Menu" not in (found.content or "")
 
 
+def test_code_in_colours_keeps_its_lines() -> None:
+    code = "<pre><span>with</span> <b>open</b>(name):\n    <span>pass</span>\n</pre>"
+    page = PAGE.replace("</main>", f"<dl><dt>f()</dt><dd><p>So:</p>{code}</dd></dl></main>")
+    with Web({"/a": html(page)}) as web:
+        assert "So:\n\nwith open(name):\n    pass" in (web.visit("/a").content or "")
+
+
 def test_the_links_of_a_page_become_resources_to_visit() -> None:
     more = '<a href="x" rel="nofollow">X</a><a href="mailto:a@b.c">Mail</a><a href="#top">Up</a>'
     pool = ResourcePool()

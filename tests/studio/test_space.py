@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
@@ -99,6 +100,14 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
 
 
+def asked(studio: Studio, path: str, body: Any = None) -> Any:
+    """What a page is answered."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    with urlopen(Request(f"{studio.url}studio/space/{path}", data, headers), timeout=20) as answer:
+        return json.load(answer)
+
+
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
     """Tab takes the first completion, a click on an action writes its line.
 
@@ -150,6 +159,22 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     expect(second.get_by_role("article").last).to_contain_text("12345678901234567891")
 
 
+def test_a_narrow_window_has_room_to_write_and_to_permit(
+    space: NativeSpace, open_page: Callable[..., Page]
+) -> None:
+    """A long call's buttons are in sight without scrolling, and the line is wide enough."""
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 700})
+    line = page.locator(".s-line")
+    line.fill("/Clerk.delete path:" + json.dumps("a long path / " * 80))
+    line.press("Enter")
+    permit = page.get_by_role("button", name="Permit")
+    expect(permit).to_be_in_viewport(ratio=1)
+    assert line.evaluate("each => each.getBoundingClientRect().width") > 200
+    permit.click()
+    expect(page.locator(".s-message", has_text="is gone")).to_be_visible()
+
+
 def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
     """So too in another space meanwhile, and where an event loop runs, as in a notebook."""
     with NativeSpace() as space, NativeSpace() as other:
@@ -167,10 +192,7 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
         clerk.request({"id": "what-is-offered", "to": "Clerk", "action": adds}).result(5)
         left = other.add(Clerk("Clerk"))
         left.request({"to": "Clerk", "action": adds}).result(5)  # nobody is there to see it
-        known = {"Authorization": f"Bearer {TOKEN}"}
-        asked = Request(f"{studio.url}studio/space/messages", headers=known)
-        with urlopen(asked, timeout=5) as answer:
-            shown = json.load(answer)[-2:]
+        shown = asked(studio, "messages")[-2:]
     assert [each["action"]["name"] for each in shown] == ["say", "add"]
     assert len(json.dumps(shown)) < 5_000
 
@@ -194,6 +216,21 @@ def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
     )
     expect(page.get_by_text("of 10,000 messages")).to_be_visible()
     assert took < 1000
+
+
+def test_an_agent_is_asked_anew_what_it_offers(space: NativeSpace, studio: Studio) -> None:
+    assert "add" in asked(studio, "help?id=Clerk")
+    space.remove("Clerk")
+    space.add(Agent("Clerk"))
+    assert "add" not in asked(studio, "help?id=Clerk")
+
+
+def test_over_a_broker_who_is_written_to_may_be_elsewhere(broker: Broker, studio: Studio) -> None:
+    options, exchange = AMQPOptions(port=broker.port), f"test.{uuid4().hex}"
+    with AMQPSpace(amqp_options=options, exchange=exchange) as space:
+        space.add(studio.user)
+        told = asked(studio, "line", {"line": "/Far.add a:1 b:2"})
+    assert (told["sent"]["to"], told["stranger"]) == ("Far", None)
 
 
 @pytest.mark.long

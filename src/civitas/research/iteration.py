@@ -43,7 +43,9 @@ class Iterating(Workbench):
                 break
         progress.iteration += 1
         failure = self._failure()
-        nothing_new = not (progress.fresh or self._is_cut or len(self.resources) != known)
+        failed = self.results and all(each.error for each in self.results)
+        more = failed and self.model is None and self.unread(1)  # rules read it next
+        nothing_new = not (progress.fresh or self._is_cut or len(self.resources) != known or more)
         if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure
             del progress.done[-len(self.tasks) :]  # so that a resumed run tries them again
@@ -53,7 +55,7 @@ class Iterating(Workbench):
             progress.stop, progress.detail = "no_progress", "no task is left that was not done"
         elif nothing_new:
             progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
-            if self.results and all(each.error for each in self.results):
+            if failed:
                 fault = self.results[0].error
                 progress.detail = f"each task of the last iteration failed: {fault}"
         self._record.save(progress)

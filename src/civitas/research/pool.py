@@ -17,7 +17,9 @@ from civitas.research.findings import Passage, Resource, Section
 
 LONGEST = 2000  # no passage has more characters, unless a single word has
 
-_PARAGRAPH = re.compile(r"[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*")
+_PARAGRAPH = re.compile(  # or a fenced block of code
+    r"^[ \t]*```(?:(?!\n[ \t]*```)[^\0])*+\n[ \t]*```[^\n]*|[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*", re.M
+)
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
 _END_DOT = re.compile(r"\.(?=:\d+$|$)")  # of a host
 _TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
@@ -182,6 +184,9 @@ def _packed(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             elif stop == begin:
                 begin = first
             stop = last
+        if stop - found.start() > LONGEST:  # its end would open a block for what follows
+            yield begin, stop
+            begin = stop
     if stop > begin:
         yield begin, stop
 

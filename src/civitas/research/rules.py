@@ -26,11 +26,13 @@ _LONGEST_QUOTE: Final = 400
 _SOURCES: Final = 3  # an objective with this many resources is well covered
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
-_WORDS: Final = 5  # text with fewer, or without a mark at its end, is a heading or code
-_MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|^\||\|$|\[\^")
-
-
-# -- Plan ------------------------------------------------------------------------------------------
+_WORDS: Final = 5  # text with fewer, or without a mark at its end, is part of a list, or code
+_MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
+_UNDERLINED: Final = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===)")  # or the head of a table
+_CODE: Final = re.compile(
+    r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
+    r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
+)
 
 
 def plan(researcher: Workbench) -> list[ResearchTask]:
@@ -98,9 +100,6 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
     yield from [each for each in readers if ("pdf" in each[0].lower()) is is_pdf][:1] or readers[:1]
 
 
-# -- Narrate ---------------------------------------------------------------------------------------
-
-
 def narrate(researcher: Workbench) -> Narrative:
     """Return a digest: the sentences that say most about each objective, quoted and cited."""
     index = Index(researcher.known_passages())
@@ -140,16 +139,25 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
     spans = sentences(text)
     wanted = index.weights(topic)
 
-    def rank(place: int) -> tuple[bool, float, int]:
-        said = text[slice(*spans[place])]
+    heading = titled(passage).rpartition(" – ")[2]
+
+    def rank(place: int) -> tuple[int, float, int]:
+        start, end = spans[place]
+        said = text[start:end]
         there = set(terms(said))
         worth = sum(weight for term, weight in wanted.items() if term in there)
-        end = _ENDS.search(said[-20:])  # words without spaces between them are not counted
-        whole = end is not None and (end[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
-        return not whole, -worth, place
+        mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
+        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
+        before = text[text.rfind("\n", 0, start) + 1 : start]
+        headed = said == heading or "#" in before or _UNDERLINED.match(text, end)
+        if headed or _CODE.search(said):
+            kind = 2 if there - wanted.keys() else 3  # one of the topic's words alone says nothing
+        else:
+            kind = 0 if worth else 1 if whole else 3
+        return kind, -worth if whole else -worth / 2, place
 
-    for no_sentence, worth, first in sorted(map(rank, range(len(spans)))):
-        if no_sentence and not worth:
+    for kind, worth, first in sorted(map(rank, range(len(spans)))):
+        if kind == 3 or (kind == 2 and not worth):
             break  # nothing is left but headings and code that say nothing about it
         start, *ends = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
@@ -162,9 +170,6 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
             if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
                 return quoted
     return ""
-
-
-# -- Evaluate --------------------------------------------------------------------------------------
 
 
 def evaluate(researcher: Workbench) -> Findings:

@@ -37,6 +37,13 @@ STOP_WORDS = listed(
     "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par "
     "pas plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une "
     "vos votre vous y été être "
+    # Russian
+    "без бы был была были было быть в вам вас во вот все всё вы где да для до если есть же за и из "
+    "или им их к как какая какие каков какова какое какой ко когда кто куда ли мне мы на над не "
+    "него нет но он она они оно от откуда по под почему при про сколько так там то только "
+    "уже чего чем что чтобы эта эти это этот я а с со о об у "  # noqa: RUF001
+    # Arabic
+    "أن أو أين إلى التي الذي ثم عن على في كان كم كيف لا لماذا ما ماذا متى مع من هذا هذه هل هو هي و "
 )
 _STOP = "。\uff01\uff1f"
 WORD = re.compile(
@@ -54,6 +61,7 @@ WORD = re.compile(
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多少|哪[里个些]|[吗呢谁]")  # Chinese
 
 
 def normal(text: str) -> str:
@@ -87,7 +95,8 @@ def terms_of(word: str) -> tuple[str, ...]:
     """Return the terms of one word from `words`; none for a stop word."""
     small = word.casefold().removesuffix("()")
     if _UNSPACED.match(small):
-        return tuple(small[at : at + 2] for at in range(max(1, len(small) - 1)))
+        runs = filter(None, _ASKING.split(small))
+        return tuple(run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1)))
     if "'" in small and not small[0].isdigit():
         before, _, after = small.rpartition("'")
         if after in ("s", "re", "ll", "ve", "d", "m"):
@@ -149,7 +158,8 @@ def stem(word: str) -> str:
 
 _FENCE = re.compile(r"[ \t>]*(`{3,}(?=[^`]*$)|~{3,})")
 _MARKER = re.compile(
-    r"[ \t]*(?:>[ \t]?)*[ \t]*(?P<item>(?:[-*+•]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)?"
+    r"[ \t]*(?:>[ \t]?)*[ \t]*"
+    r"(?P<item>(?:[-*+•]|\d{1,3}[.)]|\.\. \w+::)[ \t]+(?:\[[ xX]\][ \t]+)?)?"
 )
 _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
@@ -209,7 +219,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         if found:
             fence = found[1]
         elif alone and not empty:
-            yield start + alone.end(), at
+            yield start + alone.end(), start + len(bare.rstrip("| "))
         elif begin < 0 and not empty:
             begin = start + lead
     if begin >= 0:

@@ -32,7 +32,7 @@ from civitas.research.findings import (
     ResearchTask,
     Resource,
 )
-from civitas.research.pool import ResourcePool, passages_of
+from civitas.research.pool import ResourcePool, normalized, passages_of
 from civitas.research.relevance import Index
 from civitas.text import cut, log_failure, shorten
 
@@ -68,8 +68,6 @@ class Workbench(ConversationalAgent):
         self._step = ""
         self._asks = 0
         self.run_id: str | None = None
-
-    # -- what is known -----------------------------------------------------------------------------
 
     @property
     def model(self) -> Model | None:
@@ -142,11 +140,14 @@ class Workbench(ConversationalAgent):
         self._passages.pop(kept.url, None)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
-        """Return unread resources, those that fit the topic (or any objective) first."""
+        """Return resources that no task tried, those that fit the topic or any objective first."""
+        values = (value for task in self.done for value in task.args.values())
+        tried = {normalized(value) for value in values if isinstance(value, str)}
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
         unread = {
             Passage(each.url, f"{each.description or ''} {each.url}", "", each.url): each
             for each in self.resources.get_unvisited()
+            if each.url not in tried
         }
         best = Index(unread).best(topics)
         # Those that have none of the words come last, in the order in which they were found.
@@ -194,8 +195,6 @@ class Workbench(ConversationalAgent):
         progress.uncited = max(found.uncited - len(again), 0)
         return self.narrative
 
-    # -- its tools ---------------------------------------------------------------------------------
-
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
         """Execute tasks side by side, each recorded, approved and counted as a call of an action.
 
@@ -221,8 +220,6 @@ class Workbench(ConversationalAgent):
                 for task, call in zip(tasks, calls, strict=True)
             ]
         return self.results
-
-    # -- its model ---------------------------------------------------------------------------------
 
     async def ask_model(
         self,

@@ -65,8 +65,6 @@ class SpaceTab:
         self._observed: WeakSet[Space] = WeakSet()
         self._asks_at = 0.0
 
-    # -- the space ---------------------------------------------------------------------------------
-
     def joined(self, space: Space) -> None:
         """Show the user's space; if it has no approver, let the cards approve."""
         if space.approver is None:
@@ -91,8 +89,6 @@ class SpaceTab:
         shown["action"] = {"name": name[:_NAME], "args": _short(args)}
         self._messages.append(shown)
         self._hub.feed.publish("message", shown)
-
-    # -- what pages ask ----------------------------------------------------------------------------
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""

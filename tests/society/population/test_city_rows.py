@@ -148,6 +148,15 @@ def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
     assert (np.bincount(table["work"][table["work"] >= 0]) <= 2400).all()
 
 
+def test_those_without_a_home_are_no_household() -> None:
+    city = City.generate(seed=2, citizens=40)
+    home = np.full(30, -1, np.int32)
+    home[:2] = city.ids().index(city.by_kind("home")[0])
+    population = Population({"home": home}, city, all_blocks(), 4)
+    close = (population.columns["friendship"] == 800).sum(axis=1)
+    assert close.tolist() == [1, 1, *[0] * 28]
+
+
 def test_a_table_keeps_what_it_gives_and_a_town_that_is_too_small_says_so() -> None:
     city = City.generate(seed=2, citizens=50)
     homes = np.full(5, city.ids().index(city.by_kind("home")[0]), np.int32)

@@ -94,6 +94,15 @@ async def test_money_comes_to_the_law_of_all_giving_at_once() -> None:
     assert found == pytest.approx(law[:12], abs=4 * np.sqrt(0.25 / citizens))
 
 
+async def test_the_gini_is_half_the_mean_difference_in_parts_of_the_mean() -> None:
+    population = wealth(20, mean=4, seed=1)
+    async with Society(population) as society:
+        *_, row = await society.run(steps=20)
+    money = population.columns["money"]
+    apart = np.abs(money[:, None] - money).mean()
+    assert row["gini"] == pytest.approx(apart / 2 / money.mean())
+
+
 async def test_neighbours_become_alike() -> None:
     population = schelling(40, alike=375, seed=1)
     async with Society(population) as society:

@@ -193,6 +193,16 @@ def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]
             assert found == expected
 
 
+def test_all_that_one_has_is_passed_on_in_turn() -> None:
+    population = Population({"money": np.array([100, 0, 0])}, None, [])
+    books = RowBooks(None, {}, population)
+    pays = enumerate([("1", "2", 100), ("2", "3", 100), ("3", "1", 101)])
+    wanted = [Wanted(id_order(id), id, Pay(to, cents), at) for at, (id, to, cents) in pays]
+    answers = dict(books.settle(wanted))
+    assert [answers[at].done for at in range(3)] == [True, True, False]
+    assert population.columns["money"].tolist() == [0, 0, 100]
+
+
 def test_savings_in_rows_are_taken_out_once() -> None:
     bank = Bank()
     bank.of_population(Population(3, None, []))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal, lived
 from tests.society.population.test_social_rows import people
@@ -179,7 +179,16 @@ def feed(people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any) 
     return make
 
 
+FAINT = {
+    "relations": {},
+    "opinions": {},
+    "profile": {"interests": {TOPICS[0]: 0, TOPICS[1]: 2}},
+    "place": 0,
+}
+
+
 @given(people, feeds, st.sampled_from([Feed, Feed, Chronological, None]))
+@example([FAINT] * 6, FeedBlockParams(posts=1000), Feed)
 @settings(QUICK, max_examples=3)
 def test_reading_liking_following_and_posting_are_the_same(
     people: list[dict[str, Any]], params: FeedBlockParams, make_feed: Any

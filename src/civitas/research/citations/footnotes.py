@@ -79,8 +79,7 @@ def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = Fa
         left = _with_notes(sentence, {number: number for number in kept})
         if not kept:
             unsupported.append((bare, why))
-            row = left.rstrip(" |") if left.endswith("|") else left
-            left = f"{row} {UNSUPPORTED}{left[len(row) :]}"
+            left = f"{left} {UNSUPPORTED}"
         made.append(left)
     made.append(_NOTE.sub("", text[at:]))
     return Checked("".join(made), citations, unsupported, uncited)

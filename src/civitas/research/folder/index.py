@@ -42,6 +42,11 @@ _FEW: Final = 500  # a folder with no more entries is looked at before each sear
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
 
+_EMPTIED: Final = (
+    "INSERT INTO words (words) VALUES ('delete-all')",
+    "DELETE FROM passages",
+    "DELETE FROM files",
+)
 # Append only, like those of memory. If documents.py, pool.py or `indexed` change what they return
 # for a file, add a migration that empties the tables; the next search fills them again.
 # `words` keeps no text: to delete from it, pass the deleted text again, word for word.
@@ -71,12 +76,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # Written out after 16 MB, not 1: a third faster to fill.
         "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
     ),
-    # Passages have up to 2,000 characters, not 1,000.
-    (
-        "INSERT INTO words (words) VALUES ('delete-all')",
-        "DELETE FROM passages",
-        "DELETE FROM files",
-    ),
+    _EMPTIED,  # passages have up to 2,000 characters, not 1,000
+    _EMPTIED,  # code keeps its lines, and no passage has half a block of it
 )
 _PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
@@ -198,8 +199,6 @@ class FolderIndex:
             resource.sections.append(Section(len(before), anchor, section))
             resource.content = before + text
         return list(found.values())
-
-    # -- bringing it up to date --------------------------------------------------------------------
 
     def _refresh(self) -> None:
         """Index new and changed files, and remove those that are gone."""

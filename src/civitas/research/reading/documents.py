@@ -51,9 +51,14 @@ _MARKDOWN = re.compile(
     r"|(?P<above>[^\s#>|*+`~-][^\n]*)\n {0,3}(?P<below>=+|-+)[ \t]*)$",
     re.MULTILINE,
 )
-_FENCED = re.compile(r"(^ {0,3}```.*?^ {0,3}```[ \t]*$)", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(
+    r"(^ {0,3}```(?:(?!\n {0,3}```).)*+\n {0,3}```[^\n]*)", re.MULTILINE | re.DOTALL
+)
 _UNSEEN = re.compile(r"<!--.*?-->", re.DOTALL)
-_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
+_LINK = re.compile(
+    r"(`[^`\n]+`)|!?\[([^\[\]\n]*)\]\([^()\n]*\)|(?<=\S)\[\^[\w-]+\](?!:)|^\[\^[\w-]+\]:[ \t]*",
+    re.M,
+)
 _FRONT_MATTER = re.compile(r"---\n(?:.*\n)*?(?:---|\.\.\.)\n")
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
@@ -125,8 +130,8 @@ def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]
 
 
 def _as_read(text: str) -> str:
-    """Return Markdown as a reader sees it: links as their texts, no comments, code unchanged."""
-    return text if _FENCED.match(text) else _LINK.sub(r"\1", _UNSEEN.sub("", text))
+    """Return Markdown as read: links as texts, no comments or footnote marks, code unchanged."""
+    return text if _FENCED.match(text) else _LINK.sub(r"\1\2", _UNSEEN.sub("", text))
 
 
 def _markdown(text: str) -> Document:

@@ -86,14 +86,15 @@ def read_html(data: bytes, charset: str | None, url: str) -> Document:
 def decoded(data: bytes, *stated: str | None) -> str:
     """Decode a text by its BOM, or else by the first encoding that fits.
 
-    Those that are stated come first, then UTF-8, then the default of browsers if none is stated;
-    unknown ones are skipped. UTF-8 fits despite a few wrong bytes, as of a log that was cut. If
-    none fits, the first replaces what it cannot read.
+    Those that are stated come first, then UTF-8, then the default of browsers if no other is
+    stated; unknown ones are skipped. UTF-8 fits despite a few wrong bytes, as of a log that was
+    cut. If none fits, the first replaces what it cannot read.
     """
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
-    charsets = (*stated, "utf-8", None if any(stated) else "cp1252")
-    known = [found for each in charsets if each and (found := _codec(each))]
+    codecs_of = [_codec(each) for each in (*stated, "utf-8") if each]
+    charsets = (*codecs_of, "cp1252" if {*codecs_of} == {"utf-8"} else None)
+    known = [each for each in charsets if each]
     for each in known:
         with suppress(UnicodeError):
             return data.decode(each)
@@ -195,9 +196,10 @@ def _tidy(tree: Any, main: Any) -> None:
 
     It leaves out elements by their ids and classes, such as a heading "How do I share …", and
     elements with many links: right for a menu, wrong in the marked main part. It moves code with
-    emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's end.
+    emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's end, and joins the
+    lines of code in colours.
     """
-    for element in list(tree.iter("code")):
+    for element in list(tree.iter("code", "pre")):
         for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
             inside.drop_tag()
     for element in list(tree.iter("a")):

@@ -279,6 +279,9 @@ class LocalAgents:
             async with queue.lock:
                 while mailbox.open and not self._queues.is_consumed_here(queue):
                     try:
+                        # What was broadcast before is not for it, and the broker routes messages
+                        # and binds queues on two channels.
+                        await self._publisher.confirmed_or_returned(self._publisher.in_flight(""))
                         # What an earlier process began came before what waits at the broker.
                         await self._consume(queue, partial(self._receiver.resume, mailbox))
                     except LinkLost:

@@ -161,7 +161,7 @@ class Publisher:
             await self._progress()
 
     def in_flight(self, id: str) -> list[Outbound]:
-        """Return the unconfirmed messages to an agent, without the held ones."""
+        """Return the unconfirmed messages to an agent, without the held ones; "" for broadcasts."""
         under_way = chain(self._unconfirmed.values(), self._waiting)
         return [message for message in under_way if message.to == id]
 

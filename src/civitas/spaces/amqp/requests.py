@@ -115,7 +115,7 @@ class OpenRequests:
         )
 
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
-        """Take a message to this process: a request's outcome, or a notice of a lost queue."""
+        """Take a message to this process: a request's outcome, or a notice of a process."""
         self._broker.consumer.acknowledge(tag)
         request = self._open.get(properties.correlation_id or "")
         if request is None:
@@ -151,7 +151,8 @@ class OpenRequests:
     def _noticed(self, properties: Any, body: bytes) -> None:
         try:
             notice = wire.read(properties, body).envelope
-        except Unreadable as error:
+            ids = [*map(str, notice.args.get("ids", ()))]
+        except (Unreadable, TypeError) as error:
             logger.error("a notice of another process cannot be read: %s", error)
             return
         id, sender, kind = notice.id, notice.sender, properties.type
@@ -161,7 +162,7 @@ class OpenRequests:
             to = self._broker.names.reply_key(sender)
             self._notify(wire.HERE, to, sender, id=id, args={"ids": list(self._here)})
         elif (found := self._asked.get(id or "")) is not None:
-            found.update(notice.args["ids"])
+            found.update(ids)
 
     # -- sent again: receivers deduplicate by key --------------------------------------------------
 
