@@ -361,10 +361,9 @@ class Mailbox:
 
     def statistics(self) -> dict[str, Any]:
         """Return how many messages wait, the actions being handled, how many await approval."""
-        handling = [delivery.envelope.name for delivery in list(self.active)]
         return {
             "waiting": self.waiting() - len(self.asking),
-            "handling": handling,
+            "handling": [delivery.envelope.name for delivery in list(self.active)],
             "asking": len(self.asking),
         }
 
