@@ -54,6 +54,12 @@ def test_usage_is_the_runtimes_count(local: LocalModel) -> None:
     assert 0 < short.usage.output_tokens <= 40
 
 
+def test_a_message_of_several_texts_is_read_as_their_lines(local: LocalModel) -> None:
+    parts = [{"type": "text", "text": each} for each in ("Name a colour.", "Say it in French.")]
+    in_parts = run(local.complete([{"role": "user", "content": parts}]))
+    assert in_parts == run(local.complete(user("Name a colour.\nSay it in French.")))
+
+
 def test_an_answer_cut_at_max_tokens_says_so(local: LocalModel) -> None:
     reply = run(local.complete(user(STORY)))
     assert reply.finish_reason == "length"

@@ -140,6 +140,12 @@ def test_an_agent_leaves_while_requests_to_it_wait_at_the_broker(
     is_free(make_space, me)
 
 
+def test_an_id_is_free_as_soon_as_remove_returns(make_space: MakeSpace) -> None:
+    for space in [make_space(), make_space()] * 5:
+        space.add(Agent("agent"))
+        space.remove("agent")
+
+
 def test_the_connection_is_cut_while_an_agent_leaves(
     make_space: MakeSpace, there: AMQPSpace, proxy: Proxy, me: Agent
 ) -> None:
