@@ -20,7 +20,7 @@ from typing import Any, Final
 from civitas.errors import CivitasError, ConfigError
 from civitas.message import address
 from civitas.society.arrays import package
-from civitas.society.people.drawn import NEEDS
+from civitas.society.people.drawn import IN_PROFILE, NEEDS
 from civitas.text import error_text, excerpt
 
 _MOST_MONEY = 10**15
@@ -32,7 +32,6 @@ _NUMBERS: Final = {
 }
 _WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
 _TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
-_IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
 """The columns that a table may have."""
 
@@ -111,7 +110,7 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
             raise ConfigError(f"{at} must be a text of up to 255 characters, got {excerpt(value)}")
         elif column in ("home", "work", "school") and city is not None and value not in city:
             raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
-        part = "needs" if column in NEEDS else "profile" if column in _IN_PROFILE else ""
+        part = "needs" if column in NEEDS else "profile" if column in IN_PROFILE else ""
         parts.get(part, person)[column] = value
     return person | {name: part for name, part in parts.items() if part}
 
