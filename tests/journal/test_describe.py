@@ -117,6 +117,7 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
             },
             'tool call refused: pay(to="bo")',
         ),
+        ("over", {"reason": "cancelled", "detail": "CancelledError"}, "over, cancelled"),
         ("failed", {"key": "get", "error": "ValueError: "}, "step get failed: ValueError"),
         ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
         ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),

@@ -462,7 +462,10 @@ def test_tries_are_bounded() -> None:
         (status(404, "none"), "the server answered 404: none; check the name of the model and"),
         (status(418, "x" * 9000), "the server answered 418: xxx"),
         (http(b"<html>", 400), "the server answered 400: <html>"),
-        (http(b"", 302, {"Location": "http://elsewhere/"}), "the server answered 302"),
+        (
+            http(b"", 302, {"Location": "http://elsewhere/"}),
+            "302: no reason; check the name of the model and base_url=",
+        ),
         (http(b""), "the answer is not JSON"),
         (http(b'{"choices": [{'), "the answer is not JSON"),
         (http(b"[" * 200_000), "the answer is nested too deep"),
@@ -621,7 +624,7 @@ def test_offline_allows_this_machine() -> None:
 def test_a_redirect_is_not_followed_whatever_it_leads_to() -> None:
     with OpenAIServer(text("elsewhere")) as other:
         line = error(http(b"", 307, {"Location": f"{other.url}/chat/completions"}))
-        assert line == "the server answered 307: no reason"
+        assert line.startswith("the server answered 307: no reason; check the name of the model")
         assert other.requests == []
 
 

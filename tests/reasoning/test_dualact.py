@@ -402,6 +402,7 @@ def test_prompts_of_ones_own() -> None:
         ({"human_decision_prompt": "{sumary}"}, r"a place \{sumary\} that is not known; known: "),
         ({"reactive_task_prompt": "{summary}"}, r"reactive_task_prompt= has a place \{summary\}"),
         ({"conclusion_format_prompt": 7}, "conclusion_format_prompt= must be a text"),
+        ({"shared_memory": "no"}, "shared_memory= must be True or False, got 'no'"),
         ({"review": "sometimes"}, "review= is 'every', 'on_error', 'no_progress'"),
     ),
 )

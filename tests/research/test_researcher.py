@@ -861,6 +861,13 @@ def test_an_objective_that_was_understood_before_is_done() -> None:
     assert report.stop_reason == "done"
 
 
+def test_a_report_has_one_title() -> None:
+    own = "# Of alpha\n\nAlpha uses port 4711.[^1^]"
+    report = research([*SCRIPT[:3], own, evaluation({"alpha": 1.0})])[0].report_sync()
+    assert report.markdown.startswith("# Of alpha\n\nAlpha uses port 4711.[^1^]\n\n## Sources")
+    assert "<title>Of alpha</title>" in report.html()
+
+
 def test_what_was_not_read_or_not_written_is_said() -> None:
     def broken(messages: Any) -> str:
         raise OSError("no network")

@@ -141,6 +141,29 @@ def test_forms_are_filled_by_the_keyboard_alone(
     expect(page.get_by_text("step 1 of 24 · paused")).to_be_visible()
 
 
+def test_the_tab_stands_in_the_address(open_page: Callable[..., Page]) -> None:
+    """Back goes to the tab before, and a reload stays, in a narrow window too."""
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 700})
+
+    def is_on(tab: str) -> None:
+        page.wait_for_url(f"**/#{tab}")
+        expect(page.locator(f".s-{tab}")).to_be_visible()
+
+    for tab, name in (("runs", "Runs"), ("research", "Research")):
+        page.get_by_role("button", name="More tabs").click()
+        page.locator("#studio-tabs .overflow-dropdown").get_by_text(name).click()
+        is_on(tab)
+    page.reload()
+    is_on("research")
+    page.go_back()
+    is_on("runs")
+    page.go_back()
+    expect(page.locator(".s-space")).to_be_visible()
+    page.go_forward()
+    is_on("runs")
+
+
 @pytest.mark.long
 @pytest.mark.timeout(120)  # two programs start one after the other
 def test_a_studio_that_is_started_again(browser: Browser, tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def test_a_run_by_a_model_is_watched_stopped_and_resumed(
         expect(page.get_by_role("list", name="Tasks of iteration 1")).to_contain_text("1 read")
         page.get_by_role("button", name="Stop").click()
         expect(state(page)).to_have_text("stopped: it was interrupted")
+        expect(page.get_by_text("0 iterations.")).to_be_visible()
         page.get_by_role("button", name="Resume").click()
         expect(page.get_by_text("1 citation checked, 1 sentence marked")).to_be_visible()
         expect(page.get_by_text("says 1999, which is not in the passage")).to_be_visible()

@@ -159,6 +159,22 @@ def test_a_call_that_asks_first_is_permitted_or_refused(
     expect(second.get_by_role("article").last).to_contain_text("12345678901234567891")
 
 
+def test_a_narrow_window_has_room_to_write_and_to_permit(
+    space: NativeSpace, open_page: Callable[..., Page]
+) -> None:
+    """A long call's buttons are in sight without scrolling, and the line is wide enough."""
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 700})
+    line = page.locator(".s-line")
+    line.fill("/Clerk.delete path:" + json.dumps("a long path / " * 80))
+    line.press("Enter")
+    permit = page.get_by_role("button", name="Permit")
+    expect(permit).to_be_in_viewport(ratio=1)
+    assert line.evaluate("each => each.getBoundingClientRect().width") > 200
+    permit.click()
+    expect(page.locator(".s-message", has_text="is gone")).to_be_visible()
+
+
 def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
     """So too in another space meanwhile, and where an event loop runs, as in a notebook."""
     with NativeSpace() as space, NativeSpace() as other:
@@ -173,7 +189,7 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
         clerk.send({"id": long, "meta": {long: long}, "to": "User", "action": hello})
         # Only the questions of pages are left out, not what else has the same id.
         adds = {"name": "add", "args": {"a": 1, "b": 2}}
-        clerk.request({"id": "who-is-there", "to": "Clerk", "action": adds}).result(5)
+        clerk.request({"id": "what-is-offered", "to": "Clerk", "action": adds}).result(5)
         left = other.add(Clerk("Clerk"))
         left.request({"to": "Clerk", "action": adds}).result(5)  # nobody is there to see it
         shown = asked(studio, "messages")[-2:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 from civitas.action import action
@@ -135,10 +136,11 @@ class User(Agent):
     async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own = str(self.id)
-        known = dict.fromkeys(self.space.ids()) | addressed
+        here = await self.space._everyone() if BROADCAST in addressed else self.space.ids()
+        known = dict.fromkeys(here) | addressed
         others = [id for id in known if id not in (own, BROADCAST)]
         # This request is handled in order, after the messages before it.
-        help = {"action": {"name": "help", "args": {}}, "meta": {"in_order": True}}
+        help = {"action": {"name": "help"}, "meta": {"in_order": True}}
         asked = [self.request({"to": id, **help}, patience_s) for id in others]
         for id, pending in zip(others, asked, strict=True):
             try:
@@ -147,8 +149,5 @@ class User(Agent):
                 self._terminal.show(f"{escaped(id)} is still busy after {patience_s:g} s")
             except CivitasError:
                 pass  # an agent that does not answer this cannot answer anything before it
-        message = {"to": own, "action": {"name": "help", "args": {}}}
-        try:
-            await self.request(message, patience_s)
-        except CivitasError:
-            pass  # this agent has left the space meanwhile
+        with suppress(CivitasError):  # this agent has left the space meanwhile
+            await self.request({"to": own, "action": {"name": "help"}}, patience_s)

@@ -44,10 +44,8 @@ class Iterating(Workbench):
         progress.iteration += 1
         failure = self._failure()
         failed = self.results and all(each.error for each in self.results)
-        goes_on = failed and self.model is None and self.unread(1)  # by rules: it reads them next
-        nothing_new = not (
-            progress.fresh or self._is_cut or len(self.resources) != known or goes_on
-        )
+        more = failed and self.model is None and self.unread(1)  # rules read it next
+        nothing_new = not (progress.fresh or self._is_cut or len(self.resources) != known or more)
         if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure
             del progress.done[-len(self.tasks) :]  # so that a resumed run tries them again

@@ -106,6 +106,8 @@ def made(
     empty = _without_source(progress, known)
     topics = [_plain(each.topic) for each in progress.objectives]
     parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", narrative.strip()]
+    if parts[1].startswith("# "):  # a model's own title
+        del parts[0]
     nothing, end = "relevant was found", "."
     if not any(each.visited for each in known):
         if stop == "error" and progress.iteration:

@@ -35,9 +35,6 @@ _CODE: Final = re.compile(
 )
 
 
-# -- Plan ------------------------------------------------------------------------------------------
-
-
 def plan(researcher: Workbench) -> list[ResearchTask]:
     """Return searches where little is known and reading where more is; objectives take turns."""
     index = Index(researcher.known_passages())
@@ -101,9 +98,6 @@ def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
     readers = list(taking(tools, "url"))
     is_pdf = url.partition("?")[0].lower().endswith(".pdf")
     yield from [each for each in readers if ("pdf" in each[0].lower()) is is_pdf][:1] or readers[:1]
-
-
-# -- Narrate ---------------------------------------------------------------------------------------
 
 
 def narrate(researcher: Workbench) -> Narrative:
@@ -176,9 +170,6 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
             if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
                 return quoted
     return ""
-
-
-# -- Evaluate --------------------------------------------------------------------------------------
 
 
 def evaluate(researcher: Workbench) -> Findings:

@@ -135,9 +135,6 @@ class Evaluate(Block):
         return findings  # type: ignore[no-any-return]
 
 
-# -- prompts ---------------------------------------------------------------------------------------
-
-
 def _plan_schema(researcher: Workbench) -> dict[str, Any]:
     """Return the JSON schema of a plan."""
     tool = {"enum": list(researcher.tools)}

@@ -69,8 +69,6 @@ class Workbench(ConversationalAgent):
         self._asks = 0
         self.run_id: str | None = None
 
-    # -- what is known -----------------------------------------------------------------------------
-
     @property
     def model(self) -> Model | None:
         """The model; None in the extractive form. A model given by name is made on first use."""
@@ -142,10 +140,7 @@ class Workbench(ConversationalAgent):
         self._passages.pop(kept.url, None)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
-        """Return resources that no task read or tried, those that fit the topic best first.
-
-        Without a topic, those that fit any objective.
-        """
+        """Return resources that no task tried, those that fit the topic or any objective first."""
         values = (value for task in self.done for value in task.args.values())
         tried = {normalized(value) for value in values if isinstance(value, str)}
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
@@ -200,8 +195,6 @@ class Workbench(ConversationalAgent):
         progress.uncited = max(found.uncited - len(again), 0)
         return self.narrative
 
-    # -- its tools ---------------------------------------------------------------------------------
-
     async def execute(self, tasks: list[ResearchTask]) -> list[ResearchResult]:
         """Execute tasks side by side, each recorded, approved and counted as a call of an action.
 
@@ -227,8 +220,6 @@ class Workbench(ConversationalAgent):
                 for task, call in zip(tasks, calls, strict=True)
             ]
         return self.results
-
-    # -- its model ---------------------------------------------------------------------------------
 
     async def ask_model(
         self,

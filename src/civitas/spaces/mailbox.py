@@ -144,6 +144,10 @@ class Mailbox:
             before = CURRENT.set(delivery)
             try:
                 return await function()
+            except asyncio.CancelledError:
+                if self.open:
+                    raise
+                raise router.stopped_error(self.id) from None
             finally:
                 CURRENT.reset(before)
                 router.settle(delivery, None, None)
@@ -357,10 +361,9 @@ class Mailbox:
 
     def statistics(self) -> dict[str, Any]:
         """Return how many messages wait, the actions being handled, how many await approval."""
-        handling = [delivery.envelope.name for delivery in list(self.active)]
         return {
             "waiting": self.waiting() - len(self.asking),
-            "handling": handling,
+            "handling": [delivery.envelope.name for delivery in list(self.active)],
             "asking": len(self.asking),
         }
 

@@ -70,7 +70,7 @@ class Request:
         try:
             yield from future
         except BaseException:  # the waiting task is cancelled, or its generator closed
-            self._router.abort(delivery, self._cancelled())
+            self.cancel()
             raise
 
     def _wait_elsewhere(self) -> Generator[Any, None, None]:
@@ -119,14 +119,12 @@ class Request:
         """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
         delivery = self._delivery
         if not delivery.answered:
-            self._router.enter(self._router.abort, delivery, self._cancelled())
+            error = RequestCancelled(f'the request to "{delivery}" was cancelled')
+            self._router.enter(self._router.abort, delivery, error)
 
     def done(self) -> bool:
         """Return whether the outcome is there."""
         return self._delivery.answered
-
-    def _cancelled(self) -> RequestCancelled:
-        return RequestCancelled(f'the request to "{self._delivery}" was cancelled')
 
     def __repr__(self) -> str:
         state = "ended" if self._delivery.answered else "pending"

@@ -158,9 +158,6 @@ class PageDesk:
         return str(await self._cards.ask("question", {**about, "text": text}))
 
 
-# -- what a page answers ---------------------------------------------------------------------------
-
-
 def _approval(about: dict[str, Any], answer: dict[str, Any]) -> tuple[bool, str]:
     permit = answer.get("permit")
     if type(permit) is not bool:

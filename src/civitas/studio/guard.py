@@ -118,8 +118,6 @@ class Guard:
             receive = _again(await _body(receive), receive)
         await self.app(scope, receive, send)
 
-    # -- where it comes from -----------------------------------------------------------------------
-
     def _foreign(self, scope: Scope, headers: dict[bytes, str]) -> str:
         """Return why a request is not from a page of this studio; empty if it is."""
         host = headers.get(b"host", "")
@@ -158,8 +156,6 @@ class Guard:
         except ValueError:
             return False
         return True
-
-    # -- the token ---------------------------------------------------------------------------------
 
     def _is_known(self, scope: Scope, headers: dict[bytes, str]) -> bool:
         for cookie in headers.get(b"cookie", "").split(";"):
@@ -308,8 +304,6 @@ def _with_headers(send: Send, path: str) -> Send:
 
     return sending
 
-
-# -- before a browser has sent the token: one small page -------------------------------------------
 
 _PAGE: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>civitas studio</title>

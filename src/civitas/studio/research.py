@@ -42,8 +42,6 @@ class ResearchTab:
         self._guard = threading.Lock()
         self._read: tuple[Journal, str, list[Entry]] | None = None
 
-    # -- what pages ask ----------------------------------------------------------------------------
-
     def state(self, run: str) -> dict[str, Any]:
         """Return the progress of a run by `research_view`; `here` is its job's state, or None."""
         outline, entries = self._recorded(run)
@@ -99,8 +97,6 @@ class ResearchTab:
         name = re.sub(r"[^A-Za-z0-9]+", "-", about)[:60].strip("-").lower() or "report"
         headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
         return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
-
-    # -- the form ----------------------------------------------------------------------------------
 
     def start(self, objectives: str, iterations: float | None, **given: Any) -> str:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""

@@ -85,7 +85,7 @@ class _View:
             self.tasks_left("failed", "it could not be called: its arguments are wrong")
         elif kind == "over":
             reason = (data.get("report") or {}).get("stop_reason") or data["reason"]
-            detail = _cut(data.get("detail") or "")
+            detail = "" if reason == "cancelled" else _cut(data.get("detail") or "")
             words = ENDED.get(reason, reason)
             told["over"] = {"reason": reason, "words": words, "detail": detail}
         elif kind in ("started", "ended", "failed"):

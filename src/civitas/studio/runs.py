@@ -55,8 +55,6 @@ class RunsTab:
     def form(self) -> None:
         """Add nothing: this tab has no Gradio components."""
 
-    # -- runs that are under way -------------------------------------------------------------------
-
     # While a page is connected, one thread reads all runs and publishes the topics `run` (an
     # outline) and `entry`. It may publish the same again. A page sees by the numbers of entries
     # whether some are missing.
@@ -117,8 +115,6 @@ class RunsTab:
             if outline.state != "running":
                 del self._totals[id]
         self._hub.feed.publish("run", told)
-
-    # -- what pages ask ----------------------------------------------------------------------------
 
     def outlines(self) -> list[dict[str, Any]]:
         """Return all runs' outlines, the oldest first; `job` is the state of one under way here.

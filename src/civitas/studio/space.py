@@ -65,8 +65,6 @@ class SpaceTab:
         self._observed: WeakSet[Space] = WeakSet()
         self._asks_at = 0.0
 
-    # -- the space ---------------------------------------------------------------------------------
-
     def joined(self, space: Space) -> None:
         """Show the user's space; if it has no approver, let the cards approve."""
         if space.approver is None:
@@ -82,7 +80,7 @@ class SpaceTab:
         name, args = message["action"]["name"], message["action"]["args"]
         ids = (message.get("id"), args.get("original_message_id"))
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
-        if name in ("help", "response", "error") and any(id in You.asking for id in ids):
+        if name in ("help", "response", "error") and You.asking in ids:
             return
         shown: dict[str, Any] = {"number": next(self._seen_so_far), "at": time.time()}
         shown |= {name: message[name] for name in ("from", "to")}
@@ -91,8 +89,6 @@ class SpaceTab:
         shown["action"] = {"name": name[:_NAME], "args": _short(args)}
         self._messages.append(shown)
         self._hub.feed.publish("message", shown)
-
-    # -- what pages ask ----------------------------------------------------------------------------
 
     def agents(self) -> dict[str, Any]:
         """Return the agents of the space, and what they are handling."""

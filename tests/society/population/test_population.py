@@ -435,6 +435,24 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
         assert None not in here.x
 
 
+async def test_a_column_in_blocks_keeps_what_is_written_for_all() -> None:
+    class Notes(RowBlock):
+        """Counts in each of six places."""
+
+        columns: ClassVar = {"notes": Column("int16", width=6, slots=2)}
+
+        async def forward(self) -> None:
+            """Nothing."""
+
+        def step_rows(self, rows: Rows) -> None:
+            rows["notes"] += np.int16(1)
+
+    population = Population(3, None, [Notes()])
+    async with Society(population) as society:
+        await society.run(steps=2)
+    assert population.columns["notes"].tolist() == [[2] * 6] * 3
+
+
 async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
     class Marked(RowBlock):
         """Does nothing."""

@@ -216,8 +216,8 @@ class Session:
                 value = await pending
             except RequestError as error:
                 console.over(receiver)
-                if isinstance(error, AgentNotFound) and self._you.is_shared:
-                    self._you.forget(receiver)
+                if isinstance(error, AgentNotFound):
+                    self._you.elsewhere.pop(receiver, None)
                     if everyone:
                         return None
                 if everyone and isinstance(error, ActionNotFound):
@@ -272,7 +272,7 @@ class Session:
             asker, id = message["to"], message["action"]["args"].get("original_message_id")
         elif name == "help" and id and asker != self._me:
             self._quiet.append((asker, id))
-        return (asker, id) in self._quiet or (asker == self._me and id in You.asking)
+        return (asker, id) in self._quiet or (asker == self._me and id == You.asking)
 
     def _on_event(self, agent: Watched, event: Any) -> None:
         """Show an event of an agent that answers; called on the space's loop."""

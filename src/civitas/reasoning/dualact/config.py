@@ -208,6 +208,9 @@ class DualActConfig:
             raise ConfigError(f"max_hr_loops= must be 1 or more, got {self.max_hr_loops!r:.80}")
         if self.first not in ("human", "reactive"):
             raise ConfigError(f'first= must be "human" or "reactive", got {self.first!r:.80}')
+        if type(self.shared_memory) is not bool:
+            given = f"{self.shared_memory!r:.80}"
+            raise ConfigError(f"shared_memory= must be True or False, got {given}")
         self.briefing()
         review_rule(self.review)
         if self.shared_memory:

@@ -200,8 +200,6 @@ class FolderIndex:
             resource.content = before + text
         return list(found.values())
 
-    # -- bringing it up to date --------------------------------------------------------------------
-
     def _refresh(self) -> None:
         """Index new and changed files, and remove those that are gone."""
         with self._refreshing:

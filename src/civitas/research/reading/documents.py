@@ -130,10 +130,7 @@ def _by_headings(text: str, headings: Iterable[_Heading], anchors: Iterator[str]
 
 
 def _as_read(text: str) -> str:
-    """Return Markdown as a reader sees it: links as their texts, no comments, code unchanged.
-
-    The marks of footnotes are left out too, as a quote that has one would cite it.
-    """
+    """Return Markdown as read: links as texts, no comments or footnote marks, code unchanged."""
     return text if _FENCED.match(text) else _LINK.sub(r"\1\2", _UNSEEN.sub("", text))
 
 

@@ -113,8 +113,6 @@ class Fetcher:
             return fetched
         raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
 
-    # -- politeness --------------------------------------------------------------------------------
-
     async def _get(self, url: str, headers: Mapping[str, str]) -> Response:
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc.lower()}"
@@ -160,8 +158,6 @@ class Fetcher:
             return f"{url} answered {status_text(response.status)}"
         rules = response.content.decode("utf-8-sig", "replace") if response.status < 300 else ""
         return Robots(rules, self._name)
-
-    # -- validators --------------------------------------------------------------------------------
 
     def _keep(self, fetched: Fetched, headers: Mapping[str, str]) -> None:
         known = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}

@@ -73,7 +73,7 @@ function drawn(card) {
 cardKind("approval", (card, decide) => [
   h("summary", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
     h("b", {}, json(card.sender === card.agent ? card.action : `${card.agent}.${card.action}`)), h("time", {}, clock(card.asked))),
-  card.task ? h("p", { class: "s-soft" }, `for “${json(card.task)}” in ${json(card.folder)}`) : null,
+  card.task ? h("p", { class: "s-soft s-for" }, `for “${json(card.task)}” in ${json(card.folder)}`) : null,
   h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, json(name)), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
   Object.keys(card.args).length ? null : empty("without arguments"),
   h("div", { class: "s-row" },

@@ -34,21 +34,33 @@ function look() {
   come();
 }
 
-// The tab stands in the address, so that a reload comes back to it; arrow keys go from tab to tab.
+// The tab stands in the address, so that a reload and the browser's Back come to it; arrow keys go
+// from tab to tab. Those that a narrow window has no room for are in Gradio's list, without ids.
 const tabs = () => [...document.querySelectorAll("#studio-tabs [role=tab]")];
+const listed = "#studio-tabs .overflow-dropdown button";
+const current = () => tabs().find((each) => each.getAttribute("aria-selected") === "true")?.dataset.tabId;
 let wanted = location.hash.slice(1);
 
 function come() {
-  if (!wanted || !tabs().length) return;
-  tabs().find((tab) => tab.dataset.tabId === wanted)?.click();
+  const now = current();
+  const all = [...tabs(), ...document.querySelectorAll(listed)];
+  const there = wanted !== now && all.find((each) => wanted && each.textContent.trim().toLowerCase().startsWith(wanted));
+  if (now && there) return there.click(); // and here again, once it is the current one
+  if (!now) return;
   wanted = "";
+  const address = [null, "", `#${now}`];
+  if (!location.hash) history.replaceState(...address);
+  else if (location.hash !== address[2]) history.pushState(...address);
 }
+addEventListener("popstate", () => {
+  wanted = location.hash.slice(1) || tabs()[0]?.dataset.tabId;
+  come();
+});
 
 document.addEventListener("click", (event) => {
   if (event.target.closest?.("#studio-tabs button.primary")) // a form's faults of the try before
     for (const each of document.querySelectorAll(".toast-body.error .toast-close")) each.click();
-  const tab = event.target.closest?.("#studio-tabs [role=tab]");
-  if (tab) history.replaceState(null, "", `#${tab.dataset.tabId}`);
+  if (event.target.closest?.(`#studio-tabs [role=tab], ${listed}`)) setTimeout(come);
 });
 document.addEventListener("keydown", (event) => {
   // Gradio's lists stay open over what is below them when Tab leads away.
