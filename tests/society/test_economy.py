@@ -101,6 +101,15 @@ def test_a_wage_is_taxed_at_its_source_by_the_income_of_the_day() -> None:
     assert net == sorted(net, reverse=True)
 
 
+def test_nobody_is_paid_for_more_seconds_than_a_step_has() -> None:
+    made = books(Firm("firm-1", "work-1", 9_000), c1={"work": "work-1"})
+    for _ in range(2):
+        answers = settled(made, *(("c1", Work("work-1", each)) for each in (600, 600, 300, 1)))
+        assert [each.done for each in answers] == [True, False, True, False]
+        assert answers[1].reason == "seconds must be from 1 to the 300 left of this step, got 600"
+    assert made.balances["c1"] == 2 * (416 + 208)
+
+
 def test_wages_come_before_purchases_and_the_first_in_id_order_before_the_second() -> None:
     firm = Firm("firm-1", "shop-1", 1000, wage=4000, price=100, stock=15, sells=True)
     worker, buyer = {"work": "shop-1"}, {"money": 900}
@@ -123,7 +132,7 @@ def test_wages_come_before_purchases_and_the_first_in_id_order_before_the_second
     ("want", "reason"),
     (
         (Work("work-1", 900), "not employed"),
-        (Work("shop-1", 901), "seconds must be"),
+        (Work("shop-1", 901), "seconds must be from 1 to the 900 left of this step, got 901"),
         (Work("shop-1", 0), "seconds must be"),
         (Buy("work-1", "goods", 900), "sells nothing"),
         (Buy("shop-1", "goods", 0), "cents must be"),

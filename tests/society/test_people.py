@@ -92,6 +92,11 @@ def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
     assert [type(block).__name__ for block in agent.blocks][:2] == ["NeedsBlock", "PlanBlock"]
 
 
+def test_what_belongs_in_a_profile_is_not_taken_for_something_else() -> None:
+    with pytest.raises(ConfigError, match="'age' must be in a citizen's `profile`"):
+        completed([{"id": 1, "age": 30}])
+
+
 def test_too_many_for_the_homes_are_refused(city: City) -> None:
     with pytest.raises(ConfigError, match="homes are full"):
         make_people(city, 500)

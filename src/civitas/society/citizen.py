@@ -170,9 +170,7 @@ class CitizenAgent(Agent):
     ) -> None:
         memory = CitizenMemory() if memory is None else memory
         if not isinstance(getattr(memory, "status", None), dict):
-            raise DefinitionError(
-                f"citizen {id!r}: memory= must be a CitizenMemory, got {memory!r}"
-            )
+            raise DefinitionError(f"citizen {id!r}: memory must be a CitizenMemory, got {memory!r}")
         agent_params = checked_params(self.ParamsType, agent_params)
         if blocks is not None and agent_params is not None:
             blocks = [

@@ -117,21 +117,20 @@ class Books:
         coming: the number of citizens on the way to each place, who have a place reserved there
         moving: each citizen on its way: destination, step of arrival, origin and step of departure
         travelled: the number of citizens on their way in the last step
+        worked: the seconds that citizens have worked in this step
         owing: the services that may owe money to citizens
     """
 
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
-        self.city = city
-        self.services = services
-        self.step = 0
+        self.city, self.services = city, services
+        self.step, self.seconds = 0, 900
         self.clock: Any = None
-        self.seconds = 900
         self.balances: dict[str, int] = {}
         self.where: dict[str, str | None] = {}
         self.at: dict[str, dict[str, None]] = defaultdict(dict)
         self.coming: Counter[str] = Counter()
         self.moving: dict[str, tuple[str, int, str, int]] = {}
-        self.travelled = 0
+        self.travelled, self.worked = 0, Counter[str]()
         self._status: dict[str, dict[str, Any]] = {}
         self._holders: dict[int, str] = {}  # the citizens by the identity of their status
         self._by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
@@ -254,6 +253,7 @@ class Books:
 
     def settle(self, wanted: Iterable[Wanted], tables: Any = None) -> list[tuple[Any, Answer]]:
         """Settle the wants of a step, given in id order; return each token with its answer."""
+        self.worked.clear()
         by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
             by_kind.setdefault(type(each.want), []).append(each)

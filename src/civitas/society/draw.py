@@ -243,7 +243,5 @@ def _word(name: str, value: object) -> int:
     if type(value) is not int and hasattr(value, "__index__") and not isinstance(value, bool):
         value = value.__index__()
     if type(value) is not int or not 0 <= value <= _MASK:
-        raise ConfigError(
-            f"{name} must be a whole number from 0 to 2**64 - 1, got {excerpt(value)}"
-        )
+        raise ConfigError(f"{name} must be a whole number from 0 to 2**64-1, got {excerpt(value)}")
     return value

@@ -70,10 +70,8 @@ class FeedBlock(TalkBlock):
         interests, relations = self.interests, self.status.get("relations", {})
         me = str(self.agent.id)
         for each in shown:
-            chance = likes(
-                interests.get(each.topic, 0), relations.get(each.author, 0), params.likes
-            )
-            if me in each.liked or draws.below(1000, "feed.like", each.number) >= chance:
+            odds = likes(interests.get(each.topic, 0), relations.get(each.author, 0), params.likes)
+            if me in each.liked or draws.below(1000, "feed.like", each.number) >= odds:
                 continue
             self.want(Like(each.number))
             if draws.below(1000, "feed.follow", each.number) < params.follows:

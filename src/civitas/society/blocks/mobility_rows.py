@@ -171,9 +171,8 @@ def _by_rule(self: Any, rows: Rows, at: Any, kind: str, found: Any, seconds: Any
     visits = np.zeros(found.shape, np.int32)
     many = np.zeros(len(at), np.int64)
     left = np.arange(len(at))
-    walks = [
-        Walk(arrays[f"{each}_{kind}"], index) for each in ("visited", "visits") * (kind in KINDS)
-    ]
+    names = [f"{each}_{kind}" for each in ("visited", "visits") if kind in KINDS]
+    walks = [Walk(arrays[name], index) for name in names]
     for slot in range(VISITED if walks else 0):
         places, times = walks
         known = places.of(slot)

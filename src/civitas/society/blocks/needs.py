@@ -50,9 +50,7 @@ def change_of(rate: int, start: int, seconds: int) -> int:
 def changes_by(act: str, speed: int, start: int, seconds: int) -> tuple[int, ...]:
     """Return an act's change of each need; `speed` scales falling needs, in thousandths."""
     rates = RATES.get(act, RATES["idle"])
-    return tuple(
-        change_of(rate * speed // 1000 if rate < 0 else rate, start, seconds) for rate in rates
-    )
+    return tuple(change_of(r * speed // 1000 if r < 0 else r, start, seconds) for r in rates)
 
 
 class NeedsBlockParams(CitizenBlockParams):

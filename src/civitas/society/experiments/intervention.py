@@ -171,11 +171,9 @@ class Changed:
     def check(self, intervention: Intervention) -> None:
         """Check that the places that it closes or opens exist. Raises ConfigError."""
         ids = set() if self._city is None else set(self._city.ids())
-        for place in self.places([*intervention.close, *intervention.open]):
-            if place not in ids:
-                raise ConfigError(
-                    f"an intervention closes or opens {place!r}, which is not a place"
-                )
+        for id in self.places([*intervention.close, *intervention.open]):
+            if id not in ids:
+                raise ConfigError(f"an intervention closes or opens {id!r}, which is not a place")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the changes as JSON data."""

@@ -88,9 +88,7 @@ class Question:
             object.__setattr__(self, "high", 5 if self.high is None else self.high)
         bounds = [each for each in (self.low, self.high) if each is not None]
         if bounds and self.kind not in ("scale", "number"):
-            raise ConfigError(
-                f"{where}: low and high must be of a scale or number, got {self.kind}"
-            )
+            raise ConfigError(f"{where}: low and high must be of scale or number, got {self.kind}")
         if self.kind == "scale" and not all(type(each) is int for each in bounds):
             raise ConfigError(f"{where}: low and high must be whole numbers")
         if not all(map(_is_number, bounds)):

@@ -40,6 +40,7 @@ from civitas.society.draw import Draws
 from civitas.society.places import Places, needs
 from civitas.society.services.firm import STAFF
 
+IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 SKILL: Final = (592, 765, 880, 1262, 1550)
 _ANY: Final = float("inf")
 """The capacity of a place without a limit."""
@@ -83,9 +84,11 @@ def completed(
         seed: the seed of the draws
 
     Raises:
-        ConfigError: the city has no homes, or not enough room
+        ConfigError: the city has no homes, or not enough room, or a row is not such a citizen
     """
     made = [copy.deepcopy(row) for row in rows]
+    if flat := [name for row in made for name in row if name in IN_PROFILE]:
+        raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:
         needs(city, Places, who="people", kinds=("home",))
         _house(made, city)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from civitas.errors import CivitasError, ConfigError
 from civitas.message import address
 from civitas.society.arrays import package
-from civitas.society.people.drawn import NEEDS
+from civitas.society.people.drawn import IN_PROFILE, NEEDS
 from civitas.text import error_text, excerpt
 
 _MOST_MONEY = 10**15
@@ -32,7 +32,6 @@ _NUMBERS: Final = {
 }
 _WEIGHTS: Final = {"interests": (0, 1000), "opinions": (-1000, 1000), "relations": (0, 1000)}
 _TEXTS: Final = ("name", "home", "work", "school", "gender", "education")
-_IN_PROFILE: Final = ("age", "skill", "gender", "education", "interests")
 COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
 """The columns that a table may have."""
 
@@ -82,11 +81,9 @@ def checked_people(
     for number, row in enumerate(rows, 1):
         where = f"{source}, row {number}"
         person = _person(row, where, city)
-        before = at.setdefault(person["id"], number)
-        if before != number:
-            raise ConfigError(
-                f"{where}, column 'id': {person['id']!r} is the id of row {before} too"
-            )
+        one = at.setdefault(person["id"], number)
+        if one != number:
+            raise ConfigError(f"{where}, column 'id': {person['id']!r} is the id of row {one} too")
         found.append(person)
     if not found:
         raise ConfigError(f"{source} has no rows")
@@ -110,12 +107,10 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
         elif column in _WEIGHTS:
             value = dict(_weights(value, *_WEIGHTS[column], at))
         elif not isinstance(value, str) or not value.isprintable() or len(value) > 255:
-            raise ConfigError(
-                f"{at} must be a text of at most 255 characters, got {excerpt(value)}"
-            )
+            raise ConfigError(f"{at} must be a text of up to 255 characters, got {excerpt(value)}")
         elif column in ("home", "work", "school") and city is not None and value not in city:
             raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
-        part = "needs" if column in NEEDS else "profile" if column in _IN_PROFILE else ""
+        part = "needs" if column in NEEDS else "profile" if column in IN_PROFILE else ""
         parts.get(part, person)[column] = value
     return person | {name: part for name, part in parts.items() if part}
 
@@ -146,9 +141,7 @@ def _number(value: Any, low: int, high: int, at: str) -> int:
 
 def _weights(value: Any, low: int, high: int, at: str) -> Iterator[tuple[str, int]]:
     if not isinstance(value, str):
-        raise ConfigError(
-            f"{at} must be a text such as 'music:800;sport:500', got {excerpt(value)}"
-        )
+        raise ConfigError(f"{at} must be text such as 'music:800;sport:500', got {excerpt(value)}")
     for part in filter(None, map(str.strip, value.split(";"))):
         name, colon, number = part.rpartition(":")
         if not colon or not name.strip():

@@ -113,8 +113,8 @@ class RowBooks(Books):
         by_kind: dict[type[Want], list[Wanted]] = {kind: [] for kind in ORDER}
         for each in wanted:
             by_kind.setdefault(type(each.want), []).append(each)
-        answered: list[tuple[Any, Answer]] = []
-        self.answers = {}
+        self.answers, answered = {}, list[tuple[Any, Answer]]()
+        self.worked.clear()
         pool, apart = self.population.pool, []
         if pool is not None:
             apart = [k for k in tables if not by_kind[k] and self._settlers_of(k).apart]

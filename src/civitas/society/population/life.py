@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from civitas.society.population.wants import Table
     from civitas.society.wants import Answer, Want
 
-
 _MANY = 100_000
 """From so many citizens on, free memory is returned to the system now and then."""
 
@@ -157,23 +156,21 @@ def set_clock(society: Any, clock: Clock) -> None:
     """Set the clock; if steps have another length, who is on the way arrives when it was to."""
     old, new, now = society.clock.step_s, clock.step_s, society.number
     society.clock = clock
-    books, population = society.books, society.population
     if old == new:
         return
 
     def rescaled(step: Any) -> Any:
         return now - (now - step) * old // new
 
-    if population is None:
-        for id, (to, arrives, origin, left) in books.moving.items():
-            ends = {"arrives": rescaled(arrives), "left": rescaled(left)}
-            books.moving[id] = (to, ends["arrives"], origin, ends["left"])
-            status = books.status_of(id)
-            status["moving"] = {**(status.get("moving") or {}), **ends}
-    elif population.places:
+    books, population = society.books, society.population
+    for id, (to, arrives, origin, left) in books.moving.items():
+        ends = {"arrives": rescaled(arrives), "left": rescaled(left)}
+        books.moving[id] = (to, ends["arrives"], origin, ends["left"])
+        status = books.status_of(id)
+        status["moving"] = {**(status.get("moving") or {}), **ends}
+    if population is not None and population.places:
         on_way = population.arrays["moving_to"] >= 0
-        for name in ("arrives", "left"):
-            steps = population.arrays[name]
+        for steps in (population.arrays["arrives"], population.arrays["left"]):
             steps[on_way] = rescaled(steps[on_way].astype("int64"))
         for id in books._status:
             books.restore(id)

@@ -263,9 +263,7 @@ class Worker:
     def __init__(self, frame: Any, columns: dict[str, Any], first: int, until: int) -> None:
         self._population: Population = frame
         self._first, self._until = first, until
-        self._own = {
-            name: frame.declared[name].array_of(values) for name, values in columns.items()
-        }
+        self._own = {name: frame.declared[name].array_of(own) for name, own in columns.items()}
 
     def step(self, given: Any) -> list[Wants]:
         """Run a step of the rows; return their wants."""

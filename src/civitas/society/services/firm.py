@@ -89,8 +89,9 @@ class Firm(Service):
         reason = self._barred(books, sender)
         if reason:
             return Answer(want, False, reason)
-        if type(seconds) is not int or not 1 <= seconds <= books.seconds:
-            reason = f"seconds must be from 1 to {books.seconds}, got {seconds!r:.40}"
+        left = books.seconds - books.worked[sender]
+        if type(seconds) is not int or not 1 <= seconds <= left:
+            reason = f"seconds must be from 1 to the {left} left of this step, got {seconds!r:.40}"
             return Answer(want, False, reason)
         skill = (status.get("profile") or {}).get("skill", 1000)
         gross = wage_for(self.wage, skill if type(skill) is int and skill >= 0 else 1000, seconds)
@@ -108,6 +109,7 @@ class Firm(Service):
             government.collected(sender, gross, tax)
         self.worked += seconds
         self.paid += gross
+        books.worked[sender] += seconds
         return Answer(want, True, value=gross - tax)
 
     def _sell(self, books: Books, sender: str, want: Buy) -> Answer:
