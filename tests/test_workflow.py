@@ -331,6 +331,7 @@ def test_a_block_may_say_itself_how_well_it_fits() -> None:
         ('{"block": "fly", "reason": "wings"}', None, "wings", "fly"),
         ("talk", None, "the model's answer names no block: not JSON", "talk"),
         ('{"block": ["talk"], "reason": ""}', None, "", "['talk']"),
+        ('{"name": "talk"}', None, "the model's answer names no block: {", '{"name": "talk"}'),
     ),
 )
 def test_a_model_chooses_among_the_names_or_none(

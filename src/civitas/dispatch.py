@@ -169,7 +169,8 @@ class BlockDispatcher:
             answer = read_json(text)
             block, reason = answer["block"], answer.get("reason", "")
         except (Unreadable, TypeError, KeyError, AttributeError) as error:
-            fault = one_line(f"the model's answer names no block: {error}", 200)
+            why = error if isinstance(error, Unreadable) else text
+            fault = one_line(f"the model's answer names no block: {why}", 200)
             logger.warning("%s", fault)
             return Dispatch(None, fault, one_line(str(text), 100))
         shortened = one_line(str(reason), 500)

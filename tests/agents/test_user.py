@@ -161,6 +161,9 @@ def test_the_end_of_the_input_waits_for_an_agent_of_another_process(broker: Brok
         ann, shown = user("/Busy.work", "/Nobody.work")
         here.add(ann).run_sync(WAIT)
         assert shown.getvalue() == 'Busy returned "worked"\n'
+        bea, shown = user("/*.work", id="Bea")  # who is there is not known here
+        here.add(bea).run_sync(WAIT)
+        assert shown.getvalue() == 'Busy returned "worked"\n'
 
 
 def test_it_reads_while_messages_come_and_can_be_cancelled(space: NativeSpace) -> None:

@@ -613,7 +613,9 @@ def test_an_agent_may_come_again_and_its_callbacks_with_it(make_space):
 
 @pytest.mark.parametrize("concurrency", (1, 4))
 def test_no_message_is_handled_before_after_add_has_ended(make_space, concurrency):
+    """Then as many are at once as may be."""
     begun, may_end = threading.Event(), threading.Event()
+    together = asyncio.Barrier(concurrency)
 
     class Slow(Agent):
         ready = False
@@ -625,19 +627,22 @@ def test_no_message_is_handled_before_after_add_has_ended(make_space, concurrenc
 
         @action
         async def use(self) -> bool:
-            return self.ready
+            ready = self.ready
+            async with asyncio.timeout(10):
+                await together.wait()
+            return ready
 
     space = make_space()
     me = space.add(Agent("me"))
 
     async def main() -> list[bool]:
         space.add(Slow("slow", concurrency=concurrency))
-        asked = [me.ask("slow", "use") for _ in range(6)]
+        asked = [me.ask("slow", "use") for _ in range(8)]
         assert await asyncio.to_thread(begun.wait, 10)
         may_end.set()
         return [await each for each in asked]
 
-    assert asyncio.run(main()) == [True] * 6
+    assert asyncio.run(main()) == [True] * 8
 
 
 def test_nothing_is_begun_once_before_remove_has(make_space):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import civitas
-from civitas.errors import MissingExtra, ModelError, WeightsError
-from civitas.models import ScriptedModel, model
+from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
+from civitas.models import ScriptedModel, TransformersModel, model
 
 
 def test_a_model_is_given_back_as_it_is() -> None:
@@ -27,6 +27,11 @@ def test_what_no_model_is_called_lists_what_there_is(name: str) -> None:
 def test_what_is_neither_model_nor_name_is_refused() -> None:
     with pytest.raises(ModelError, match="neither a model nor the name of one"):
         model(5)  # type: ignore[arg-type]
+
+
+def test_a_name_of_the_hub_leads_nowhere_else() -> None:
+    with pytest.raises(DefinitionError, match=r"'org/\.\.' is neither ORG/NAME of the hub nor"):
+        TransformersModel("org/..")
 
 
 def test_the_same_name_gives_the_same_model_until_it_is_closed(weights: Path) -> None:

@@ -462,7 +462,10 @@ def test_tries_are_bounded() -> None:
         (status(404, "none"), "the server answered 404: none; check the name of the model and"),
         (status(418, "x" * 9000), "the server answered 418: xxx"),
         (http(b"<html>", 400), "the server answered 400: <html>"),
-        (http(b"", 302, {"Location": "http://elsewhere/"}), "the server answered 302"),
+        (
+            http(b"", 302, {"Location": "http://elsewhere/"}),
+            "302: no reason; check the name of the model and base_url=",
+        ),
         (http(b""), "the answer is not JSON"),
         (http(b'{"choices": [{'), "the answer is not JSON"),
         (http(b"[" * 200_000), "the answer is nested too deep"),

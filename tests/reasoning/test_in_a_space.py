@@ -17,7 +17,7 @@ from civitas.action import ACCESS_REQUESTED, action
 from civitas.agent import Agent
 from civitas.agents.person import Person
 from civitas.approval import Rule, RuleApprover
-from civitas.errors import ActionError, InvalidArguments, ModelError, RequestError
+from civitas.errors import ActionError, AgentStopped, InvalidArguments, ModelError
 from civitas.models.protocol import Call, ModelReply
 from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.conversation import Conversation
@@ -557,4 +557,5 @@ def test_an_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:
     space.remove(agent)
     thread.join(WAIT)
     assert ended == ["stopped"]
-    assert isinstance(outcome[0], RequestError)
+    assert [type(each) for each in outcome] == [AgentStopped]
+    assert str(outcome[0]) == 'agent "a" was removed'

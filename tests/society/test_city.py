@@ -117,6 +117,19 @@ def test_distances_are_the_shortest_and_ways_add_up_to_them(data: st.DataObject)
         assert sum(length[step] for step in itertools.pairwise(route.nodes)) == metres
 
 
+def test_the_places_of_a_city_are_a_sequence_in_order_of_id() -> None:
+    places = town().places
+    assert list(places) == [BAR, HOME, ISLAND, OFFICE]
+    assert (places[-1], places[1:3], len(places)) == (OFFICE, (HOME, ISLAND), 4)
+    assert BAR in places
+    assert places == [BAR, HOME, ISLAND, OFFICE]
+    assert places != town(places=[HOME, OFFICE, BAR]).places
+    assert town()["bar"] == BAR
+    with pytest.raises(IndexError):
+        places[4]
+    assert len(City([]).places) == 0
+
+
 def test_json_brings_the_same_city_back() -> None:
     city = town(modes=[Mode("walk", 7, 5), Mode("boat", 3, wait=60)])
     again = City.from_json(city.to_json())
@@ -178,7 +191,7 @@ def test_wrong_places_are_refused_by_field(field: str, wrong: object, text: str)
     (
         ({"places": [HOME, HOME]}, 'places[1]: id "home" appears twice'),
         ({"places": ["home"]}, 'places[0] must be a Place, got "home"'),
-        ({"nodes": {}}, 'place "bar": node "n1" does not exist'),
+        ({"nodes": {}}, 'place "office": node "n2" does not exist'),
         ({"nodes": {**NODES, "home": (0, 0)}}, '"home" is the id of a place too'),
         ({"nodes": {**NODES, "n3": (0,)}}, 'nodes: "n3": must be (x, y)'),
         ({"nodes": {**NODES, "n3": (0, math.nan)}}, 'nodes: "n3": y must be a whole number'),

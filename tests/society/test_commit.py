@@ -275,3 +275,17 @@ async def test_what_citizens_own_has_their_deposits_too() -> None:
     society = await after(1, wanting(Save(30), money=50), services=[Bank(money=7)])
     (row,) = society.metrics
     assert (row["owned"], row["money"], society.books.balances["bank"]) == (50, 57, 37)
+
+
+@pytest.mark.parametrize(("length", "steps"), (("5min", 6), ("1min", 30), ("20min", 2)))
+async def test_who_is_on_the_way_arrives_in_time_if_steps_change_their_length(
+    length: str, steps: int
+) -> None:
+    citizen = wanting(Move("b", "crawl"), home="a")
+    async with Society([citizen], Places(a=9, b=8)) as society:
+        await society.run(steps=2, step="10min")  # of the 50 minutes
+        await society.run(steps=steps - 1, step=length)
+        assert citizen.status["place"] is None
+        assert citizen.status["moving"]["arrives"] == society.number + 1
+        await society.run(steps=1, step=length)
+        assert citizen.status["place"] == "b"

@@ -114,6 +114,14 @@ async def test_what_cannot_be_changed_is_a_failure_and_the_rest_is_made() -> Non
     assert seen == [({}, ["all the same"], 5, "low", True)]
 
 
+async def test_a_value_that_no_citizens_status_has_is_a_failure() -> None:
+    async with Society(busy(3), town()) as society:
+        society.intervene(Intervention(0, status={"mood": 1}, citizens={"gender": "female"}))
+        society.intervene(Intervention(0, status={"mood": 1}, citizens={"home": "nowhere"}))
+        assert (await society.step())["failures"] == 1
+        assert society.failures[0][2] == "citizens: no citizen's status has gender"
+
+
 async def test_branches_are_the_same_bytes_until_the_interventions_step() -> None:
     def made() -> Society:
         return Society(busy(12), town(), services=[Bank()], seed=3)
@@ -273,7 +281,7 @@ def test_one_is_plain_data() -> None:
         ({"at_step": 1, "news": "x"}, "news must be a list"),
         ({"at_step": 1, "news": [{1}]}, "JSON"),
         ({"at_step": 1, "close": "shop"}, "close must be a list"),
-        ({"at_step": 1, "status": {"money": 5}}, "'money'"),
+        ({"at_step": 1, "status": {"place": "a"}}, "only the commit stage sets 'place'"),
         ({"at_step": 1, "status": {"needs.hunger": 5}}, r"write {'needs': {'hunger': …}}"),
         ({"at_step": 1, "pay": [("a", "b", 0)]}, "payment"),
         ({"at_step": 1, "pay": [("a", 5)]}, "payment"),

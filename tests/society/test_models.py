@@ -13,7 +13,7 @@ from civitas import AgentToolbox, Budget, Journal, ScriptedModel
 from civitas.block import Block
 from civitas.errors import ModelError
 from civitas.models.protocol import ModelReply, Usage
-from civitas.society import CitizenAgent, LocalEngine, OtherBlock, Society
+from civitas.society import CitizenAgent, LocalEngine, OtherBlock, Question, Society, Survey
 from society.life import living
 
 
@@ -63,6 +63,15 @@ async def test_citizens_ask_side_by_side_up_to_the_bound() -> None:
         row = await society.step()
     assert (model.most, model.calls, row["model_calls"]) == (5, 20, 20)
     assert citizens[7].memory.stream == [(0, "you said 7")]
+
+
+async def test_a_survey_asks_side_by_side_up_to_the_bound() -> None:
+    model = Counting()
+    survey = Survey("mood", [Question("mood", "How do you feel?")])
+    citizens = [asking(id=number) for number in range(20)]
+    async with Society(citizens, model=model, engine=LocalEngine(concurrency=5)) as society:
+        await society.survey(survey)
+    assert model.most == 5
 
 
 async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer() -> None:

@@ -73,7 +73,7 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
         (lambda state: state.update(kind="Space"), "not a state of a Society"),
         (lambda state: state.update(version=9), "version 9"),
         (lambda state: state.update(seed=4), "seed 4"),
-        (lambda state: state["agents"][0].update(id="9"), "the society has not: 9"),
+        (lambda state: state["agents"][0].update(id="9"), "the society has not: 9: add them first"),
         (lambda state: state["services"].clear(), "services are not"),
         (lambda state: state["agents"][0].update(answers=[["Fly", [], True, "", None]]), "damaged"),
         (lambda state: state["agents"][0]["memory"]["status"].update(money=-1), "'0'"),
@@ -262,6 +262,10 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
             await society.run(**arguments)
 
 
+def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
+    return [CitizenAgent(number, memory=CitizenMemory(status)) for number in (1, 2)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     (
@@ -296,6 +300,7 @@ async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told:
         ({"journal": 3}, "journal= must be a Journal or the path of one, got 3"),
         ({"services": [3]}, "services= must be a list of Services, got 3"),
         ({"citizens": [living(print), living(print)]}, "unique"),
+        ({"citizens": sharing({"money": 5})}, "'2' has the status of '1': give each its own"),
     ),
 )
 def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told: str) -> None:
@@ -433,6 +438,36 @@ async def test_who_has_left_is_gone_when_the_run_goes_on(tmp_path: Path) -> None
             assert [row["money"] for row in society.metrics] == [11, 6, 6, 6]
         found = journal.replay("R")
         assert [row["step"] for row in found["state"]["rows"]] == [0, 1, 2, 3]
+
+
+async def test_a_run_in_which_an_agent_joined_goes_on_in_a_fork(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(row: Any) -> None:
+        if row["step"] == 2:
+            raise Stop
+
+    def give_birth(me: CitizenAgent) -> None:
+        if me.perceived.step == 1:
+            me.space.add(living(print, id=2, money=6))
+
+    def mother() -> list[CitizenAgent]:
+        return [living(give_birth, id=1, money=5)]
+
+    async with Society(mother()) as society:
+        await society.run(steps=4)
+        whole = society.state_dict()
+    with Journal(tmp_path / "journal") as journal:
+        async with Society(mother(), journal=journal) as society:
+            with pytest.raises(Stop):
+                await society.run(steps=4, run_id="R", save_every=1, progress=stop)
+        async with Society(mother(), journal=journal) as society:
+            with pytest.raises(StateError, match=r"has not: 2: add them .* resume a fork"):
+                await society.run(steps=4, run_id="R", save_every=1)
+        async with Society([*mother(), living(print, id=2)], journal=journal) as society:
+            await society.run(steps=4, run_id=journal.fork("R"), save_every=1)
+            assert society.state_dict() == whole
 
 
 async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:

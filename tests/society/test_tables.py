@@ -79,11 +79,23 @@ def test_whatever_is_said_is_read_back(tmp_path: Path) -> None:
         async def forward(self) -> None:
             self.send({"to": "b", "action": {"name": "say", "args": {"content": said}}})
 
-    with Society([Says("a\n7,x"), Agent("b")]) as society:
-        asyncio.run(society.run(steps=2, out=tmp_path))
+    def live(stop: int | None) -> None:
+        def progress(row: dict[str, Any]) -> None:
+            if row["step"] == stop:
+                raise Stop
+
+        options: Any = {"out": tmp_path, "progress": progress, "run_id": "r", "save_every": 2}
+        people = [Says("a\n7,x"), Agent("b")]
+        journal = Journal(tmp_path / "journal")
+        with journal, Society(people, journal=journal) as society:
+            asyncio.run(society.run(steps=4, **options))
+
+    with pytest.raises(Stop):
+        live(2)
+    live(None)  # goes on after step 1
     found = [row for row in rows(tmp_path, "messages") if row["action"] == "say"]
     assert [(row["step"], row["from"], json.loads(row["args"])) for row in found] == [
-        (step, "a\n7,x", {"content": said}) for step in (0, 1)
+        (step, "a\n7,x", {"content": said}) for step in range(4)
     ]
 
 

@@ -151,30 +151,30 @@ def test_a_run_is_a_tree_of_parts_and_steps(studio: Studio, page: Page) -> None:
 
 
 @pytest.fixture
-def gate() -> Iterator[threading.Event]:
-    """Holds up an action until it is set."""
-    gate = threading.Event()
+def gate() -> Iterator[threading.Semaphore]:
+    """Holds up an action as often as it is not released."""
+    gate = threading.Semaphore(0)
     yield gate
-    gate.set()
+    gate.release(9)
 
 
 def test_a_run_under_way_is_told_to_both_pages(
-    studio: Studio, page: Page, open_page: Callable[..., Page], gate: threading.Event
+    studio: Studio, page: Page, open_page: Callable[..., Page], gate: threading.Semaphore
 ) -> None:
     """One that somebody else began appears by itself, its steps as they come."""
 
     @action
     async def wait() -> str:
         """Wait."""
-        await asyncio.to_thread(gate.wait)
+        await asyncio.to_thread(gate.acquire)
         return "waited"
 
     looking = (page, open_page("Runs"))
     views = [each.get_by_role("region", name="Run", exact=True) for each in looking]
     expect(looking[1].get_by_role("searchbox", name="Filter runs")).to_be_visible()
     with Journal(studio.journal.path) as journal:  # as another process has it
-        calls = (Call("1", "wait", {}),)
-        model = ScriptedModel([ModelReply("", calls, Usage(10, 5)), "It is over."])
+        calls = ModelReply("", (Call("1", "wait", {}),), Usage(10, 5))
+        model = ScriptedModel([calls, calls, "It is over."])
         agent = ReActAgent("waits", model, actions=[wait], journal=journal)
         run = threading.Thread(target=agent.reply_sync, args=("Wait.",), kwargs={"run_id": "w"})
         run.start()
@@ -182,12 +182,15 @@ def test_a_run_under_way_is_told_to_both_pages(
             choose(view.page, "w")
             expect(view.get_by_role("button", name="tool wait()")).to_contain_text("under way")
             expect(view.get_by_role("button", name="Resume")).to_have_count(0)
-        gate.set()
+        gate.release()
+        for view in views:
+            expect(view.locator("dl")).to_contain_text("model calls2")
+        gate.release()
         run.join()
     for view in views:
-        expect(view.get_by_role("button", name="tool wait()")).to_contain_text('→ "waited"')
+        expect(view.get_by_role("button", name="tool wait()").last).to_contain_text('→ "waited"')
         expect(view.get_by_role("button", name="end finished")).to_contain_text("It is over.")
-        expect(view.locator("dl")).to_contain_text("model calls2")
+        expect(view.locator("dl")).to_contain_text("model calls3")
         expect(view.page.get_by_role("list", name="Runs")).to_contain_text("finished")
 
 

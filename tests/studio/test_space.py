@@ -189,7 +189,7 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
         clerk.send({"id": long, "meta": {long: long}, "to": "User", "action": hello})
         # Only the questions of pages are left out, not what else has the same id.
         adds = {"name": "add", "args": {"a": 1, "b": 2}}
-        clerk.request({"id": "who-is-there", "to": "Clerk", "action": adds}).result(5)
+        clerk.request({"id": "what-is-offered", "to": "Clerk", "action": adds}).result(5)
         left = other.add(Clerk("Clerk"))
         left.request({"to": "Clerk", "action": adds}).result(5)  # nobody is there to see it
         shown = asked(studio, "messages")[-2:]

@@ -135,7 +135,8 @@ class User(Agent):
     async def _answered(self, patience_s: float, addressed: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own = str(self.id)
-        known = dict.fromkeys(self.space.ids()) | addressed
+        here = await self.space._everyone() if BROADCAST in addressed else self.space.ids()
+        known = dict.fromkeys(here) | addressed
         others = [id for id in known if id not in (own, BROADCAST)]
         # This request is handled in order, after the messages before it.
         help = {"action": {"name": "help", "args": {}}, "meta": {"in_order": True}}

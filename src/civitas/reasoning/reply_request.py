@@ -18,7 +18,7 @@ from civitas.signature.annotation import (
     spelled,
     validator_of,
 )
-from civitas.signature.schema import WrongSchema, check_schema, validator
+from civitas.signature.schema import WrongSchema, checked
 from civitas.text import cut, escaped, render_path, shorten
 
 if TYPE_CHECKING:
@@ -202,10 +202,9 @@ def _of_schema(wanted: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], 
 
     try:
         schema: dict[str, Any] = copy_json(wanted)
-        check_schema(schema)
+        checks = checked(json.dumps(schema))
     except (NotJSON, WrongSchema) as error:
         raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
-    checks = validator(schema)
 
     def convert(value: Any) -> Any:
         wrong = best_match(checks.iter_errors(value))

@@ -7,6 +7,8 @@ itself.
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Any
 
 from civitas.jsonvalue import NotJSON, copy_json
@@ -36,6 +38,15 @@ def validator(schema: dict[str, Any]) -> Any:
 
     # Without a registry, jsonschema fetches references from the network.
     return Draft202012Validator(schema, registry=Registry())
+
+
+@lru_cache(maxsize=64)
+def checked(schema: str) -> Any:
+    """Return the validator of a schema given as JSON; WrongSchema if it cannot be used."""
+    # A check takes milliseconds, and a service or a dual act is given the same schema each time.
+    made = json.loads(schema)
+    check_schema(made)
+    return validator(made)
 
 
 def check_schema(schema: dict[str, Any]) -> None:

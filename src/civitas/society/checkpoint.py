@@ -142,7 +142,10 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     ids = [str(each["id"]) for each in given["agents"]]
     strange = sorted(set(ids) - set(mailboxes), key=id_order)
     if strange:
-        raise StateError(f"the state has agents that the society has not: {', '.join(strange[:5])}")
+        raise StateError(
+            f"the state has agents that the society has not: {', '.join(strange[:5])}: add them "
+            "first; where they joined during a recorded run, resume a fork: journal.fork(run_id)"
+        )
     population = society.population
     arrays = read(given.get("columns") or [], kept) if population is not None else {}
     for id in set(mailboxes) - set(ids):

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from civitas.errors import ConfigError, DefinitionError, StateError
 from civitas.society.city.map import check_integer
-from civitas.society.experiments.intervention import has_values, set_values
+from civitas.society.experiments.intervention import has_values, set_values, unknown
 from civitas.society.wants import (
     Answer,
     Buy,
@@ -133,15 +133,15 @@ class Books:
         self.moving: dict[str, tuple[str, int, str, int]] = {}
         self.travelled = 0
         self._status: dict[str, dict[str, Any]] = {}
+        self._holders: dict[int, str] = {}  # the citizens by the identity of their status
         self._by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self._by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
         self._has_routes = hasattr(city, "seconds")
-        kept = Service.deposits
         self.owing = [
-            s
-            for s in services.values()
-            if type(s).owed is not Service.owed or s.deposits is not kept
+            each
+            for each in services.values()
+            if type(each).owed is not Service.owed or each.deposits is not Service.deposits
         ]
         for service in sorted(services.values(), key=lambda each: id_order(each.id)):
             self.balances[service.id] = service.money
@@ -152,44 +152,48 @@ class Books:
 
     # -- citizens ----------------------------------------------------------------------------------
 
-    def enter(self, id: str, status: dict[str, Any]) -> None:
+    def enter(self, citizen: str, status: dict[str, Any]) -> None:
         """Enter a citizen with its status' money and place. Raises ConfigError if it cannot be."""
+        other = self._holders.get(id(status), "")
+        if self._status.get(other) is status:
+            raise ConfigError(f"citizen {citizen!r} has the status of {other!r}: give each its own")
         money = status.setdefault("money", 0)
-        check_integer(f"the money of citizen {id!r}, in cents,", money, 0, None)
+        check_integer(f"the money of citizen {citizen!r}, in cents,", money, 0, None)
         place, moving = status.get("place"), status.get("moving")
         if place is None and not moving:
             place = status.get("home")
         if place is not None and not self._knows(place):
-            raise ConfigError(f"citizen {id!r} cannot start at {place!r:.80}: no such place")
+            raise ConfigError(f"citizen {citizen!r} cannot start at {place!r:.80}: no such place")
         if place is not None and moving:
-            raise ConfigError(f"citizen {id!r} is at {place!r} and on the way: it must be one")
+            raise ConfigError(f"citizen {citizen!r} is at {place!r} and on the way: it must be one")
         if place is not None and not self._has_room(place):
             raise ConfigError(
-                f"citizen {id!r} cannot start at {place!r}, which holds "
+                f"citizen {citizen!r} cannot start at {place!r}, which holds "
                 f"{self.city.capacity(place)}: give it another place or home"
             )
         status["place"] = place
         status.setdefault("moving", None)
-        self._status[id] = status
-        self.balances[id] = money
-        self.where[id] = place
+        self._status[citizen] = status
+        self._holders[id(status)] = citizen
+        self.balances[citizen] = money
+        self.where[citizen] = place
         if place is not None:
-            self.at[place][id] = None
+            self.at[place][citizen] = None
         if moving:
             to, left = moving["to"], moving.get("left", 0)
-            self.moving[id] = (to, moving["arrives"], moving.get("from") or to, left)
+            self.moving[citizen] = (to, moving["arrives"], moving.get("from") or to, left)
             self.coming[to] += 1
 
-    def leave(self, id: str) -> None:
+    def leave(self, citizen: str) -> None:
         """Remove a citizen, and its money with it."""
-        if self._status.pop(id, None) is None:
+        if (status := self._status.pop(citizen, None)) is None:
             return
-        del self.balances[id]
-        place = self.where.pop(id)
+        del self._holders[id(status)], self.balances[citizen]
+        place = self.where.pop(citizen)
         if place is not None:
-            del self.at[place][id]
-        if id in self.moving:
-            self.coming[self.moving.pop(id)[0]] -= 1
+            del self.at[place][citizen]
+        if citizen in self.moving:
+            self.coming[self.moving.pop(citizen)[0]] -= 1
 
     def restore(self, id: str) -> str:
         """Undo a citizen's own changes of its money or place; return which, or an empty text."""
@@ -227,9 +231,8 @@ class Books:
             balances[sender] -= cents
             balances[to] += cents
             for id in (sender, to):
-                status = self._status.get(id)
-                if status is not None:
-                    status["money"] = balances[id]
+                if id in self._status:
+                    self._status[id]["money"] = balances[id]
         return ""
 
     def status_of(self, id: str) -> dict[str, Any]:
@@ -238,7 +241,7 @@ class Books:
 
     def set_status(self, values: Mapping[str, Any], whose: Any) -> list[str]:
         """Set values in the status of citizens, for an intervention; return what failed."""
-        failed: list[str] = []
+        failed = unknown(whose, self._status.values())
         for id in whose if isinstance(whose, list) else sorted(self.where, key=id_order):
             status = self._status.get(id)
             if status is None:
@@ -358,16 +361,13 @@ class Books:
         negative = next((id for id, cents in self.balances.items() if cents < 0), None)
         if negative is not None:
             raise StateError(f"step {self.step}: {negative} has {self.balances[negative]} cents")
-        somewhere = len(self.where) - list(self.where.values()).count(None)
-        if sum(map(len, self.at.values())) != somewhere:
+        if sum(map(len, self.at.values())) + [*self.where.values()].count(None) != len(self.where):
             raise StateError(f"step {self.step}: a citizen is in two places, or in none")
-        if self._has_capacity:
-            for place, here in self.at.items():
-                capacity = self.city.capacity(place)
-                if capacity is not None and len(here) > capacity:
-                    raise StateError(
-                        f"step {self.step}: {len(here)} are at {place}, which holds {capacity}"
-                    )
+        for place, here in self.at.items() if self._has_capacity else ():
+            capacity = self.city.capacity(place)
+            if capacity is not None and len(here) > capacity:
+                what = f"{len(here)} are at {place}, which holds {capacity}"
+                raise StateError(f"step {self.step}: {what}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the money and state of the services, which citizens' states do not have."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 100
 """After this many turns the loop runs the waiting ones."""
-_FROZEN: Final = 10_000
-"""After this many turns the collector no longer visits what they made, until the step is over."""
+_FROZEN: Final = 10_000  # turns whose objects the collector then leaves alone in this step
 
 
 class Engine(Protocol):

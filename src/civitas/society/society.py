@@ -41,7 +41,7 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
-from civitas.society.population.life import begin_life
+from civitas.society.population.life import begin_life, set_clock
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
 from civitas.society.tables import Tables
@@ -252,7 +252,7 @@ class Society(Experiments):
             if not isinstance(out, Tables | None):
                 out = Tables(out, fingerprint(**program))
             if self._journal is None:
-                self.clock = clock
+                set_clock(self, clock)
                 await self._run_steps(NULL_RECORD, state, count, every, progress, out)
                 return state.rows
             many = len(self.population or self.ids())
@@ -286,7 +286,7 @@ class Society(Experiments):
         """Save the first state of a recorded run, or restore its last; return the state."""
         self._asking.record = record
         if record.state is None:
-            self.clock = clock
+            set_clock(self, clock)
             save(self, record, new)
             return new
         state = self._state = record.state

@@ -178,3 +178,7 @@ class RouterPort(Protocol):
 
     def settle(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Set the outcome of a request, once."""
+
+    def stopped_error(self, id: str) -> RequestError:
+        """Return the error of messages to an agent that was removed, or whose space is closing."""
+        ...

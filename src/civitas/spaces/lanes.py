@@ -168,11 +168,9 @@ class LanedMailbox(Mailbox):
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End all waiting and running messages with `error`, except the `spared` handlers."""
-        waiting = [delivery for lane in self._waiting.values() for delivery in lane]
+        for lane in self._waiting.values():
+            self.box.extend(lane)
         self._waiting.clear()
         self._line.clear()
         self._queued = 0
         super().detach(error, spared)
-        for delivery in waiting:
-            delivery.state = ENDED
-            self.router.refuse(delivery, error)

@@ -144,6 +144,10 @@ class Mailbox:
             before = CURRENT.set(delivery)
             try:
                 return await function()
+            except asyncio.CancelledError:
+                if self.open:
+                    raise
+                raise router.stopped_error(self.id) from None
             finally:
                 CURRENT.reset(before)
                 router.settle(delivery, None, None)

@@ -124,6 +124,10 @@ class Space:
         """Return the ids of the agents in the space, in the order in which they were added."""
         return [] if self._router is None or self._closed else list(self._router.mailboxes)
 
+    async def _everyone(self) -> list[str]:
+        """Return the ids of the agents of all processes that share the space."""
+        return self.ids()
+
     def observe(
         self, callback: Callable[[dict[str, Any]], Any], *, everywhere: bool = False
     ) -> None:

@@ -80,7 +80,7 @@ class SpaceTab:
         name, args = message["action"]["name"], message["action"]["args"]
         ids = (message.get("id"), args.get("original_message_id"))
         # What pages and chats ask by themselves, and its answers; nothing else can hide so.
-        if name in ("help", "response", "error") and any(id in You.asking for id in ids):
+        if name in ("help", "response", "error") and You.asking in ids:
             return
         shown: dict[str, Any] = {"number": next(self._seen_so_far), "at": time.time()}
         shown |= {name: message[name] for name in ("from", "to")}

@@ -265,13 +265,14 @@ class Town:
         """Return the map: bounds, places and roads."""
         city = self.living().city
         kinds = list(city.kinds())
-        spots = city.nodes | {place.id: (place.x, place.y) for place in city.places}
+        places = [*city.places]  # each is made when it is asked for
+        spots = city.nodes | {place.id: (place.x, place.y) for place in places}
         return {
             "bounds": self._bounds,
             "kinds": kinds,
             "places": [
                 [each.id, kinds.index(each.kind), each.x, each.y, each.capacity, each.name]
-                for each in city.places
+                for each in places
             ],
             "roads": [[*spots[road.a], *spots[road.b]] for road in city.roads],
         }

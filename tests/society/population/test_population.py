@@ -435,6 +435,24 @@ async def test_rows_move_through_a_city_and_are_on_its_map() -> None:
         assert None not in here.x
 
 
+async def test_a_column_in_blocks_keeps_what_is_written_for_all() -> None:
+    class Notes(RowBlock):
+        """Counts in each of six places."""
+
+        columns: ClassVar = {"notes": Column("int16", width=6, slots=2)}
+
+        async def forward(self) -> None:
+            """Nothing."""
+
+        def step_rows(self, rows: Rows) -> None:
+            rows["notes"] += np.int16(1)
+
+    population = Population(3, None, [Notes()])
+    async with Society(population) as society:
+        await society.run(steps=2)
+    assert population.columns["notes"].tolist() == [[2] * 6] * 3
+
+
 async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
     class Marked(RowBlock):
         """Does nothing."""
@@ -584,3 +602,21 @@ async def test_an_intervention_for_those_whom_no_column_can_tell_is_a_failure() 
         society.intervene(Intervention(0, status={"given": 1}, citizens={"mood": "low"}))
         assert (await society.step())["failures"] == 1
         assert society.failures[0][2] == "citizens: the population has no column for mood"
+
+
+async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> None:
+    city = City.generate(seed=1, citizens=200)
+
+    async def after(engine: LocalEngine) -> dict[str, Any]:
+        population = Population(200, city, all_blocks(), seed=1)
+        async with Society(population, start="2026-01-05T08:00", engine=engine) as society:
+            await society.run(steps=2, step="20s")
+            on_way = population.columns["moving_to"] >= 0
+            due = (population.columns["arrives"][on_way] - society.number) * 20
+            await society.run(steps=0, step="5s")
+            assert on_way.any()
+            assert (due == (population.columns["arrives"][on_way] - society.number) * 5).all()
+            await society.run(steps=9, step="5s")
+            return {name: np.array(each).tolist() for name, each in population.columns.items()}
+
+    assert await after(LocalEngine()) == await after(LocalEngine(rows=False))

@@ -16,8 +16,11 @@ from civitas import (
     AgentNotFound,
     AgentStopped,
     DuplicateAgent,
+    OpenAIFunctionAgent,
+    ReActAgent,
     RequestCancelled,
     RequestTimeout,
+    ScriptedModel,
     SpaceClosed,
     action,
 )
@@ -50,6 +53,24 @@ def test_everything_goes_by_id_between_processes(make_space: MakeSpace, start: A
     described = here.ask("there", "help").result(timeout=WAIT_S)
     assert described["note"]["args"]["text"]["type"] == "string"
     assert space.ids() == ["here"]
+
+
+@pytest.mark.parametrize("by", ("name", "class"))
+def test_a_model_may_call_what_agents_of_other_processes_offer(
+    make_space: MakeSpace, start: Any, by: str
+) -> None:
+    process = start()
+    process.add("there")
+    make_space().add(Recorder("elsewhere"))
+    script = ScriptedModel([{"name": "there_note", "args": {"text": "a"}}, "Noted."])
+    finder: Agent = ReActAgent("finder", script, discover="*")
+    if by == "class":
+        finder = OpenAIFunctionAgent("finder", model=script)
+    space = make_space()
+    space.add(finder)
+    me = space.add(Agent("me"))
+    assert me.ask("finder", "say", content="Note a.").result(timeout=WAIT_S) == "Noted."
+    assert script.received[1][-1]["content"] == "a by there"
 
 
 def test_an_id_is_one_agents_in_all_processes(make_space: MakeSpace, start: Any) -> None:

@@ -272,7 +272,7 @@ class Session:
             asker, id = message["to"], message["action"]["args"].get("original_message_id")
         elif name == "help" and id and asker != self._me:
             self._quiet.append((asker, id))
-        return (asker, id) in self._quiet or (asker == self._me and id in You.asking)
+        return (asker, id) in self._quiet or (asker == self._me and id == You.asking)
 
     def _on_event(self, agent: Watched, event: Any) -> None:
         """Show an event of an agent that answers; called on the space's loop."""

@@ -118,7 +118,7 @@ class RemoteModel(Answering):
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if status in (401, 403):
             reason += f"; check api_key=, or {self.variable}"
-        elif status == 404:
+        elif status == 404 or 300 <= status < 400:
             reason += "; check the name of the model and base_url="
         elif status == 429 and (wait_s := retry_after_s(headers)):
             reason += f"; it asks to wait {wait_s:.0f} s"

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import check_count
 from civitas.threads import settle
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from civitas.models.protocol import Usage
 
 _MINUTE_S = 60.0
-
-
-class _Clock(Protocol):
-    """The time in seconds since some moment, and waiting; tests use a clock that they set."""
-
-    def now(self) -> float: ...
-
-    async def sleep(self, seconds: float) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -58,7 +50,7 @@ class RateLimit:
     Args:
         requests_per_minute: how many requests may begin in any 60 seconds; None for no limit
         tokens_per_minute: how many tokens these may have together; None for no limit
-        clock: the clock, for tests
+        clock: for tests, what has `now()` in seconds and an async `sleep(seconds)`
     """
 
     def __init__(
@@ -66,7 +58,7 @@ class RateLimit:
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
         *,
-        clock: _Clock | None = None,
+        clock: Any = None,
     ) -> None:
         check_count("RateLimit", "requests_per_minute", requests_per_minute, optional=True)
         check_count("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)

@@ -13,7 +13,7 @@ from civitas.block import Block
 from civitas.clock import DAY_S
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.params import BlockParams
-from civitas.signature.schema import validator
+from civitas.signature.schema import checked
 from civitas.society.arrays import numpy
 from civitas.society.blocks.columns import DOES, code
 from civitas.society.draw import Draws
@@ -196,7 +196,7 @@ class CitizenBlock(Block):
         except Exception as error:  # an error of the model costs only its answer
             self.fall_back(error_text(error))
             return None
-        fault = next(_validator(json.dumps(schema)).iter_errors(answer), None)
+        fault = next(checked(json.dumps(schema)).iter_errors(answer), None)
         if fault is not None:
             self.fall_back(one_line(f"the model's answer does not fit: {fault.message}", 200))
             return None
@@ -214,8 +214,3 @@ def now_of(perceived: Any) -> int:
 @functools.cache
 def _defaults(kind: type[BlockParams]) -> BlockParams:
     return kind()
-
-
-@functools.lru_cache(maxsize=64)
-def _validator(schema: str) -> Any:
-    return validator(json.loads(schema))

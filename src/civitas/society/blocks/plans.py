@@ -136,7 +136,9 @@ class Plans:
         made[cut, now[cut]] = keeps | np.uint32(time << UNTIL)
         lives = np.asarray(home) & (self.home[at] >= 0)
         made[every, first] = word(do, np.where(lives, HOME, NONE), until)
-        arrays["plan"][rows, :last] = made
+        for slot in range(last):  # what stays empty is not written, so it takes no memory
+            some = np.flatnonzero(made[:, slot] != old[:, slot])
+            arrays["plan"][rows[some], slot] = made[some, slot]
         arrays["plan_now"][rows] = first
         self.show(rows, made[every, first])
         self.forget(rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from civitas.clock import DAY_S
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy
+from civitas.society.city.columns import PlaceColumns
 from civitas.society.city.generate import generated
 from civitas.society.city.map import (
     MODES,
@@ -19,7 +20,7 @@ from civitas.society.city.map import (
     check_integer,
     checked_nodes,
     checked_roads,
-    numbers_of,
+    open_between,
     read,
     unique,
     written,
@@ -39,7 +40,7 @@ class City:
     A place is attached to a road node (`Place.node`), reached along x and y, or is a node itself.
     A route is the shortest in metres over the roads that the mode may use. Its time is the mode's
     wait plus the metres by its speed, in whole seconds, rounded up once. The arguments are
-    attributes; places and nodes are in order of id.
+    attributes; places and nodes are in order of id. A `Place` is made when it is asked for.
 
     Args:
         places: the places of citizens; ids are unique
@@ -68,41 +69,30 @@ class City:
         self.modes = tuple(self._modes.values())
         if not self._modes:
             raise ConfigError("modes must have at least one")
-        by_id = dict(sorted(unique("places", places, Place, "id").items()))
-        self.nodes = checked_nodes(nodes or {}, by_id)
-        self.roads = checked_roads(roads, self._modes, self.nodes, by_id)
-        self.places = tuple(by_id.values())
+        self.nodes = checked_nodes(nodes or {})
+        self.places = PlaceColumns(places, self.nodes)
+        self._ids, self.place_numbers = self.places.ids, self.places.numbers
+        self.roads = checked_roads(roads, self._modes, self.nodes, self.places, self.place_numbers)
         # Road nodes come first, then the places that are nodes themselves.
-        own = [place.id for place in self.places if place.node is None]
-        self._node_ids = [*self.nodes, *own]
-        index = {node: number for number, node in enumerate(self._node_ids)}
-        access, hangs = [], []
-        for place in self.places:
-            x, y = (place.x, place.y) if place.node is None else self.nodes[place.node]
-            access.append(abs(place.x - x) + abs(place.y - y))
-            hangs.append(index[place.node or place.id])
-        self._ids = tuple(by_id)
-        self.place_numbers = numbers_of(self._ids)
-        self._hang_rows = np.array(hangs, dtype=np.int64)
-        self._access_rows = np.array(access, dtype=np.int64)
-        of_kind: dict[str, list[int]] = {}
-        for number, place in enumerate(self.places):
-            of_kind.setdefault(place.kind, []).append(number)
-        self._by_kind = {
-            kind: tuple(self._ids[each] for each in numbers)
-            for kind, numbers in sorted(of_kind.items())
-        }
+        at = np.stack([self.places.x, self.places.y], axis=1)
+        own = np.flatnonzero(self.places.node < 0)
+        self._node_ids = [*self.nodes, *(self._ids[each] for each in own.tolist())]
+        spots = np.array([*self.nodes.values()], dtype=np.int64).reshape(-1, 2)
+        self._spots = np.concatenate([spots, at[own]])
+        self._hang_rows = self.places.node.copy()
+        self._hang_rows[own] = range(len(self.nodes), len(self._node_ids))
+        self._access_rows = abs(at - self._spots[self._hang_rows]).sum(axis=1)
         self._kind_rows: dict[str | None, NDArray[Any]] = {
-            kind: np.array(of_kind[kind], dtype=np.int64) for kind in self._by_kind
+            kind: np.flatnonzero(self.places.kind == number).astype(np.int32)
+            for number, kind in enumerate(self.places.kinds)
         }
-        self._kind_of = np.zeros(len(self.places), np.int16)
-        for number, rows in enumerate(self._kind_rows.values()):
-            self._kind_of[rows] = number
-        self._kind_rows[None] = np.arange(len(self.places))
-        spots = [*self.nodes.values(), *((by_id[id].x, by_id[id].y) for id in own)]
-        self._spots = np.array(spots, dtype=np.int64).reshape(-1, 2)
+        self._by_kind = {
+            str(kind): tuple([self._ids[each] for each in rows.tolist()])
+            for kind, rows in self._kind_rows.items()
+        }
+        self._kind_rows[None] = np.arange(len(self.places), dtype=np.int32)
         self._graphs: dict[str, Roads] = {}
-        self._build_graphs(index)
+        self._build_graphs()
         self._nearest = Nearest(
             self._kind_rows, self._hang_rows, self._access_rows, self._spots
         )  # copies of a city share its tables
@@ -135,8 +125,9 @@ class City:
         """The SHA-256 of the canonical JSON, in hexadecimal digits."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
-    def _build_graphs(self, index: dict[str, int]) -> None:
+    def _build_graphs(self) -> None:
         np = numpy()
+        index = {node: number for number, node in enumerate(self._node_ids)}
         edges = np.array(
             [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
         ).reshape(-1, 3)
@@ -175,7 +166,7 @@ class City:
 
     def kind(self, place: str) -> str:
         """Return a place's kind."""
-        return self[place].kind
+        return self.places.kinds[int(self.places.kind.item(self._number(place)))]
 
     def by_kind(self, kind: str) -> tuple[str, ...]:
         """Return the places of a kind in order of id; none if there is no such kind."""
@@ -183,17 +174,19 @@ class City:
 
     def capacity(self, place: str) -> int:
         """Return how many citizens a place holds at a time."""
-        return self[place].capacity
+        return int(self.places.capacity.item(self._number(place)))
 
     def is_open(self, place: str, time: int) -> bool:
         """Return whether a place is open, `time` seconds after midnight (of any day)."""
-        return self[place].is_open(time)
+        number = self._number(place)
+        return open_between(self.places.opens.item(number), self.places.closes.item(number), time)
 
     def position(self, place: str) -> tuple[int, int]:
         """Return x and y in metres, of a place or of a road node."""
         if place in self.nodes:
             return self.nodes[place]
-        return self[place].x, self[place].y
+        number = self._number(place)
+        return self.places.x.item(number), self.places.y.item(number)
 
     # -- routes ------------------------------------------------------------------------------------
 
@@ -260,11 +253,11 @@ class City:
 
     def kind_rows(self) -> NDArray[Any]:
         """Return each place's kind as its number in `kinds()`; int16."""
-        return self._kind_of
+        return self.places.kind
 
     def capacity_rows(self) -> NDArray[Any]:
         """Return the capacity of each place; int64."""
-        return self._capacities
+        return self.places.capacity
 
     def by_area(self, places: Any) -> NDArray[Any]:
         """Return an order of places in which neighbouring places are close.
@@ -354,7 +347,7 @@ class City:
         node = self._hang_rows[place]
         found, far = places.take(node, axis=1), metres.take(node, axis=1)
         number = [*self._kind_rows, kind].index(kind)
-        own = np.flatnonzero(self._kind_of[place] == number)
+        own = np.flatnonzero(self.places.kind[place] == number)
         if len(own):  # a place is not near itself: drop it, the others move up
             after = np.logical_or.accumulate(found[:, own] == place[own], axis=0)[:-1]
             for each in (found, far):
@@ -371,16 +364,10 @@ class City:
         graph.metres(self._hang_rows[:1], self._hang_rows[:1])
 
     @functools.cached_property
-    def _capacities(self) -> NDArray[Any]:
-        return numpy().fromiter((place.capacity for place in self.places), "int64", len(self))
-
-    @functools.cached_property
     def _hours(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """The second at which each place opens, and for how many seconds."""
-        np = numpy()
-        opens = np.fromiter((place.opens for place in self.places), "int32", len(self))
-        lasts = np.fromiter((place.closes for place in self.places), "int32", len(self)) - opens
-        return opens, np.where(lasts % DAY_S, lasts % DAY_S, DAY_S)
+        lasts = self.places.closes - self.places.opens
+        return self.places.opens, numpy().where(lasts % DAY_S, lasts % DAY_S, DAY_S)
 
     # -- lookups -----------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ all opening hours, are assumed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +59,7 @@ _HOURS = {
 
 def generated(
     seed: int, citizens: int
-) -> tuple[list[Place], list[Road], dict[str, tuple[int, int]]]:
+) -> tuple[Iterator[Place], list[Road], dict[str, tuple[int, int]]]:
     """Return the places, roads and road nodes of a town of 10 … 10,000,000 citizens."""
     check_integer("citizens", citizens, 10, 10_000_000)
     check_integer("seed", seed, 0, 2**64 - 1)
@@ -66,15 +68,15 @@ def generated(
     schools = -(-citizens * 18 // 50_000)  # of at most 500 seats, rounded up
     hospitals = max(1, _rounded(citizens, 55_000))
     beds = max(20, -(-citizens * 86 // (10_000 * hospitals)))
-    places = [
-        *town.places("home", town.households(), decline=4),
-        *town.places("work", town.firms(jobs), decline=8),
-        *town.places("school", [-(-citizens * 18 // (100 * schools))] * schools, decline=4),
-        *town.places("shop", [40] * max(1, citizens * 3 // 1000), decline=5),
-        *town.places("restaurant", [50] * max(1, citizens * 24 // 10_000), decline=8),
-        *town.places("park", [300] * max(1, _rounded(citizens, 1400)), decline=0),
-        *town.places("hospital", [beds] * hospitals, decline=4),
-    ]
+    places = chain(
+        town.places("home", town.households(), decline=4),
+        town.places("work", town.firms(jobs), decline=8),
+        town.places("school", [-(-citizens * 18 // (100 * schools))] * schools, decline=4),
+        town.places("shop", [40] * max(1, citizens * 3 // 1000), decline=5),
+        town.places("restaurant", [50] * max(1, citizens * 24 // 10_000), decline=8),
+        town.places("park", [300] * max(1, _rounded(citizens, 1400)), decline=0),
+        town.places("hospital", [beds] * hospitals, decline=4),
+    )
     return places, town.roads(), {f"n{i}": spot for i, spot in enumerate(town.nodes)}
 
 
@@ -89,7 +91,6 @@ class _Town:
     def __init__(self, seed: int, citizens: int) -> None:
         self._seed = seed
         self._citizens = citizens
-        self._shared: dict[Any, Any] = {}
         self._side = max(3, isqrt(citizens // 50) + 1)
         count = self._side * self._side
         xs, ys = self._spread("street", count, 15)
@@ -97,10 +98,6 @@ class _Town:
             (number % self._side * _SPACING + x, number // self._side * _SPACING + y)
             for number, (x, y) in enumerate(zip(xs, ys, strict=True))
         ]
-
-    def _same(self, value: Any) -> Any:
-        """Return one shared object for equal values, which saves memory for a million places."""
-        return self._shared.setdefault(value, value)
 
     def _rows(self, count: int) -> NDArray[Any]:
         return numpy().arange(count, dtype=numpy().uint64)
@@ -167,7 +164,7 @@ class _Town:
         chosen[-1] -= int(sums[last]) - total
         return chosen
 
-    def places(self, kind: str, capacities: list[int], decline: int) -> list[Place]:
+    def places(self, kind: str, capacities: list[int], decline: int) -> Iterator[Place]:
         """Return the places of a kind, near crossings drawn by their density."""
         count = len(capacities)
         hours = _HOURS[kind]
@@ -175,22 +172,18 @@ class _Town:
         where = choices(density, self._seed, self._rows(count), 0, f"city.{kind}.node").tolist()
         drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
         hours = tuple((opens * _HOUR, min(closes * _HOUR, DAY_S)) for opens, closes in hours)
-        places = []
         for number, (node, dx, dy) in enumerate(
             zip(where, *self._spread(kind, count, 40), strict=True)
         ):
             x, y = self.nodes[node]
             opens, closes = hours[drawn[number]]
-            places.append(
-                Place(
-                    id=f"{kind}-{number + 1}",
-                    kind=kind,
-                    x=self._same(x + dx),
-                    y=self._same(y + dy),
-                    capacity=capacities[number],
-                    opens=opens,
-                    closes=closes,
-                    node=self._same(f"n{node}"),
-                )
+            yield Place(
+                id=f"{kind}-{number + 1}",
+                kind=kind,
+                x=x + dx,
+                y=y + dy,
+                capacity=capacities[number],
+                opens=opens,
+                closes=closes,
+                node=f"n{node}",
             )
-        return places

@@ -83,11 +83,16 @@ class Place:
 
     def is_open(self, time: int) -> bool:
         """Return whether the place is open, `time` seconds after midnight (of any day)."""
-        check_integer("time", time, 0, None)
-        time %= DAY_S
-        if self.opens < self.closes:
-            return self.opens <= time < self.closes
-        return time >= self.opens or time < self.closes
+        return open_between(self.opens, self.closes, time)
+
+
+def open_between(opens: int, closes: int, time: int) -> bool:
+    """Return whether a time, in seconds after midnight of any day, is within opening hours."""
+    check_integer("time", time, 0, None)
+    time %= DAY_S
+    if opens < closes:
+        return opens <= time < closes
+    return time >= opens or time < closes
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,28 +220,18 @@ def unique(what: str, parts: Iterable[T], kind: type[T], key: str) -> dict[str, 
     return found
 
 
-def checked_nodes(
-    nodes: Mapping[str, tuple[int, int]], places: Mapping[str, Place]
-) -> dict[str, tuple[int, int]]:
-    """Return checked road nodes by id, in order of id; check that every place's node exists."""
+def checked_nodes(nodes: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Return checked road nodes by id, in order of id."""
     if not isinstance(nodes, Mapping):
         raise ConfigError(f"nodes must map ids to (x, y), got {excerpt(nodes)}")
     found = {}
     for node, spot in nodes.items():
         check_text("nodes: an id", node)
-        if node in places:
-            raise ConfigError(f"nodes: {excerpt(node)} is the id of a place too")
         if not isinstance(spot, (tuple, list)) or len(spot) != 2:
             raise ConfigError(f"nodes: {excerpt(node)}: must be (x, y), got {excerpt(spot)}")
         for axis, value in zip("xy", spot, strict=True):
             check_integer(f"nodes: {excerpt(node)}: {axis}", value, -_FARTHEST, _FARTHEST)
         found[node] = (spot[0], spot[1])
-    for place in places.values():
-        if place.node is not None and place.node not in found:
-            raise ConfigError(
-                f"place {excerpt(place.id)}: node {excerpt(place.node)} does not exist: add it to "
-                "nodes, or leave it out, so that roads lead to the place itself"
-            )
     return dict(sorted(found.items()))
 
 
@@ -244,9 +239,10 @@ def checked_roads(
     roads: Iterable[Road | tuple[str, str, int]],
     modes: Mapping[str, Mode],
     nodes: Mapping[str, Any],
-    places: Mapping[str, Place],
+    places: Sequence[Place],
+    numbers: Mapping[str, int],
 ) -> tuple[Road, ...]:
-    """Return roads; check that their ends and modes exist."""
+    """Return roads; check that their ends and modes exist. `numbers` are those of the places."""
     found = []
     for number, road in enumerate(roads):
         if not isinstance(road, Road):
@@ -259,10 +255,11 @@ def checked_roads(
             if end in nodes:
                 continue
             where = f"roads[{number}]: {excerpt(road.a)}–{excerpt(road.b)} leads to {excerpt(end)}"
-            if end not in places:
+            if end not in numbers:
                 raise ConfigError(f"{where}, which is neither a node nor a place")
-            if places[end].node is not None:
-                hangs = excerpt(places[end].node)
+            place = places[numbers[end]]
+            if place.node is not None:
+                hangs = excerpt(place.node)
                 raise ConfigError(f"{where}, a place that hangs on node {hangs}: lead it there")
         for mode in road.modes or ():
             if mode not in modes:

@@ -20,7 +20,6 @@ _CACHED: Final = 1 << 22
 _METRES: Final = (1 << 24) - 1
 _LEAF: Final = 32
 _AT_ONCE: Final = 1 << 22
-_NO_WAY: Final = (1 << 30) - 1  # twice this fits an int32
 
 
 class Route(NamedTuple):
@@ -166,48 +165,64 @@ class Labels:
 
     def __init__(self, graph: Any, spots: NDArray[Any]) -> None:
         np = numpy()
-        count = len(spots)
-        cells: list[list[tuple[Any, Any, Any]]] = []
-        """By level: each cell's nodes, its separating nodes, and the metres from these to all."""
-        level = [np.arange(count)]
+        self._cells: list[Any] = []
+        """By level: the number of each node's cell; −1 in none."""
+        self._nearest: list[Any] = []
+        """By level: the metres from each node to the nearest that separates its cell."""
+        self._beyond: list[Any] = []
+        """By level: how many more metres it is to each of those that separate its cell."""
+        level = [np.arange(len(spots))]
         while level:
-            made, deeper = [], []
+            cells, deeper = [], []
             for nodes in level:
                 between, halves = _split(graph, spots, nodes)
                 part = graph[nodes][:, nodes]
                 far = dijkstra(part, indices=np.searchsorted(nodes, between))
-                made.append((nodes, between, np.where(np.isinf(far), _NO_WAY, far)))
+                nearest = far.min(axis=0, initial=np.inf)
+                nearest[np.isinf(nearest)] = 0
+                far -= nearest
+                cells.append((nodes, nearest, far))
                 deeper += halves
-            cells.append(made)
+            self._add(len(spots), cells)
             level = deeper
-        widths = [max(len(between) for _, between, _ in made) for made in cells]
-        longest = max(int(far[far < _NO_WAY].max(initial=0)) for made in cells for *_, far in made)
-        if longest >= _NO_WAY // 2:  # the sum of two must fit
-            raise OverflowError(f"ways of {longest} metres are too long")
-        self._ends = np.cumsum(widths)
-        self._labels = np.full((count, int(self._ends[-1])), _NO_WAY, np.int32)
-        self._cell = np.full((count, len(cells)), -1, np.int32)
-        for depth, made in enumerate(cells):
-            start = int(self._ends[depth]) - widths[depth]
-            for number, (nodes, between, far) in enumerate(made):
-                self._labels[nodes, start : start + len(between)] = far.T
-                self._cell[nodes, depth] = number
+
+    def _add(self, count: int, cells: list[Any]) -> None:
+        np = numpy()
+        width = max(len(far) for *_, far in cells)
+        span = max(far[np.isfinite(far)].max(initial=0) for *_, far in cells)
+        dtype = np.uint16 if span < _none(np.uint16) else np.uint32
+        cell, least = np.full(count, -1, np.int32), np.zeros(count, np.int32)
+        beyond = np.full((count, width), _none(dtype), dtype)
+        for number, (nodes, nearest, far) in enumerate(cells):
+            far[np.isinf(far)] = _none(dtype)
+            cell[nodes], least[nodes], beyond[nodes, : len(far)] = number, nearest, far.T
+        self._cells.append(cell)
+        self._nearest.append(least)
+        self._beyond.append(beyond)
 
     def metres(self, start: NDArray[Any], end: NDArray[Any]) -> NDArray[Any]:
         """Return the metres between nodes; int64, −1 without a route."""
         np = numpy()
-        found = np.empty(len(start), np.int64)
-        one, other = self._cell[start], self._cell[end]
-        # The smallest common cell of both nodes; a cell's separating nodes are in neither half.
-        depth = ((one == other) & (one >= 0)).sum(axis=1) - 1
-        for level in np.unique(depth).tolist():
-            at = np.flatnonzero(depth == level)
-            width = int(self._ends[level])
-            for part in np.array_split(at, max(1, len(at) * width // _AT_ONCE)):
-                sums = self._labels[start[part], :width] + self._labels[end[part], :width]
-                found[part] = sums.min(axis=1)
-        found[found >= _NO_WAY] = -1
+        found = np.full(len(start), _FARTHEST, np.int64)
+        both = np.arange(len(start))
+        for cell, nearest, beyond in zip(self._cells, self._nearest, self._beyond, strict=True):
+            # A cell's separating nodes are in neither half.
+            both = both[(cell[start[both]] == cell[end[both]]) & (cell[start[both]] >= 0)]
+            for part in np.array_split(both, max(1, len(both) * beyond.shape[1] // _AT_ONCE)):
+                one, other = start[part], end[part]
+                # The least is within the span of a label, so below `none`, or there is no way.
+                none = _none(beyond.dtype)
+                more = np.add(beyond[one], beyond[other], dtype=np.uint32)
+                more = more.min(axis=1, initial=none).astype(np.int64)
+                ways = np.where(more < none, more + nearest[one] + nearest[other], _FARTHEST)
+                found[part] = np.minimum(found[part], ways)
+        found[found == _FARTHEST] = -1
         return found
+
+
+def _none(dtype: Any) -> int:
+    """Return what stands for no way."""
+    return min(int(numpy().iinfo(dtype).max), _FARTHEST)
 
 
 def _split(graph: Any, spots: Any, nodes: Any) -> tuple[Any, list[Any]]:

@@ -185,17 +185,14 @@ class _CellRun:
             if value is None:
                 continue
             if not isinstance(value, Real) or not abs(float(value)) < float("inf"):
-                raise ConfigError(
-                    f"metrics: {name} must be a finite number, got {value!r:.80} after step "
-                    f"{society.number}"
-                )
+                what = f"must be a finite number, got {value!r:.80} after step {society.number}"
+                raise ConfigError(f"metrics: {name} {what}")
             self.rows.append(Row(condition, society.number, name, float(value)))
 
     async def _survey(self, society: Society, condition: str, surveyed: Surveyed) -> None:
         """Ask a survey, and record the mean answer to each question."""
-        questions = [
-            each.question(_rule(each.by, self._cell.folder)) for each in surveyed.questions
-        ]
+        folder = self._cell.folder
+        questions = [each.question(_rule(each.by, folder)) for each in surveyed.questions]
         answers = await society.survey(Survey(surveyed.name, questions), surveyed.citizens)
         means: dict[str, list[Any]] = {}
         for question in questions:
@@ -222,9 +219,7 @@ def _rule(by: Source | None, folder: Path) -> Callable[[Respondent], Any] | None
     if by is None or not isinstance(by, str) or not by.startswith("status."):
         return None if by is None else function_of(by, folder)
     names = by.split(".")[1:]
-    return lambda respondent: functools.reduce(
-        lambda value, name: value[name], names, respondent.status
-    )
+    return lambda asked: functools.reduce(lambda value, name: value[name], names, asked.status)
 
 
 def kind_of(error: Exception) -> str:

@@ -35,7 +35,6 @@ from civitas.text import counted
 if TYPE_CHECKING:
     from civitas.journal import Journal
 
-
 _AT_ONCE: Final = 1000
 """After so many citizens are asked, the loop does what else waits."""
 
@@ -309,11 +308,8 @@ class Experiments(Steps):
             status = copy_json(citizen.memory.status)
             stream = copy_json(list(citizen.memory.stream))
         except NotJSON as error:
-            raise StateError(
-                f"the state of agent {mailbox.id!r} must be JSON data: {error}"
-            ) from None
+            raise StateError(f"the state of agent {id!r} must be JSON data: {error}") from None
         messages = [each.envelope.to_dict() for each in mailbox.mail]
-        perceived = Perception(
-            view, mailbox.id, status, self.books.where[mailbox.id], messages, tuple(mailbox.answers)
-        )
-        return Respondent(mailbox.id, citizen.name or "", status, stream, perceived)
+        place, answers = self.books.where[id], tuple(mailbox.answers)
+        perceived = Perception(view, id, status, place, messages, answers)
+        return Respondent(id, citizen.name or "", status, stream, perceived)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain, product
@@ -79,7 +79,7 @@ class Intervention:
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _SETTLED:
             if name in made["status"]:
-                raise ConfigError(f"an intervention cannot set {name!r}; pay moves money")
+                raise ConfigError(f"status: only the commit stage sets {name!r}; `pay` moves money")
         for name in made["status"]:
             outer, dot, inner = str(name).partition(".")
             if dot:
@@ -196,6 +196,13 @@ def has_values(status: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
         elif own != value:
             return False
     return True
+
+
+def unknown(values: Any, statuses: Collection[Mapping[str, Any]]) -> list[str]:
+    """Return which of a dict's names no status has."""
+    names = values if isinstance(values, dict) else ()
+    unknown = [name for name in names if not any(name in status for status in statuses)]
+    return [f"citizens: no citizen's status has {name}" for name in unknown]
 
 
 def set_values(status: dict[str, Any], values: Mapping[str, Any]) -> None:

@@ -36,8 +36,6 @@ from civitas.text import error_text
 _BLOCKS: Final[dict[str, Any]] = {
     type(each).__name__: (type(each).ParamsType, None) for each in known.all_blocks()
 }
-
-
 _RECORDED: WeakValueDictionary[tuple[str, Path], Any] = WeakValueDictionary()
 
 
@@ -102,14 +100,10 @@ def town(
     made = {name: getattr(known, f"{name}Params")(**each) for name, each in given.items()}
 
     def all_blocks() -> list[Any]:
-        return [
-            type(each)(block_params=made.get(type(each).__name__)) for each in known.all_blocks()
-        ]
+        return [type(b)(block_params=made.get(type(b).__name__)) for b in known.all_blocks()]
 
-    limits = {"usd": max_usd, "model_calls": max_calls}
-    given_limits: dict[str, Any] = {key: each for key, each in limits.items() if each is not None}
-    if given_limits:
-        budget = Budget(**given_limits, name="an experiment's cell")
+    if not (max_usd is None and max_calls is None):
+        budget = Budget(usd=max_usd, model_calls=max_calls, name="an experiment's cell")
     services = make_economy(place, seed=seed) if economy else []
     people: Any
     if columns:

@@ -25,8 +25,6 @@ from civitas.text import one_line
 Key = tuple[str, str, str]
 """Condition, values of parameters (JSON), metric."""
 _TOTALS: Final = b"civitas totals"
-
-
 _AT_ONCE: Final = 1 << 16
 """How many rows become one row group."""
 

@@ -12,6 +12,7 @@ from civitas.society.commit import ORDER, Books, Service, Wanted, end_services
 from civitas.society.experiments.intervention import set_values
 from civitas.society.population import moves, wants
 from civitas.society.population.messages import Messages
+from civitas.society.population.people import room_of
 from civitas.society.population.settling import Settlers, keep_together, one_by_one
 from civitas.society.population.views import Balances, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
@@ -25,7 +26,6 @@ class RowBooks(Books):
     """The money and places of a population, and `Books`' commit stage for the wants of its rows."""
 
     def __init__(self, city: Any, services: dict[str, Service], population: Population) -> None:
-        np = numpy()
         self.population = population
         super().__init__(city, services)
         self.balances: Any = Balances(population, dict(self.balances))
@@ -44,8 +44,7 @@ class RowBooks(Books):
         arrays, count = population.arrays, len(population.places)
         if count:
             if self._has_capacity:
-                holds = [city.capacity(place) for place in population.places]
-                self.capacity = np.array([2**62 if h is None else h for h in holds], np.int64)
+                self.capacity = room_of(population, slice(None), 2**62)
             home, place = arrays["home"], arrays["place"]
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]

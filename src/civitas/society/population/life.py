@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from civitas.clock import Clock
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy, trim_malloc
 from civitas.society.population.block import missing_method
@@ -150,6 +151,32 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
         value = function(columns)
         own[name] = value.item() if hasattr(value, "item") else value
     return home, work, int(columns["money"].sum()), own
+
+
+def set_clock(society: Any, clock: Clock) -> None:
+    """Set the clock; if steps have another length, who is on the way arrives when it was to."""
+    old, new, now = society.clock.step_s, clock.step_s, society.number
+    society.clock = clock
+    books, population = society.books, society.population
+    if old == new:
+        return
+
+    def rescaled(step: Any) -> Any:
+        return now - (now - step) * old // new
+
+    if population is None:
+        for id, (to, arrives, origin, left) in books.moving.items():
+            ends = {"arrives": rescaled(arrives), "left": rescaled(left)}
+            books.moving[id] = (to, ends["arrives"], origin, ends["left"])
+            status = books.status_of(id)
+            status["moving"] = {**(status.get("moving") or {}), **ends}
+    elif population.places:
+        on_way = population.arrays["moving_to"] >= 0
+        for name in ("arrives", "left"):
+            steps = population.arrays[name]
+            steps[on_way] = rescaled(steps[on_way].astype("int64"))
+        for id in books._status:
+            books.restore(id)
 
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:

@@ -62,7 +62,7 @@ def _homes(population: Register) -> Any:
     count = len(population)
     if not hasattr(city, "capacity"):
         return np.sort(homes[np.arange(count) % len(homes)])
-    room = _holds(population, homes, count)
+    room = room_of(population, homes, count)
     sums = room.cumsum()
     last = int(sums.searchsorted(count))
     if last == len(homes):
@@ -75,14 +75,14 @@ def _homes(population: Register) -> Any:
     return homes.repeat(room)
 
 
-def _holds(population: Register, places: Any, most: int) -> Any:
+def room_of(population: Register, places: Any, most: int) -> Any:
     """Return the capacities of some places; `most` where there is no limit."""
     city = population.city
     if hasattr(city, "capacity_rows"):
         return city.capacity_rows()[places]
-    names = (population.places[each] for each in places.tolist())
-    holds = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
-    return numpy().array([most if each is None else each for each in holds], "int64")
+    names = numpy().array(population.places, object)[places]
+    found = [city.capacity(each) if hasattr(city, "capacity") else None for each in names]
+    return numpy().array([most if each is None else each for each in found], "int64")
 
 
 def _ranks(home: Any) -> Any:
@@ -158,7 +158,7 @@ def _employ(rows: Rows) -> None:
     jobs = np.zeros(len(population.places), np.int64)
     for kind, staff in STAFF.items():
         places = _numbers(population, kind)
-        holds = _holds(population, places, 10_000 // staff)  # 10 jobs where there is no limit
+        holds = room_of(population, places, 10_000 // staff)  # 10 jobs where there is no limit
         jobs[places] = np.maximum(1, holds * staff // 1000)
     age = arrays["age"] if "age" in arrays else np.full(len(population), 18)
     seeks = (age >= 18) & (age < 67) & (arrays["home"] >= 0)
@@ -197,7 +197,7 @@ def _enrol(rows: Rows) -> None:
     if not len(schools) or "age" not in arrays:
         return
     seats = np.zeros(len(population.places), np.int64)
-    holds = _holds(population, schools, 2 * len(population))
+    holds = room_of(population, schools, 2 * len(population))
     staff = np.maximum(1, holds * STAFF["school"] // 1000)
     seats[schools] = holds - staff
     age = arrays["age"]

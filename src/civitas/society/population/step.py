@@ -106,12 +106,15 @@ def _call(rows: Rows, block: Any, hook: str, chosen: Any) -> None:
 
 
 def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
-    """Return the wants of consecutive parts of a population as one table per kind."""
+    """Return the wants of consecutive parts of a population as one table per kind.
+
+    It takes them out of the parts, whose memory is then free for the next table.
+    """
     by_kind: dict[type[Want], list[Any]] = {}
     for part in parts:
-        for kind, several in part.items():
-            by_kind.setdefault(kind, []).extend(several)
-    return {kind: joined(kind, several) for kind, several in by_kind.items()}
+        for kind in [*part]:
+            by_kind.setdefault(kind, []).extend(part.pop(kind))
+    return {kind: joined(kind, by_kind.pop(kind)) for kind in [*by_kind]}
 
 
 def in_threads(

@@ -165,12 +165,10 @@ def encoded(want: Want, population: Register) -> dict[str, int]:
 
 
 def number_of(population: Register, id: str) -> int:
-    """Return the number of any agent in wants."""
+    """Return the number of any agent in wants; agents that are no rows are strangers."""
     row = population._row(id)
     if row is not None:
         return row
-    if id in population.services:
-        return -1 - population.services.index(id)
     if id not in population.strangers:
         population.strangers.append(id)
     return STRANGER - population.strangers.index(id)

@@ -70,7 +70,7 @@ class Observers:
         except Unreadable as error:
             logger.warning("an observer is not shown a message that cannot be read: %s", error)
             return
-        of_ours = inbound.kind in (wire.CANCEL, wire.QUEUE_LOST)
+        of_ours = inbound.kind in (wire.CANCEL, *wire.NOTICES)
         if of_ours or not self.is_new(f"everywhere {inbound.key}"):
             return
         envelope = inbound.envelope

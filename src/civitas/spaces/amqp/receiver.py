@@ -68,7 +68,7 @@ class Receiver:
         try:
             inbound = wire.read(properties, body)
             to = inbound.envelope.to
-            if inbound.kind in (wire.REPLY, wire.QUEUE_LOST):
+            if inbound.kind in (wire.REPLY, *wire.NOTICES):
                 raise Unreadable(f"an agent's queue takes no message of type {inbound.kind!r}")
             if to not in (mailbox.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")

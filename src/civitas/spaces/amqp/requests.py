@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -33,6 +33,8 @@ _GONE_S: Final = 0.05
 _LOOK_S: Final = 0.2
 """How often the broker is asked for the queue of an agent whose id is claimed."""
 
+_QUIET_S: Final = 0.1
+_LOOKS: Final = 30
 _RENEWED: Final = 10_000
 _AGAIN_S: Final = 0.5
 
@@ -44,10 +46,13 @@ class OpenRequests:
         self,
         broker: Broker,
         settle: Callable[[Delivery, Any, RequestError | None], None],
+        here: Iterable[str],
     ) -> None:
         self._broker = broker
         self._publisher = broker.publisher
         self._settle = settle
+        self._here = here
+        self._asked: dict[str, dict[str, None]] = {}  # ids of the answers, by key
         self._open: dict[str, Outbound] = {}
         # The handlers of this process that have made requests, by key.
         self._handlers: WeakValueDictionary[str, Delivery] = WeakValueDictionary()
@@ -110,13 +115,13 @@ class OpenRequests:
         )
 
     def answered(self, tag: Tag, properties: Any, body: bytes) -> None:
-        """Take a message to this process: a request's outcome, or a notice of a lost queue."""
+        """Take a message to this process: a request's outcome, or a notice of a process."""
         self._broker.consumer.acknowledge(tag)
         request = self._open.get(properties.correlation_id or "")
         if request is None:
             # It has ended, or this is a second answer.
-            if properties.type == wire.QUEUE_LOST:
-                self._on_queue_lost(properties, body)
+            if properties.type in wire.NOTICES:
+                self._noticed(properties, body)
             return
         delivery = request.about
         try:
@@ -127,6 +132,43 @@ class OpenRequests:
             value, error = None, wire.error_of({"outcome": "unreadable"}, {"error": str(wrong)})
         self._settle(delivery, value, error)
 
+    # -- notices between processes -----------------------------------------------------------------
+
+    async def everyone(self) -> list[str]:
+        """Ask all processes for the ids of their agents, until none answers for a moment."""
+        key = self._broker.new_key()
+        found = self._asked[key] = {}
+        self._notify(wire.WHO, self._broker.names.processes, self._broker.process, id=key)
+        try:
+            for _ in range(_LOOKS):
+                known = len(found)
+                await asyncio.sleep(_QUIET_S)
+                if 0 < known == len(found):  # this process answers, too
+                    break
+            return list(found)
+        finally:
+            del self._asked[key]
+
+    def _notify(self, kind: str, to: str, sender: str, **parts: Any) -> None:
+        body = wire.written(Envelope(sender, EVERYONE, kind, parts.pop("args", {}), **parts))
+        self._publisher.publish(Outbound(self._broker.new_key(), kind, to, body))
+
+    def _noticed(self, properties: Any, body: bytes) -> None:
+        try:
+            notice = wire.read(properties, body).envelope
+            ids = dict.fromkeys(map(str, notice.args.get("ids", ())))
+        except (Unreadable, TypeError) as error:
+            logger.error("a notice of another process cannot be read: %s", error)
+            return
+        asked, kind = notice.id, properties.type
+        if kind == wire.QUEUE_LOST:
+            self.send_again(notice.sender)
+        elif kind == wire.WHO:
+            to = self._broker.names.reply_key(notice.sender)
+            self._notify(wire.HERE, to, notice.sender, id=asked, args={"ids": list(self._here)})
+        elif asked in self._asked:
+            self._asked[asked].update(ids)
+
     # -- sent again: receivers deduplicate by key --------------------------------------------------
 
     def queue_lost(self, id: str) -> None:
@@ -134,22 +176,7 @@ class OpenRequests:
 
         The broker delivers this notice to this process, too.
         """
-        self._publisher.publish(
-            Outbound(
-                self._broker.new_key(),
-                wire.QUEUE_LOST,
-                self._broker.names.processes,
-                wire.written(Envelope(id, EVERYONE, "lost", {})),
-            )
-        )
-
-    def _on_queue_lost(self, properties: Any, notice: bytes) -> None:
-        try:
-            id = wire.read(properties, notice).envelope.sender
-        except Unreadable as error:
-            logger.error("the notice of a deleted queue cannot be read: %s", error)
-            return
-        self.send_again(id)
+        self._notify(wire.QUEUE_LOST, self._broker.names.processes, id)
 
     def send_again(self, id: str | None = None) -> None:
         """Publish the open requests to an agent again, or all if `id` is None."""

@@ -91,7 +91,7 @@ class AMQPRouter(Router):
             settled=self._settled,
             keep_s=keep_s,
         )
-        self.requests = OpenRequests(broker, self.settle)
+        self.requests = OpenRequests(broker, self.settle, self.mailboxes)
         self.recorder = Recorder(
             self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
         )

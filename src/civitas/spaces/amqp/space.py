@@ -114,6 +114,10 @@ class AMQPSpace(Space):
         if not on_a_space():
             added.result()
 
+    async def _everyone(self) -> list[str]:
+        asked = self._thread.run(self._router.requests.everyone)
+        return [*self.ids(), *await asyncio.wrap_future(asked)]
+
     def _prepare(self) -> None:
         from civitas.spaces.amqp.inbox import Inbox
 

@@ -28,8 +28,11 @@ ANSWER: Final = "answer"  # itself an answer, as a message
 REPLY: Final = "reply"  # the outcome of a request
 CANCEL: Final = "cancel"  # the sender no longer waits for the request
 QUEUE_LOST: Final = "lost"  # the sender's queue was deleted: send it open requests again
+WHO: Final = "who"  # which agents has each process?
+HERE: Final = "here"  # the agents of a process
 
-_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, QUEUE_LOST))
+NOTICES: Final = (QUEUE_LOST, WHO, HERE)  # from process to process
+_KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, *NOTICES))
 
 LARGEST: Final = 24 * 2**20
 """Bytes of the largest message; `send` takes less, unless very much of it is escaped."""
