@@ -132,13 +132,12 @@ def best(index: Index, topic: str) -> list[Found]:
 def _quote(passage: Passage, topic: str, index: Index) -> str:
     """Return the sentence of a passage that says most about a topic, with the one after it.
 
-    It is empty if none can be quoted: code, tables and the like are not sentences, and links and
-    images of a page must not become links and images of the report.
+    Headings, questions and code come last. It is empty if none can be quoted: links and images of
+    a page must not become links and images of the report.
     """
     text = passage.text
     spans = sentences(text)
     wanted = index.weights(topic)
-
     heading = titled(passage).rpartition(" – ")[2]
 
     def rank(place: int) -> tuple[int, float, int]:
@@ -150,7 +149,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         before = text[text.rfind("\n", 0, start) + 1 : start]
         headed = said == heading or "#" in before or _UNDERLINED.match(text, end)
-        if headed or _CODE.search(said):
+        if headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said):
             kind = 2 if there - wanted.keys() else 3  # one of the topic's words alone says nothing
         else:
             kind = 0 if worth else 1 if whole else 3

@@ -45,12 +45,14 @@ function come() {
   const now = current();
   const all = [...tabs(), ...document.querySelectorAll(listed)];
   const there = wanted !== now && all.find((each) => wanted && each.textContent.trim().toLowerCase().startsWith(wanted));
-  if (now && there) return there.click(); // and here again, once it is the current one
-  if (!now) return;
+  if (now && there) {
+    there.click();
+    setTimeout(come, 100); // until it is the current one: a click on a list that is just drawn anew is lost
+  }
+  if (!now || there) return;
   wanted = "";
-  const address = [null, "", `#${now}`];
-  if (!location.hash) history.replaceState(...address);
-  else if (location.hash !== address[2]) history.pushState(...address);
+  if (!location.hash) history.replaceState(null, "", `#${tabs()[0].dataset.tabId}`);
+  if (location.hash !== `#${now}`) history.pushState(null, "", `#${now}`);
 }
 addEventListener("popstate", () => {
   wanted = location.hash.slice(1) || tabs()[0]?.dataset.tabId;
