@@ -119,7 +119,8 @@ def test_a_member_that_has_changed_is_named_whoever_was_cut_off(
 
 
 @pytest.mark.parametrize(
-    ("part", "options"), (("review", {"review": on_error}), ("shared memory", {"shared_memory": True}))
+    ("part", "options"),
+    (("review", {"review": on_error}), ("shared memory", {"shared_memory": True})),
 )
 def test_how_the_two_work_together_is_part_of_it(
     tmp_path: Path, part: str, options: dict[str, Any]
