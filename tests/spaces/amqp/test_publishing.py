@@ -146,11 +146,14 @@ def test_what_is_sent_while_a_queue_is_gone_comes_in_order(
 ) -> None:
     """What the broker has returned is before what was not published since."""
     space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
-    there, me = space.add(Recorder("there")), make_space().add(Agent("me"))
+    there, mine = space.add(Recorder("there")), make_space()
+    me, other = mine.add(Agent("me")), mine.add(Recorder("other"))
     proxy.stall()
     channel.queue_delete(f"{exchange}.agent.there")
     numbers = [str(number) for number in range(1_000)]
     for number in numbers:
         me.send(message("there", "say", content=number))
+    me.send(message("other", "say", content="all are under way"))
+    other.wait_for(1)  # the broker has gone through them all
     proxy.resume()
     assert contents(there, len(numbers)) == numbers
