@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,14 +174,14 @@ class Commits:
                 if not taken:
                     self._draining = False
                     return
-            try:
-                self._write(list(dict.fromkeys(run for run, _ in taken)), wait=True)
-            except BaseException as error:
-                for _, written in taken:
-                    written.set_exception(error)
-            else:
-                for _, written in taken:
+            with suppress(BaseException):  # each of these runs is broken by it
+                runs = dict.fromkeys(run for run, _ in taken if run.broken is None)
+                self._write(list(runs), wait=True)
+            for run, written in taken:
+                if run.broken is None:
                     written.set_result(None)
+                else:
+                    written.set_exception(run.broken)
 
     def _write(self, runs: Sequence[OpenRun], wait: bool) -> None:
         """Write what runs have noted, in one transaction."""

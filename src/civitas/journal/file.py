@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b, sha256
@@ -76,7 +77,7 @@ class KeptFiles:
         if file.exists():
             return
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        part = self.folder / f"{hash}.{os.getpid()}"
+        part = self.folder / f"{hash}.{os.getpid()}.{threading.get_ident()}"
         try:
             with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
                 out.write(data)
