@@ -126,8 +126,7 @@ def _after_fork() -> None:
         leases.close()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 MAX_ID = 255
