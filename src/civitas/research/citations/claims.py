@@ -99,16 +99,17 @@ def claim(text: str) -> Claim:
     made = Claim(plain(text))
     text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", made.text))
     end = left = 0
+    seeks = False  # the first word that a negation reaches
     for found in WORD.finditer(text):
         word, small = found[0], found[0].casefold()
         if _BOUNDARY.search(text[end : found.start()]):
-            left = 0
+            left, seeks = 0, False
         end = found.end()
         about = _about(word)
         first = not made.words
         made.words.append(small)
         if is_negation(small) or (small == "none" and text[end : end + 4] == " of "):
-            made.denies = True
+            made.denies = seeks = True
             left = _REACH
             if not small.startswith("n'"):  # French: n'ouvre
                 continue
@@ -122,8 +123,9 @@ def claim(text: str) -> Claim:
         if about.terms[0] not in LIGHT:
             made.content[about.terms[0]] = about.terms
         (made.denied if left else made.plain).update(about.terms, (small,))
-        if left == _REACH:
+        if seeks and not small.endswith("ly"):
             made.heads.append((small, *about.terms))
+            seeks = about.terms[0] in LIGHT
         left = max(0, left - 1)
     made.numbers = [*_numbers(made.words)]
     return made

@@ -80,6 +80,7 @@ class _Stored(NamedTuple):
     claims: list[Claim]
     forms: set[str]
     terms: set[str]
+    plain: set[str]
     denied: set[str]
     readings: set[str]
 
@@ -93,6 +94,7 @@ def _stored(passage: str, title: str) -> _Stored:
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
+        set().union(*(each.plain for each in claims)),
         set().union(*(each.denied for each in claims)),
         {reading for each in claims for number in each.numbers for reading in number.readings},
     )
@@ -144,9 +146,12 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
     if any(best.plain.intersection(head) and stored.denied.isdisjoint(head) for head in said.heads):
         return _NEGATION_MORE
     if not said.denies and not said.softly:
-        left = said.plain - best.plain
-        if any(left.intersection(head) for head in best.heads):
-            return _NEGATION_LESS
+        nowhere = said.plain - stored.plain
+        for each in stored.claims:
+            left = said.plain - best.plain if each is best else nowhere
+            told = each is best or len(each.terms & said.terms) >= SHARE * len(each.terms)
+            if told and any(map(left.intersection, each.heads)):
+                return _NEGATION_LESS
     for pair in _OPPOSITES:
         here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
         if here and there and not here & there:
