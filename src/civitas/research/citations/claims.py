@@ -76,9 +76,13 @@ _SOFT = re.compile(
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
-    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
+    r"\bnothing\s+(?:but|except|other\s+than)\b|\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
 )
-_NO_LONGER = re.compile(r"\bno\s+longer\b|\bnot\s+any\s?more\b", re.IGNORECASE)
+_NOT = re.compile(  # what says `not` in other words
+    r"\bno\s+longer\b|\bnot\s+any\s?more\b|\bfar\s+from(?=\s+\w+ing\b)|"
+    r"\b(?:fail|refuse|decline)[sd]?(?:ed)?\s+to\b",
+    re.IGNORECASE,
+)
 _REACH = 5  # how many content words a negation reaches
 _IDENTIFIER = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
@@ -97,7 +101,7 @@ def plain(text: str) -> str:
 def claim(text: str) -> Claim:
     """Return the claim of a sentence."""
     made = Claim(plain(text))
-    text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", made.text))
+    text = _NOT_NEGATIONS.sub(" ", _NOT.sub("not", made.text))
     end = left = 0
     seeks = False  # the first word that a negation reaches
     for found in WORD.finditer(text):

@@ -80,7 +80,6 @@ class _Stored(NamedTuple):
     claims: list[Claim]
     forms: set[str]
     terms: set[str]
-    plain: set[str]
     denied: set[str]
     readings: set[str]
 
@@ -94,7 +93,6 @@ def _stored(passage: str, title: str) -> _Stored:
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
-        set().union(*(each.plain for each in claims)),
         set().union(*(each.denied for each in claims)),
         {reading for each in claims for number in each.numbers for reading in number.readings},
     )
@@ -143,20 +141,23 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
     """Return the fault of an added or lost negation, or of a word's opposite."""
     if said.denied and not best.softly - said.forms and stored.denied.isdisjoint(said.denied):
         return _NEGATION_MORE
-    if any(best.plain.intersection(head) and stored.denied.isdisjoint(head) for head in said.heads):
+    near = [best, *(each for each in stored.claims if _is_near(said, each))]
+    plain = set().union(*(each.plain for each in near))
+    if any(plain.intersection(head) and stored.denied.isdisjoint(head) for head in said.heads):
         return _NEGATION_MORE
-    if not said.denies and not said.softly:
-        nowhere = said.plain - stored.plain
-        for each in stored.claims:
-            left = said.plain - best.plain if each is best else nowhere
-            told = each is best or len(each.terms & said.terms) >= SHARE * len(each.terms)
-            if told and any(map(left.intersection, each.heads)):
-                return _NEGATION_LESS
+    left = said.plain - best.plain if not said.denies and not said.softly else set()
+    if any(left.intersection(head) for each in near for head in each.heads):
+        return _NEGATION_LESS
     for pair in _OPPOSITES:
         here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
         if here and there and not here & there:
             return f"says {min(here)}, where the passage says {min(there)}"
     return None
+
+
+def _is_near(said: Claim, other: Claim) -> bool:
+    """Return whether two claims share half of the terms of one of them."""
+    return 2 * len(said.terms & other.terms) >= min(len(said.terms), len(other.terms))
 
 
 def _altered(said: Claim, best: Claim) -> str | None:
