@@ -176,7 +176,9 @@ class Agent(Workflow):
         # Only what differs from the class is stored: a city holds very many agents.
         if not receive_own_broadcasts:
             self.receive_own_broadcasts = False
-        if concurrency is not None and (concurrency != 1 or overrides(self, "_lane")):
+        if concurrency is not None and (
+            overrides(self, "_lane") or concurrency != self.concurrency
+        ):
             self.concurrency = self._lanes = concurrency
         if approver is not None:
             check_approver(approver, f"agent {id!r}")

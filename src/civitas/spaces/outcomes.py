@@ -187,6 +187,7 @@ class Outcomes:
                 delivery.mailbox.forget(delivery)
         elif delivery.state == ASKING:
             delivery.state = ENDED
+            delivery.mailbox.asking.discard(delivery)  # a task cancelled at once does not begin
             if delivery.task is not None:
                 delivery.task.cancel()
         elif delivery.state == RUNNING and not delivery.cancelling:
