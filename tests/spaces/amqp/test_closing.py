@@ -63,9 +63,19 @@ def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeS
     assert again.begun == ["waits", "sent"]
 
 
-def test_what_has_begun_may_still_ask_agents_of_its_space(make_space: MakeSpace) -> None:
+class Laned(Holder):
+    """Handles what it holds in one lane, and what it notes in another."""
+
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str:
+        return str(message["action"]["name"])
+
+
+@pytest.mark.parametrize("kind", (Holder, Laned))
+def test_what_has_begun_may_still_ask_agents_of_its_space(
+    kind: type[Holder], make_space: MakeSpace
+) -> None:
     there, here = make_space(grace=WAIT_S), make_space()
-    holder, helper = there.add(Holder("holder")), there.add(Holder("helper"))
+    holder, helper = there.add(kind("holder")), there.add(kind("helper"))
 
     async def ask(agent: Agent, _: Any) -> Any:
         await holder.gate("closing")
