@@ -1005,6 +1005,28 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
     assert "would wait for itself" in str(reply.steps[0].error)
 
 
+@pytest.mark.parametrize("in_space", (False, True))
+def test_a_participant_may_note_something_in_another_thread_of_its_conversation(
+    in_space: bool, space: NativeSpace
+) -> None:
+    async def note() -> str:
+        await talk.observe("Ann was asked.", thread="log")
+        return "noted"
+
+    ann = agent("Ann", use("note"), say("Yes."), say("I know."), actions=[note])
+    talk = Conversation([ann], until=MaxTurns(1))
+    if in_space:
+        space.add(talk)
+
+    async def run() -> list[str]:
+        async with asyncio.timeout(WAIT):
+            await talk.reply("Are you there?", thread="one")
+            await talk.reply("And?", thread="log")
+        return heard(ann, "log")
+
+    assert asyncio.run(run()) == ["Ann was asked.", "And?"]
+
+
 # -- going on elsewhere ----------------------------------------------------------------------------
 
 PROGRAM = Path(__file__).with_name("paused_conversation.py")
