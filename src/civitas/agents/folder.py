@@ -196,11 +196,7 @@ class Folder:
         follow: bool = True,
         new: bool = False,
     ) -> T:
-        """Call `do` with the handle of a name's folder, the name's last part and its status.
-
-        The status is None for a file that does not exist, if `new` allows that. If the file was
-        replaced meanwhile, everything starts again.
-        """
+        """Call `do` with a name's folder, last part and status (None if it is `new`)."""
         parts = _parts(name)
         for _ in range(_TRIES):
             trail = [self._open_root()]

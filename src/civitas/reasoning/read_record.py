@@ -201,10 +201,7 @@ def check(
 def _changes(
     whose: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
-    """Return the changed parts of an agent and its members, by id; unchanged ones are left out.
-
-    A part that only one of the two has comes from another version of civitas and is ignored.
-    """
+    """Return the changed parts of an agent and its members, by id, of the parts that both have."""
     own = {
         name: f"was {recorded[name]}, is {text}"
         for name, text in now.items()

@@ -11,11 +11,7 @@ from civitas.errors import NotPermitted, StateError
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import KIND, Participants, Setup, restore
-from civitas.reasoning.conversation.record import (
-    at_end,
-    prepare,
-    resumed,
-)
+from civitas.reasoning.conversation.record import at_end, prepare, resumed
 from civitas.reasoning.conversation.state import Content, ConversationState
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.group import budget_of
