@@ -344,7 +344,7 @@ def _missing(name: str, folder: int, part: str) -> NoSuchFile:
     names = {shown.rstrip("/").casefold(): shown for shown in _names(folder)}
     wanted = _shown(part).casefold()
     like = [shown for key, shown in names.items() if wanted in (key, os.path.splitext(key)[0])]
-    like += [names[key] for key in difflib.get_close_matches(wanted, names, n=3)]
+    like += [names[key] for key in difflib.get_close_matches(wanted, names)]
     text = f"{quoted(name)} does not exist"
     if "/" in name.strip("/"):
         text = f"{quoted(name)}: {quoted(_shown(part))} does not exist"
