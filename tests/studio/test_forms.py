@@ -215,7 +215,7 @@ def test_an_entry_is_cut_where_it_is_long() -> None:
     again = Entry(2, "", "started", 2.0, {**ACTION, "args": long})
     cut = shown(again)
     assert cut["cut"] is True
-    assert cut["data"]["args"] == {"text": "x" * 2000 + " …", "list": [*range(100)], "deep": [deep]}
+    assert cut["data"]["args"] == {"text": "x" * 2000 + " …", "list": [*range(100)], "deep": deep}
     assert shown(again, whole=True)["data"] == again.data
     assert Totals([entry, again]).to_json()["tool_calls"] == 1
 
