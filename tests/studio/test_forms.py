@@ -42,9 +42,6 @@ def test_a_form_says_what_is_filled_in_alone() -> None:
     more = {"root": "~/a", "folder": "~", "role": "~", "max_seconds": 1.5, "max_iterations": 3}
     home = os.path.expanduser("~")
     assert filled(more) == {**more, "root": f"{home}/a", "folder": home}
-    for wrong in ({"max_usd": -1}, {"max_iterations": -0.5}):
-        with pytest.raises(ConfigError, match="a limit must be more than 0"):
-            filled(wrong)
 
 
 def aside(work: Coroutine[Any, Any, Any]) -> Any:

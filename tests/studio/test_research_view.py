@@ -132,6 +132,10 @@ def test_tasks_that_fail_and_resources_that_are_many() -> None:
     assert [each["title"] for each in view["resources"]][::499] == ["2", "501"]
     assert view["step"] == "research"
     assert seen("stopped")["tasks"][3]["state"] == "not done"
+    data.append(("started", {"key": "1.narrate.1.1", "about": {"model": ""}}))
+    assert (seen()["step"], seen()["asking"]) == ("narrate", "the model")
+    assert seen("stopped")["asking"] is None
+    data.pop()
     task(
         4,
         "ended",

@@ -356,6 +356,9 @@ def test_what_pages_ask_of_a_town(studio: Studio) -> None:
     studio.society.close()
     assert frame(studio)[0] == {"town": 0, "state": "none"}
     assert citizen("3") == "there is no town: set one up, or resume a recorded one"
+    studio.society.load(before["run"])
+    at(studio, 4, "ended")
+    assert (frame(studio)[0]["run"], frame(studio)[0]["rows"]) == (before["run"], rows)
 
 
 def test_citizens_are_drawn_where_they_are(studio: Studio) -> None:
