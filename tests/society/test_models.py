@@ -224,6 +224,20 @@ async def test_the_dispatcher_asks_the_model_and_falls_back_to_the_rule() -> Non
     assert "You are at" not in model.received[0][1]["content"]  # there is no city
 
 
+async def test_in_another_society_a_citizen_asks_through_that_one() -> None:
+    none = '{"block": null, "reason": "rest"}'
+    own, first, second = (ScriptedModel([none] * 2) for _ in range(3))
+    citizens = [
+        CitizenAgent(1, blocks=[OtherBlock()]),
+        CitizenAgent(2, toolbox=AgentToolbox(own), blocks=[OtherBlock()]),
+    ]
+    for model in (first, second):
+        async with Society(citizens, model=model, budget=Budget(model_calls=2)) as society:
+            row = await society.step()
+        assert (row["model_calls"], row["fallbacks"], len(model.received)) == (2, 0, 1)
+    assert len(own.received) == 2
+
+
 async def test_a_model_of_a_block_is_limited_and_recorded_too() -> None:
     class Ask(Block):
         def fits(self, context: Any) -> float:

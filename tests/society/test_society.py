@@ -28,6 +28,8 @@ from civitas.society import (
     Network,
     Pay,
     Population,
+    RowBlock,
+    Rows,
     SocialBlock,
     SocialBlockParams,
     Society,
@@ -208,6 +210,24 @@ async def test_perception_is_the_world_as_the_step_before_left_it() -> None:
     assert "Move(to='b', mode=None): done" in texts[1]
     assert "Move(to='b', mode='swim'): not done: on the way to b" in texts[1]
     assert "News" not in texts[1]
+
+
+async def test_what_is_announced_while_a_step_is_lived_is_heard_in_the_next() -> None:
+    heard: list[list[str]] = []
+
+    class Cries(RowBlock):
+        async def forward(self) -> None:
+            heard.append(self.perceived.news)
+
+        def step_rows(self, rows: Rows) -> None:
+            if rows.step == 0:
+                society.announce("Fire!")
+
+    population = Population(2, blocks=[Cries()])
+    population.promote(1)
+    async with Society(population) as society:
+        await society.run(steps=3)
+    assert heard == [[], ["Fire!"], []]
 
 
 async def test_facts_are_perceived_as_they_are_at_each_step() -> None:

@@ -149,12 +149,12 @@ class Asking:
 
 
 class AskedModel:
-    """A model for one citizen, whose calls go through `Asking`."""
+    """A model for one citizen, whose calls go through `Asking`; `own` is None for the society's."""
 
-    def __init__(self, asking: Asking, agent: Agent, model: Any) -> None:
+    def __init__(self, asking: Asking, agent: Agent, model: Any, own: Any = None) -> None:
         self._asking = asking
         self.agent = agent
-        self.model = model
+        self.model, self.own = model, own
         self.name = str(getattr(model, "name", type(model).__name__))
         self.context_tokens: int | None = getattr(model, "context_tokens", None)
 

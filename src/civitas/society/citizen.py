@@ -74,7 +74,7 @@ class CitizenMemory(Memory):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
         self.status: dict[str, Any] = {} if status is None else status
         self.most = most
-        self.stream: list[Any] = _events(stream)[-most:]
+        self.stream: list[Any] = _events(stream, most)
 
     def _start_empty(self) -> None:
         self.status = {}
@@ -123,14 +123,14 @@ class CitizenMemory(Memory):
         """
         match given:
             case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
-                self.status, self.stream = status, _events(stream)
+                self.status, self.stream = status, _events(stream, self.most)
             case _:
                 raise StateError("the state of a CitizenMemory must have a status and a stream")
 
 
-def _events(stream: Iterable[Any]) -> list[Any]:
-    """Return events as stored: JSON's lists as tuples."""
-    return [tuple(each) if isinstance(each, list) else each for each in stream]
+def _events(stream: Iterable[Any], most: int) -> list[Any]:
+    """Return the last events as stored: JSON's lists as tuples."""
+    return [tuple(each) if isinstance(each, list) else each for each in stream][-most:]
 
 
 class CitizenAgent(Agent):

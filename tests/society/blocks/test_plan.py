@@ -153,6 +153,14 @@ def test_a_need_that_is_too_low_breaks_the_plan(need: str, do: str) -> None:
     assert (later["do"], later["where"]) == ("browse", "park-1")
 
 
+def test_a_plan_before_the_needs_has_none_that_is_too_low() -> None:
+    agent = citizen([PlanBlock(), NeedsBlock()], plan=[item("browse", None, 0, 24)], day=0)
+    del agent.status["needs"]
+    live(agent, 15)
+    assert "mended" not in agent.status
+    assert agent.status["needs"]["hunger"] == 1000
+
+
 def test_company_waits_until_work_is_over_and_nothing_breaks_sleep() -> None:
     needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 900) | {"social": 100}
     agent = citizen(
