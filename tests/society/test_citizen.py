@@ -58,6 +58,14 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
     with pytest.raises(ValueError, match="enable_mobilty"):
         CitizenAgent(1, agent_params={"enable_mobilty": False})
     assert citizen.type is AgentType.Citizen
+
+    class HomeParams(CitizenAgentParams):
+        enable_mobility: bool = False
+
+    class Home(CitizenAgent):
+        ParamsType = HomeParams
+
+    assert [block.name for block in Home(1, blocks=[Walks(), Talks()]).blocks] == ["Talks"]
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
 
 

@@ -172,12 +172,9 @@ class CitizenAgent(Agent):
         if not isinstance(getattr(memory, "status", None), dict):
             raise DefinitionError(f"citizen {id!r}: memory must be a CitizenMemory, got {memory!r}")
         agent_params = checked_params(self.ParamsType, agent_params)
-        if blocks is not None and agent_params is not None:
-            blocks = [
-                block
-                for block in blocks
-                if getattr(agent_params, getattr(block, "enabled_by", ""), True)
-            ]
+        if blocks is not None:
+            may = agent_params or (self.ParamsType or object)()
+            blocks = [each for each in blocks if getattr(may, getattr(each, "enabled_by", ""), True)]
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
         for block in self.blocks:
             if getattr(block, "agent", self) is not self:
