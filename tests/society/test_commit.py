@@ -14,12 +14,14 @@ from civitas.society import (
     Books,
     Buy,
     CitizenAgent,
+    City,
     Follow,
     Grid,
     Like,
     Move,
     Network,
     Pay,
+    Place,
     Population,
     Post,
     RowBlock,
@@ -175,6 +177,14 @@ async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> No
     stays = wanting(Move("b"), home="a")
     await after(2, stays, city=islands)
     assert stays.status["told"] == ["SimpleNamespace has no travel times: no `seconds`"]
+    streets = City([Place("x", "home", 0, 0), Place("y", "home", 9, 0)], [("x", "y", 9)])
+    for city, home, told in (
+        (streets, "x", 'mode must be one of walk, cycle, drive, transit; got "fly"'),
+        (grid, first, 'mode must be None: only a City has modes; got "fly"'),
+    ):
+        flies = wanting(Move("y" if city is streets else "1,1", "fly"), home=home)
+        await after(2, flies, city=city)
+        assert flies.status["told"] == [told]
     homeless = wanting(Move("nowhere"))
     await after(2, homeless, city=Network.from_edges([("x", "y")]))
     assert homeless.status["told"] == ["there is no place 'nowhere'"]

@@ -11,7 +11,7 @@ import pytest
 
 from civitas import AgentToolbox, Budget, Journal, ScriptedModel
 from civitas.block import Block
-from civitas.errors import ModelError
+from civitas.errors import CommandTimeout, ModelError
 from civitas.models.protocol import ModelReply, Usage
 from civitas.society import CitizenAgent, LocalEngine, OtherBlock, Question, Society, Survey
 from society.life import living
@@ -76,15 +76,17 @@ async def test_a_survey_asks_side_by_side_up_to_the_bound() -> None:
 
 async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer() -> None:
     model = Counting(hangs="2", fails="3")
-    citizens = [asking(id=number) for number in range(1, 5)]
+    citizens = [asking(id=number) for number in range(1, 6)]
+    citizens[4].toolbox = AgentToolbox(ScriptedModel([CommandTimeout("it is not up in 5 s")]))
     async with Society(citizens, model=model, model_timeout_s=0.05) as society:
         row = await society.step()
-    assert (row["failures"], row["fallbacks"]) == (0, 2)
+    assert (row["failures"], row["fallbacks"]) == (0, 3)
     assert [each.memory.stream[0][1] for each in citizens] == [
         "you said 1",
         "the model did not answer agent '2': it took longer than 0.05 s",
         "the model did not answer agent '3': ModelError: no weights",
         "you said 4",
+        "the model did not answer agent '5': CommandTimeout: it is not up in 5 s",
     ]
 
 
