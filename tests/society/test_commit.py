@@ -32,7 +32,7 @@ from civitas.society import (
     Want,
     Work,
 )
-from society.life import Bank, Places, living, town
+from society.life import Bank, Noting, Places, living, said, town
 
 
 def wanting(*wants: Want, id: str | int = 1, **status: Any) -> CitizenAgent:
@@ -115,6 +115,10 @@ class Borrow(Want):
 
     book: str
 
+    def __post_init__(self) -> None:
+        if not self.book:
+            raise ValueError("a book has a title")
+
 
 class Library(Service):
     """Lends a book."""
@@ -157,6 +161,20 @@ async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
         await branch.run(steps=1)
     assert told[1] == [Answer(Borrow("Emma"), True, "", "Emma to 1")]
     assert told[2][0]["data"]["value"] == "Emma to 2"
+
+
+async def test_a_message_with_wrong_arguments_is_answered_by_an_error() -> None:
+    reader = Noting("reader")
+    async with Society([reader], services=[Library("library")]) as society:
+        for args in ({"book": ""}, {"title": "Emma"}):
+            reader.send(said("library", "borrow", **args))
+        reader.send(said("library", "steal", book="Emma"))
+        await society.run(steps=2)
+    assert [args["error"] for _, _, args in reader.heard] == [
+        "action.args are not those of borrow: {'book': ''}",
+        "action.args are not those of borrow: {'title': 'Emma'}",
+        "action.name must be one of move, pay, work, buy, save, post, follow, like, got 'steal'",
+    ]
 
 
 async def test_what_is_no_want_costs_the_turn_and_is_told() -> None:

@@ -183,6 +183,8 @@ async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> No
         assert (row["money"], row["failures"]) == (5, 1)
         assert (cheater.status["money"], cheater.status["place"]) == (5, "a")
         assert "its own money and place" in society.failures[0][2]
+    async with Society([living(lambda me: me.status.pop("place"))]) as society:
+        assert [row["failures"] for row in await society.run(steps=2)] == [0, 1]
 
 
 async def test_a_citizen_that_replaces_its_status_keeps_the_old_one() -> None:

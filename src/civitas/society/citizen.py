@@ -174,7 +174,9 @@ class CitizenAgent(Agent):
         agent_params = checked_params(self.ParamsType, agent_params)
         if blocks is not None:
             may = agent_params or (self.ParamsType or object)()
-            blocks = [each for each in blocks if getattr(may, getattr(each, "enabled_by", ""), True)]
+            blocks = [
+                each for each in blocks if getattr(may, getattr(each, "enabled_by", ""), True)
+            ]
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
         for block in self.blocks:
             if getattr(block, "agent", self) is not self:

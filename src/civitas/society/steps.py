@@ -276,7 +276,7 @@ class Steps(Space):
         for mailbox in self._citizens if self.population is None else ():
             status = mailbox.agent.memory.status
             owned += status["money"]
-            place = status["place"]
+            place = status.get("place")
             if place is not None:
                 at_home = place == status.get("home")
                 home += at_home

@@ -183,7 +183,7 @@ def want_of(name: str, args: dict[str, Any]) -> Want:
         raise InvalidArguments(f"action.name must be one of {known}, got {name!r:.80}")
     try:
         return kind(**args)
-    except TypeError:
+    except Exception:
         raise InvalidArguments(f"action.args are not those of {name}: {args!r:.200}") from None
 
 

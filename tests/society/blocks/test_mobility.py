@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.society.blocks.living import HOUR, citizen, live, town
 
-from civitas import ConfigError, ScriptedModel
+from civitas import ConfigError, NativeSpace, ScriptedModel
 from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams, explores, gravity
 from civitas.society.blocks.plan import PlanBlock
 from civitas.society.city.city import City
@@ -153,6 +153,10 @@ def test_its_actions_need_a_city_and_say_so() -> None:
         asyncio.run(block.go("park-1"))
     live(agent, 8, city=town(park_1=(10, 20)))
     assert asyncio.run(block.go("park-1")) is False
+    with NativeSpace() as space:  # which is no society
+        space.add(agent)
+        assert asyncio.run(block.go("shop-1")) is True
+    assert [want.to for want in agent.wants] == ["shop-1"]
     assert asyncio.run(block.places("shop")) == ["shop-1", "shop-2"]
     shops = [Place(f"shop-{number:02}", "shop", 10 * number, 0) for number in range(12)]
     ways = [("home-1", shop.id, shop.x + 1) for shop in shops]
