@@ -285,7 +285,9 @@ async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
         ({"days": 1, "steps": 1}, "give one"),
         ({"days": 1, "step": "7h"}, "whole number of steps"),
         ({"step": "-1h"}, "step must be"),
+        ({"days": 1e7}, "days must be a number, 0 or more"),
         ({"steps": 1, "save_every": 0}, "save_every must be"),
+        ({"steps": 1, "progress": 3}, "progress must be a function of a row, got 3"),
     ),
 )
 async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told: str) -> None:
@@ -306,6 +308,8 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
         ({"citizens": {}}, "citizens must be"),
         ({"seed": -1}, "seed must be"),
         ({"seed": 1.0}, "seed must be"),
+        ({"seed": 2**64}, "seed must be"),
+        ({"model_timeout_s": True}, "model_timeout_s must be above 0, got True"),
         ({"model_timeout_s": 0}, "model_timeout_s must be"),
         ({"turn_timeout_s": float("nan")}, "turn_timeout_s must be"),
         ({"mailbox": 0}, "mailbox"),
