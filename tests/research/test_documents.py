@@ -87,6 +87,8 @@ def test_a_table_says_the_column_with_each_value() -> None:
     assert document.text.endswith('name: Quoted "x" here; people: 5; note: a;b\n\n')
     assert read("a.tsv", "a\tb\n1, 2\t3\n").text == "a: 1, 2; b: 3\n\n"
     assert read("b.csv", "a;b\n1,5;3\n").text == "a: 1,5; b: 3\n\n"
+    opened = 'size,note\n1,"5 inches\n' + "2,small\n" * 20_000  # a quote that is never closed
+    assert (read("c.csv", opened).text, parts(read("c.csv", opened))[1][0]) == (opened, "L41")
 
 
 def test_source_is_cut_at_definitions_or_every_so_many_lines() -> None:

@@ -845,11 +845,12 @@ def test_what_answers_is_quoted_rather_than_a_heading_or_code(
 
 def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
     text = "The method __init__ takes *args and a_b, `__str__` and 2 * 3 &amp; more of C:\\*."
-    report = found(text, ["What does __init__ take?", "Which *args?"])
+    report = found(text, ["What does __init__ take?", "Which *args?", "What is &lt; in 2 * 3?"])
     assert report.citations[0].sentence == f"“{text}”"
     assert r"## What does \_\_init\_\_ take?" in report.markdown
     shown = report.html().replace("&amp;", "&")
     assert "<h2>What does __init__ take?</h2>" in shown
+    assert "<h2>What is &lt; in 2 * 3?</h2>" in shown
     quoted = text.replace("`__str__`", "<code>__str__</code>")
     assert f"<li>“{quoted}” <sup" in shown
     marked = found("The bridge was **not** built in 1903.", "bridge", "file:///notes/a.md")
@@ -1191,6 +1192,8 @@ def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
     assert "# the key of beta" in second.text
     with pytest.raises(DefinitionError, match="gives a report: leave schema= out"):
         researcher.reply_sync("the port of alpha", schema=int)
+    with pytest.raises(DefinitionError, match="topic must be a text, got ''"):
+        researcher.reply_sync("")
     assert researcher.objectives == []
 
 

@@ -413,7 +413,11 @@ def test_no_file_of_this_machine_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}, {"allow_hosts": 3})
+    "wrong",
+    (
+        *({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}, {"allow_hosts": 3}),
+        *({"max_bytes": 0}, {"timeout_s": -1}, {"delay_s": "1"}, {"site": "a.b:80"}),
+    ),
 )
 def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must "):

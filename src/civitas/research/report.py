@@ -26,7 +26,7 @@ ENDED: Final[dict[str, str]] = {
 }
 """Why research ended, in words."""
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
-_ESCAPED = re.compile(r"([\\\[\]<>`*_])")
+_ESCAPED = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
 _OF_MARKDOWN = re.compile(r"\.(?:md|markdown)(?:#|$)", re.IGNORECASE)
 # What Markdown would not show as it stands in a quote: `*args`, `__init__`. Code spans stay.
 _CHANGED = re.compile(
