@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy, package
@@ -20,9 +20,6 @@ from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import Wants, in_threads
 from civitas.text import error_text
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("civitas.society")
 
