@@ -103,6 +103,8 @@ class RayEngine(LocalEngine):
 
     def _begin(self, population: Population) -> None:
         """Start Ray and the workers with the current columns."""
+        if self._population not in (None, population):
+            raise ConfigError("the engine runs another population: each needs a RayEngine")
         if self._parts:
             return
         ray = self._ray
@@ -179,6 +181,7 @@ class RayEngine(LocalEngine):
             self._began = False
             self._ray.shutdown()
         self._thread.shutdown()
+        self._thread = ThreadPoolExecutor(1, "civitas-ray")  # of a next society
 
 
 class _Part:
