@@ -142,6 +142,7 @@ def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, w
 
 
 HILL = "The wooden store at the hill beside the river holds {} items."
+TABLES = "Old barns lack wooden tables near big rivers."
 MARKET = "At the old harbour market pages never open near noon."
 SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
 MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the passage has"
@@ -157,6 +158,12 @@ MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the
         (MARKET, "It never ends, and pages open at noon near the old harbour market.", MORE),
         ("The default None means that it always times out.", WAIT, LESS),
         ("Clocks halt when the timer stops.", "The None halts clocks when the timer stops.", None),
+        # A denied word that the passage does not have, and none that denies softly.
+        ("The wooden store never burns and holds items.", HILL, MORE),
+        ("The wooden store never burns and holds items.", f"{HILL} It avoids fire.", MORE),
+        # Two verbs may be synonyms, and two nouns or names of things are none.
+        ("He lifts the price of old wood daily.", "He raises the price of old wood daily.", None),
+        ("Old barns lack wooden chairs near big rivers.", TABLES, "says chairs, where"),
         # Numbers in other words.
         ("The store holds 10k items.", "The store holds 10,000 items.", None),
         (HILL.format("twenty five"), HILL.format("25"), None),

@@ -870,10 +870,11 @@ def test_a_report_has_one_title() -> None:
 
 
 def test_what_was_not_read_or_not_written_is_said() -> None:
-    def broken(messages: Any) -> str:
+    def broken(messages: Any, options: Any) -> str:
         raise OSError("no network")
 
     report = research([broken])[0].report_sync()
+    assert report.detail == "OSError: no network"
     assert "Nothing relevant was found for “alpha”: nothing was read." in report.markdown
     report = research([*SCRIPT[:3], broken])[0].report_sync()
     assert report.stop_reason == "error"
@@ -1070,7 +1071,9 @@ def test_a_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
     def ask(query: str, pool: ResourcePool) -> str:
         """Read what is asked about, and name a page."""
         pool.add(Resource("http://web.test/more", "More"))
+        day = "2026-01-02T03:04:05+00:00"
         pool.add(Resource("http://web.test/read", "Alpha", True, "Alpha uses port 9."))
+        pool.add(Resource("http://web.test/kept", "Alpha", True, "Of that day.", fetched_at=day))
         return "I have read it."
 
     @action
@@ -1082,8 +1085,8 @@ def test_a_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
     researcher.report_sync()
     results = {each.tool: each for each in researcher.results}
     assert results["ask"].citation == "http://web.test/read"
-    dated = {each.url[16:]: each.fetched_at is not None for each in results["ask"].resources}
-    assert dated == {"more": False, "read": True}
+    dated = {each.url[16:]: (each.fetched_at or "")[:10] for each in results["ask"].resources}
+    assert (dated["more"], dated["read"][:2], dated["kept"]) == ("", "20", "2026-01-02")
     assert results["search"].citation is None
 
 
@@ -1244,6 +1247,15 @@ def test_a_run_that_ended_gives_its_report_again_and_is_replayed(tmp_path: Path)
         reply = journal.replay("R")
     assert reply.text == report.markdown
     assert reply.value == report
+
+
+def test_what_an_iteration_spent_that_is_done_again_counts_once(tmp_path: Path) -> None:
+    script = [ModelReply(SCRIPT[0], usage=Usage(100, 20))]  # nothing is left for Evaluate
+    researcher, _ = research(script, journal=tmp_path / "runs")
+    for _ in range(2):
+        report = researcher.report_sync("R")
+        assert (report.stop_reason, report.usage) == ("error", Usage(100, 20))
+        assert len(researcher.done) == 1
 
 
 def test_a_run_in_which_something_was_said_goes_on(tmp_path: Path) -> None:
