@@ -143,6 +143,7 @@ def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, w
 
 HILL = "The wooden store at the hill beside the river holds {} items."
 TABLES = "Old barns lack wooden tables near big rivers."
+SWEDEN = "The parliament of Sweden sits near two rivers."
 MARKET = "At the old harbour market pages never open near noon."
 SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
 MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the passage has"
@@ -164,6 +165,9 @@ MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the
         # Two verbs may be synonyms, and two nouns or names of things are none.
         ("He lifts the price of old wood daily.", "He raises the price of old wood daily.", None),
         ("Old barns lack wooden chairs near big rivers.", TABLES, "says chairs, where"),
+        # A country and its people.
+        ("The Swedish parliament sits near two rivers.", SWEDEN, None),
+        ("The Danish parliament sits near two rivers.", SWEDEN, "names Danish"),
         # Numbers in other words.
         ("The store holds 10k items.", "The store holds 10,000 items.", None),
         (HILL.format("twenty five"), HILL.format("25"), None),

@@ -123,7 +123,8 @@ def test_text_is_decoded_by_what_it_says_or_is(data: bytes, text: str) -> None:
 
 
 def test_words_that_were_hyphenated_are_whole() -> None:
-    page = "<html><body><main><p>Kranken&shy;ver&#173;sicherung &#x75;n&#100; &#8;mehr&#9999999;</p></main></body></html>"
+    text = "Kranken&shy;ver&#173;sicherung &#x75;n&#100; &#8;mehr&#9999999;"
+    page = f"<html><body><main><p>{text}</p></main></body></html>"
     assert read("a.html", page).text == "Krankenversicherung und mehr"
     lines = pdf("Words of infor-) Tj 0 -14 Td (mation on A-) Tj 0 -14 Td (B")
     assert read("a.pdf", lines).text == "Words of information on A-\nB"
