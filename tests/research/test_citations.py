@@ -142,6 +142,8 @@ def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, w
 
 
 HILL = "The wooden store at the hill beside the river holds {} items."
+TABLES = "Old barns lack wooden tables near big rivers."
+SWEDEN = "The parliament of Sweden sits near two rivers."
 MARKET = "At the old harbour market pages never open near noon."
 SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
 KEYS = (
@@ -169,6 +171,15 @@ MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the
         ("Far from mixing keys with clicks, it reads characters.", KEYS, MORE),
         ("It refuses to return the character of a key.", KEYS, MORE),
         ("It reads nothing but a key and returns the character.", KEYS, None),
+        # A denied word that the passage does not have, and none that denies softly.
+        ("The wooden store never burns and holds items.", HILL, MORE),
+        ("The wooden store never burns and holds items.", f"{HILL} It avoids fire.", MORE),
+        # Two verbs may be synonyms, and two nouns or names of things are none.
+        ("He lifts the price of old wood daily.", "He raises the price of old wood daily.", None),
+        ("Old barns lack wooden chairs near big rivers.", TABLES, "says chairs, where"),
+        # A country and its people.
+        ("The Swedish parliament sits near two rivers.", SWEDEN, None),
+        ("The Danish parliament sits near two rivers.", SWEDEN, "names Danish"),
         # Numbers in other words.
         ("The store holds 10k items.", "The store holds 10,000 items.", None),
         (HILL.format("twenty five"), HILL.format("25"), None),
