@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -15,13 +14,9 @@ from civitas.models import choice, weights
 from civitas.models.base import Request
 from civitas.models.engine import Generated, InProcess
 from civitas.models.llama import BATCH_TOKENS, ChatEngine, Llama
-from civitas.models.plain_chat import add_system, has_result, plain_chat
+from civitas.models.plain_chat import TURN_MARK, add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_sampling
-
-# The marks of turns in the chat formats of llama.cpp's models. Inside a message they are only text:
-# a file or a web page must not be able to end its own turn and speak as the system.
-_TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
 _MOST_THREADS = 512  # llama.cpp's own limit
 # The smallest models may repeat one word or line without end. llama.cpp's DRY sampler makes
@@ -140,7 +135,7 @@ class LocalModel(InProcess):
     def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and the schema that the text must follow."""
         messages, actions, held_to, _ = request
-        chat = plain_chat(messages, self.name, _TURN_MARK, choice.INSTRUCTION if actions else "")
+        chat = plain_chat(messages, self.name, TURN_MARK, choice.INSTRUCTION if actions else "")
         if actions:
             may_answer = has_result(messages)
             held_to = choice.choice_schema(

@@ -9,6 +9,10 @@ from typing import Any
 from civitas.errors import ModelError
 from civitas.models import choice
 
+# The marks of turns in chat formats. Inside a message they are only text: a file or a web page must
+# not be able to end its own turn and speak as the system.
+TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
+
 
 def plain_chat(
     messages: Iterable[Any], name: str, marks: re.Pattern[str], before_user: str = ""

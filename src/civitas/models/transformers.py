@@ -25,7 +25,7 @@ from civitas.jsonvalue import unfenced
 from civitas.models import choice
 from civitas.models.base import Request
 from civitas.models.engine import Engine, Generated, InProcess, Job, patient_threads
-from civitas.models.plain_chat import add_system, has_result, plain_chat
+from civitas.models.plain_chat import TURN_MARK, add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_sampling
 from civitas.text import one_line
@@ -35,7 +35,6 @@ _THINK, _THOUGHT = "<think>", "</think>"
 # Weights and their files. Pickled ones (.bin, .pt, .ckpt) could run code when loaded.
 _FETCHED = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 _NOT_FETCHED = ("*/*", "consolidated*")
-_TURN_MARKS = r"<\|[^<>|\s]{1,64}\|>|<(?:start|end)_of_turn>"
 
 
 @names_checked
@@ -331,7 +330,7 @@ class _Torch(Engine):
             transformers,
             model,
             tokenizer,
-            re.compile("|".join([*marks, _TURN_MARKS])),
+            re.compile("|".join([*marks, TURN_MARK.pattern])),
             frozenset(end for end in ends if end is not None),
         )
 
