@@ -234,7 +234,8 @@ def test_what_may_pass_is_tried_again(failure: Answer) -> None:
 
 def test_the_last_answer_of_all_attempts_is_handed_back() -> None:
     with OpenAIServer(status(503, **SOON)) as server:
-        assert run(Client("it", max_retries=2).request("GET", server.url)).status == 503
+        response = run(Client("it", max_retries=2).request("GET", server.url))
+        assert (response.status, response.tries) == (503, 3)
         assert len(server.requests) == 3
 
 
