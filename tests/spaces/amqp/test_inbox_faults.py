@@ -156,7 +156,7 @@ def test_a_space_is_closed_though_its_disk_is_full(
 ) -> None:
     space = make_space(inbox=inbox)
     holder, me = space.add(Holder("holder")), make_space().add(Agent("me"))
-    me.ask("holder", "hold", name="only")
+    me.send(message("holder", "hold", name="only"))
     holder.begun.wait_for(1)
     with full_disk(inbox):
         holder.gate("only").open()
