@@ -97,6 +97,15 @@ def test_help_that_is_no_json_is_refused():
         action(help=object())(read_file)
 
 
+@pytest.mark.parametrize(
+    "option", ({"access_policy": "sometimes"}, {"timeout": 0}, {"help": {1}}), ids=str
+)
+def test_an_option_that_is_none_is_refused_either_way(option):
+    for make in (lambda: action(**option)(print), lambda: Action("print", print, **option)):
+        with pytest.raises(DefinitionError, match=f"print.*: {next(iter(option))}"):
+            make()
+
+
 def test_positional_options_are_refused():
     with pytest.raises(DefinitionError, match="name"):
         action("name")
