@@ -84,6 +84,25 @@ def test_it_says_the_last_hundred_observed_and_a_thread_to_whoever_keeps_them_ap
     assert [each["content"] for each in threads.received[1] if each["role"] != "system"] == ["Hi"]
 
 
+@pytest.mark.parametrize(
+    ("answers", "value", "reason"),
+    ((["[1, 2]"], [1, 2], "done"), (["two", "[2]"], [2], "done"), (["1", "2"], None, "unreadable")),
+)
+def test_an_answer_is_read_by_the_schema_and_asked_for_once_more(
+    answers: list[str], value: Any, reason: str
+) -> None:
+    model = ScriptedModel(answers)
+    with NativeSpace() as space:
+        space.add(ReActAgent("worker", model))
+        reply = RemoteAgent(space.add(Agent("me")), "worker").reply_sync("Which?", list[int])
+    assert (reply.value, reply.stop_reason, reply.text) == (value, reason, answers[-1])
+    assert reply.messages[0]["content"] == "Which?"
+    assert len(model.received) == len(answers)
+    faults = [each[-1]["content"] for each in model.received[1:]]
+    assert all("Answer with JSON alone" in fault for fault in faults)
+    assert reply.detail == "" if reason == "done" else "Answer with JSON alone" in reply.detail
+
+
 @pytest.mark.parametrize("far", ("H", "R"))
 def test_either_of_a_dual_act_may_be_elsewhere(spaces: tuple[Any, Any], far: str) -> None:
     there, here = spaces
