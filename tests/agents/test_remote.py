@@ -52,10 +52,12 @@ def decide(action: str, instruction: str = "") -> str:
 def test_it_replies_by_messages_and_says_what_was_observed(spaces: tuple[Any, Any]) -> None:
     there, here = spaces
     model = ScriptedModel(["Hello.", "Fine."])
-    there.add(ReActAgent("worker", model))
     me = here.add(Agent("me"))
     remote = RemoteAgent(me, "worker")
     asyncio.run(remote.observe("It rains."))
+    with pytest.raises(AgentNotFound):
+        remote.reply_sync("Who is there?")
+    there.add(ReActAgent("worker", model))
     assert remote.reply_sync("Hi").text == "Hello."
     assert remote.reply_sync("How are you?").stop_reason == "done"
     assert [messages[-1]["content"] for messages in model.received] == [

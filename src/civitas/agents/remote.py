@@ -45,9 +45,17 @@ class RemoteAgent(ConversationalAgent):
         thread.own.append(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
+        thread = request.state
+        observed, thread.own = [*(thread.own or ()), *thread.hear()], None
+        try:
+            return await self._asked(request, observed)
+        except BaseException:  # sent with the next request
+            thread.own = deque([*observed, *(thread.own or ())], _MOST_OBSERVED)
+            raise
+
+    async def _asked(self, request: ReplyRequest, observed: list[str]) -> Reply:
         content = json_text(request.content)
-        observed, request.state.own = request.state.own or (), None
-        args: dict[str, Any] = {"content": "\n\n".join([*observed, *request.state.hear(), content])}
+        args: dict[str, Any] = {"content": "\n\n".join([*observed, content])}
         if request.thread is not None and await self._has_threads():
             args["thread"] = request.thread
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
