@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import shlex
 from collections.abc import Callable
@@ -326,8 +325,6 @@ async def execute(
             result = await execute_in_thread(environment, chosen, kwargs)
         else:
             result = await method(chosen, kwargs)
-        if not isinstance(result, dict) and inspect.isawaitable(result):
-            result = await result  # an override of the sync method may be async
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
