@@ -73,10 +73,7 @@ def injected_class(annotation: Any) -> type | None:
 
 
 def split_annotated(annotation: Any) -> tuple[Any, str | None]:
-    """Return an annotation and its description from `Annotated[…]`.
-
-    Without constraints, `Annotated[…]` is removed.
-    """
+    """Return an annotation and its description; `Annotated[…]` goes if it has no constraints."""
     if get_origin(annotation) is not Annotated:
         return annotation, None
     bare, *metadata = get_args(annotation)

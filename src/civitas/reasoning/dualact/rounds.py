@@ -41,10 +41,7 @@ _NOT_TO_JUDGE = (JournalError, RunMismatch)
 
 
 class Rounds:
-    """The turns of H and R on one task.
-
-    `decide_by` and `extract_by` are the user's functions, or None.
-    """
+    """The turns of H and R on one task."""
 
     def __init__(
         self,

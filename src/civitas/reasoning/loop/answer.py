@@ -74,12 +74,7 @@ _NOTHING: dict[str, str] = {}
 
 
 class OfferedActions:
-    """The actions that a model is shown.
-
-    Attributes:
-        actions: the actions, under their safe names
-        public: the public name by safe name, where the two differ
-    """
+    """The actions that a model is shown; `public` has the names that differ from the safe ones."""
 
     __slots__ = ("actions", "public")
 

@@ -41,10 +41,7 @@ def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
 
 
 def result_content(result: dict[str, Any], limit: int) -> str:
-    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error alone.
-
-    A traceback is for people; it is in the step.
-    """
+    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error."""
     error = result.get("error")
     if error is not None:
         return json.dumps({"error": cut(readable(str(error)), limit)}, ensure_ascii=False)
@@ -127,10 +124,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 def given_for(
     entries: Iterable[Entry], path: str, sequence: int, kept: Callable[[str], bytes]
 ) -> dict[str, Any] | None:
-    """Return the messages, tools and schema of an entry's answer or failure; None if unknown.
-
-    `kept` returns a value of the journal by its hash.
-    """
+    """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
     own: list[Any] = []
     prompt: list[Any] = []
     about: dict[str, Any] = {}

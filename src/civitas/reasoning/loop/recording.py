@@ -123,10 +123,7 @@ def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
 def remember(
     memory: Memory, record: Record[Any], messages: Sequence[dict[str, Any]], first: int = 0
 ) -> None:
-    """Add messages of a run to a memory; `first` is the number of the first one.
-
-    A memory with `add_once` takes the run and the number, and remembers each message once.
-    """
+    """Add messages of a run, `first` being the number of the first, to a memory, each once."""
     once: Any = getattr(memory, "add_once", None)
     for number, message in enumerate(messages, first):
         if callable(once):
