@@ -1022,6 +1022,18 @@ def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None
     assert [each["content"] for each in saved["own"]["transcript"]] == ["go", "Faster!"]
 
 
+def test_what_another_agent_notes_is_observed_at_once() -> None:
+    ann = Talker("Ann")
+    talk = Conversation([ann])
+
+    async def note() -> str:
+        await talk.observe("It rains.")
+        return ", ".join(ann.heard)
+
+    clerk = agent("clerk", use("note"), say("noted"), actions=[note])
+    assert clerk.reply_sync("Note it.").steps[0].result["result"] == "It rains."
+
+
 @pytest.mark.parametrize("in_space", (False, True))
 def test_a_participant_may_note_something_in_another_thread_of_its_conversation(
     in_space: bool, space: NativeSpace

@@ -270,8 +270,10 @@ class Call:
         if self._record is not NULL_RECORD:
             await self._record.commit()  # hooks may see messages only once they are recorded
         try:
-            made = await hooks.run("pre_acting", self._agent, self._about_hooked(), expect_args)
-            _change(self._wanted, made["args"])
+            about = self._about_hooked()
+            made = await hooks.run("pre_acting", self._agent, about, expect_args)
+            if made["args"] is not about["args"]:
+                _change(self._wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
                 self._of.broken.append(error)  # no arguments: the model cannot repair that
