@@ -270,9 +270,9 @@ class Call:
         if self._record is not NULL_RECORD:
             await self._record.commit()  # hooks may see messages only once they are recorded
         try:
-            about = self._about_hooked()
-            made = await hooks.run("pre_acting", self._agent, about, expect_args)
-            if made["args"] is not about["args"]:
+            given = self._about_hooked()
+            made = await hooks.run("pre_acting", self._agent, given, expect_args)
+            if made["args"] is not given["args"]:
                 _change(self._wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
