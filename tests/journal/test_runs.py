@@ -361,7 +361,7 @@ def test_a_member_with_a_journal_of_its_own_records_each_turn_as_a_run(tmp_path:
         human = ReActAgent("h", ScriptedModel(script))
         reply = DualActAgent(human=human, reactive=worker).reply_sync("go", run_id="R")
         assert reply.run_id == "R"
-        assert [run.id for run in journal.runs()] == ["R/R2/r", "R/R1/r"]
+        assert [run.id for run in journal.runs()] == ["R/R1/r", "R/R2/r"]
         assert journal.replay("R/R2/r").text == "Two."
 
 
