@@ -42,11 +42,7 @@ def safe_name(name: str) -> str:
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a different safe name for each public name.
-
-    A public name that is safe stays. Names with equal safe forms get a part of their hash, so
-    that a name does not depend on the order.
-    """
+    """Return a different safe name for each; a safe name stays, equal ones get part of a hash."""
     public = list(dict.fromkeys(names))
     wanted = {name: safe_name(name) for name in public}
     times = Counter(wanted.values())
