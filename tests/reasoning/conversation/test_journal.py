@@ -465,6 +465,10 @@ async def test_what_a_long_thread_has_is_recorded_once_and_known_when_it_goes_on
 ) -> None:
     replies = 38
 
+    def begin_anew() -> None:
+        for file in tmp_path.glob("j.db*"):
+            file.unlink()
+
     def make_it(cut: bool) -> Conversation:
         def until(state: Any) -> None:
             if cut and state.begun > 3 * (replies - 1) and state.turns == 1:
@@ -489,6 +493,14 @@ async def test_what_a_long_thread_has_is_recorded_once_and_known_when_it_goes_on
     assert other.state.transcript[:-1] == talk.state.transcript
     assert [each["content"] for each in reply.messages[:2]] == ["go 37", f"37 {'x' * 900}"]
     assert talk.journal.replay(f"r{number}") == reply
+    # What another file of the same name never had is recorded whole.
+    talk.journal.close()
+    begin_anew()
+    talk.journal = tmp_path / "j.db"
+    await talk.reply("go 38", run_id="r38")
+    other = make_it(False)
+    assert (await other.reply("go 38", run_id="r38")).stop_reason == "done"
+    assert other.state.transcript[:3] == talk.state.transcript[:3]
 
 
 @on_a_loop
