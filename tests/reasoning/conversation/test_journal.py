@@ -41,7 +41,7 @@ from reasoning.conversation.journalled import (
     told,
     transcripts,
 )
-from reasoning.talkers import answer
+from reasoning.talkers import Talker, answer
 
 PROGRAM = "reasoning.conversation.journalled"
 TESTS = Path(__file__).parents[2]
@@ -365,6 +365,28 @@ async def test_a_run_that_is_over_is_known_in_another_process(tmp_path: Path) ->
     assert again.state_dict() == talk.state_dict()
     assert (await again.reply("more")).text == (await talk.reply("more")).text == "two"
     assert again.state_dict() == talk.state_dict()
+
+
+@on_a_loop
+async def test_a_participant_whose_failure_is_recorded_is_not_asked_again(tmp_path: Path) -> None:
+    class Weary(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            self.asked += 1
+            return answer("", stop_reason="max_iterations", detail="tired")
+
+    def make_it(cut: bool) -> Conversation:
+        def until(state: Any) -> None:
+            if cut:
+                raise RuntimeError("cut")
+
+        options: Any = {"stop_if_failed": "none", "max_turns": 1, "journal": tmp_path / "j.db"}
+        return Conversation([weary], until=until, **options)
+
+    weary = Weary("Ann")
+    assert (await make_it(True).reply("go", run_id=RUN)).stop_reason == "error"
+    reply = await make_it(False).reply("go", run_id=RUN)
+    assert (reply.stop_reason, weary.asked) == ("max_iterations", 1)
+    assert reply.messages[-1]["content"] == "(no answer: max_iterations: tired)"
 
 
 @on_a_loop
