@@ -1,10 +1,14 @@
-"""What a person sees of a run, event by event, where standard output is no terminal."""
+"""What a person sees of a run, event by event, and how its end is said."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 from typing import Any
 
+import pytest
+
+from civitas.cli.run.ended import exit_code
 from civitas.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
@@ -33,8 +37,7 @@ def ended(number: int, result: Any = None, error: str | None = None) -> CallEnde
 
 def test_what_a_model_writes_comes_before_what_it_calls() -> None:
     """Line by line, what it thinks apart from what it says; of an answer that was shown no more."""
-    step = Step(1, "act1", {}, {"result": "x"}, None)
-    reply = Reply("It is x.", steps=[step], usage=Usage(1000, 20))
+    reply = Reply("It is x.", steps=[step("act1", "x")], usage=Usage(1000, 20))
     lines = seen(
         ReasoningPiece("I ", "a"),
         ReasoningPiece("think.\nSo", "a"),
@@ -87,6 +90,8 @@ def test_results_are_shown_as_what_they_are() -> None:
         ([["1", "a"]], ['[["1", "a"]]']),
         ({"a": None}, ['{"a": null}']),
         (3, ["3"]),
+        (":smile: [bold]x", [":smile: [bold]x"]),
+        ("x" * MAX_LINE, ["x" * MAX_LINE]),
     ):
         assert seen(begun(1), ended(1, result))[1:-2] == [f"  {each}" for each in shown], result
     assert seen(begun(1))[1:] == [
@@ -122,3 +127,116 @@ def test_a_review_is_shown_by_its_conclusions_and_decisions() -> None:
     assert lines[-2] == "done: the review accepted it (good)"
     mine = [concluded, DecisionMade("a", 1, over)]
     assert "Done so far." not in seen(*mine, reviewed=True, to_a_person=True)
+
+
+class Terminal(io.StringIO):
+    """Takes what is written as a terminal does."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def new(self) -> str:
+        """What was written since."""
+        text = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return text
+
+
+def test_a_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a line that is taken back before anything else is shown, and while a person is asked."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+
+    def status(text: str) -> str:
+        return f"\r\x1b[K{text} (Ctrl-C stops it)"
+
+    async def watched() -> None:
+        display = RunDisplay(to=out, model="m")
+        display.is_loaded = lambda: False
+        display.begin()
+        assert out.new() == status("loading the model m")
+        display.is_loaded = lambda: True
+        display.event(begun(1), 0.0)
+        shown = out.new()
+        assert shown.startswith("\r\x1b[K→ ")
+        assert shown.endswith(status("act1 is running"))
+        display.event(begun(2), 0.0)
+        assert out.new().endswith(status("act1, act2 are running"))
+        display.hold()
+        assert out.new() == "\r\x1b[K"
+        display.event(ended(1, "x"), 0.0)
+        assert "stops it" not in out.new()
+        display.release()
+        assert out.new() == status("act2 is running")
+        display.event(ended(2, "x"), 0.0)
+        assert out.new().endswith(status("m is thinking"))
+        display.finish()
+        assert out.new() == "\r\x1b[K"
+        display.event(begun(3), 0.0)
+        assert "stops it" not in out.new()
+        monkeypatch.setenv("TERM", "dumb")
+        dumb = RunDisplay(to=out)
+        dumb.begin()
+        assert out.new() == ""
+
+    asyncio.run(watched())
+
+
+def step(action: str, result: Any = None, error: str | None = None) -> Step:
+    return Step(1, action, {}, {"result": result}, error)
+
+
+@pytest.mark.parametrize(
+    ("reply", "words", "code"),
+    (
+        (Reply("x"), "done: the model has answered", 0),
+        (Reply("x", stop_reason="terminal"), "done: the last action's result is the answer", 0),
+        (Reply("", stop_reason="error", detail="no key"), "failed: no key", 1),
+        (Reply("", stop_reason="budget", detail="x"), "stopped: budget limit reached (x)", 1),
+        (
+            Reply("", stop_reason="max_iterations", detail="no answer after 3; the last failed"),
+            "stopped: --max-iterations reached without an answer (the last failed)",
+            1,
+        ),
+        (
+            Reply("x", steps=[step("look", error="no file"), step("look"), step("see", error="y")]),
+            "done: the model has answered; 2 of 3 actions failed: look, see",
+            0,
+        ),
+        (
+            Reply("x", steps=[step("run_command", "out\n[exit code 1]")]),
+            "done: the model has answered; 1 of 1 action failed: run_command (exit code 1)",
+            0,
+        ),
+        (Reply("x", steps=[step("look", "[exit code 1]")]), "done: the model has answered", 0),
+        (Reply("x", steps=[step("run_command", "fine")]), "done: the model has answered", 0),
+        (
+            Reply("x", steps=[step("look", error="skipped: another failed")]),
+            "done: the model has answered",
+            0,
+        ),
+        (
+            Reply("", steps=[step("look", error="x")], stop_reason="deadline"),
+            "stopped: time limit reached",
+            1,
+        ),
+    ),
+)
+def test_how_a_run_ended_is_said(reply: Reply, words: str, code: int) -> None:
+    assert words in seen(Done("a", reply))
+    assert exit_code(reply) == code
+
+
+def test_what_the_model_in_the_box_can_do_is_said_where_it_gave_no_answer() -> None:
+    reply = Reply("", stop_reason="max_iterations", detail="no answer after 1 iteration")
+    for model, ending, is_said in (
+        ("local", reply, True),
+        ("local", Reply("Yes."), False),
+        ("openai:gpt-4o", reply, False),
+    ):
+        assert (
+            "one plain instruction" in "\n".join(seen(Done("a", ending), model=model))
+        ) == is_said
