@@ -349,6 +349,13 @@ def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
         LocalEngine(concurrency=0)
     with pytest.raises(DefinitionError, match="CitizenMemory"):
         CitizenAgent(1, memory="a lot")  # type: ignore[arg-type]
+    for most in (0, 1.5, True):
+        with pytest.raises(DefinitionError, match=f"most= must be 1 or more, got {most}"):
+            CitizenMemory(most=most)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="threads must be"):
+        LocalEngine(threads=0)
+    with pytest.raises(ConfigError, match="rows must be True or False, got 1"):
+        LocalEngine(rows=1)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="status= must be"):
         CitizenMemory([])  # type: ignore[arg-type]
 
