@@ -270,7 +270,7 @@ class Researcher(RecordedAgent, Iterating):
             check_tools(self.tools, self.id, extractive=self._model is None)
         # A run of its own objectives also resumes with more of them.
         request.resumed = (
-            request.thread is None and not self._running and request.content == self.task
+            request.thread is None and not self._running and request.content == self.task != ""
         )
 
     async def _work(self, request: ReplyRequest, record: Record[Progress]) -> Reply:

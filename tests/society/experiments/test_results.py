@@ -75,7 +75,13 @@ def test_an_interval_is_students(tmp_path: Path) -> None:
     assert 5 in found
     assert 10 not in found
     assert str(found) == f"5.250 [{low:.3f}, {high:.3f}]"
-    for value, said in ((1234567.0, "1,234,567"), (7.0, "7"), (0.5, "0.5000"), (12e-6, "1.2e-05")):
+    for value, said in (
+        (1234567.0, "1,234,567"),
+        (7.0, "7"),
+        (-3.0, "-3"),
+        (0.5, "0.5000"),
+        (12e-6, "1.2e-05"),
+    ):
         assert str(Interval.of([value])) == said
     with pytest.raises(ConfigError, match="no value"):
         Interval.of([])

@@ -96,7 +96,7 @@ async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
     population = thrifty()
     population.promote(1)
     # `007` is another id than 7, as it is among agents.
-    for wrong in (1, 99, "007"):
+    for wrong in (1, 99, "007", 2**64, "1" * 5000):
         with pytest.raises(ConfigError):
             population.promote(wrong)
     with pytest.raises(ConfigError, match="not a full agent"):
@@ -116,6 +116,7 @@ def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
         table = tmp_path / "people.parquet"
     population = Population(table, None, [WealthBlock()])
     assert population.ids.tolist() == [3, 7]
+    assert Population({"id": np.array([2**64 - 1, 5], np.uint64)}).row_of(2**64 - 1) == 1
     assert population.columns["money"].tolist() == [30, 70]
     assert population.status_of(population.row_of(7))["age"] == 40
     assert population.to_arrow().to_pydict()["id"] == [3, 7]

@@ -10,6 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
@@ -102,8 +103,10 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "rest":
         return _rest(text)
     if kind == "table":
-        return _table(text, "\t" if name.lower().endswith(".tsv") else None)
-    sections_of = {"python": _python, "source": _by_lines}.get(kind)
+        # Of a quote that is never closed the rest of the file would be one value.
+        with suppress(csv.Error):
+            return _table(text, "\t" if name.lower().endswith(".tsv") else None)
+    sections_of = {"python": _python, "source": _by_lines, "table": _by_lines}.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
 
 

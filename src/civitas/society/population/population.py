@@ -170,9 +170,10 @@ class Population:
         return row
 
     def _row(self, id: str) -> int | None:
-        if not (id.isascii() and id.isdecimal() and len(id) < 20):
+        if not (
+            id.isascii() and id.isdecimal() and len(id) <= 20 and (number := int(id)) < 1 << 64
+        ):
             return None
-        number = int(id)
         row = int(numpy().searchsorted(self.ids, numpy().uint64(number)))
         return row if row < len(self.ids) and self.id_of(row) == id else None
 

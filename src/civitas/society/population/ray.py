@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy, package
@@ -20,9 +20,6 @@ from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import Wants, in_threads
 from civitas.text import error_text
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("civitas.society")
 
@@ -106,6 +103,8 @@ class RayEngine(LocalEngine):
 
     def _begin(self, population: Population) -> None:
         """Start Ray and the workers with the current columns."""
+        if self._population not in (None, population):
+            raise ConfigError("the engine runs another population: each needs a RayEngine")
         if self._parts:
             return
         ray = self._ray
@@ -182,6 +181,7 @@ class RayEngine(LocalEngine):
             self._began = False
             self._ray.shutdown()
         self._thread.shutdown()
+        self._thread = ThreadPoolExecutor(1, "civitas-ray")  # of a next society
 
 
 class _Part:
