@@ -106,6 +106,10 @@ def _of_rows(wanted: tuple[str, Any]) -> bool:
     return known and id in "12345678"
 
 
+STRANGERS = [(f"s{number}", Follow("1")) for number in range(20)]
+
+
+@example([STRANGERS, [("1", Post(WORDS[8])), ("s3", Follow("2")), ("s19", Like(1))]], 100, 0, 40)
 @given(steps, st.sampled_from([1, 3, 100]), st.sampled_from([0, 55]), st.sampled_from([40, 40_000]))
 @settings(QUICK, max_examples=10)
 def test_a_feed_keeps_the_same_in_arrays(given: list[Any], most: int, bulk: int, gap: int) -> None:
