@@ -461,13 +461,13 @@ def test_citizens_by_number_and_by_table_are_those_of_the_seed(tmp_path: Path) -
 def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
     city = City([Place("shop-1", "shop", 0, 0, 9, 8 * 3600, 9 * 3600)])
     here = [str(number) for number in range(13)]
-    view = View(3, Clock().at(3), {"weather": "rain"}, city, 900, 2700, ["Fire!"], {"shop-1": here})
+    view = View(3, Clock().at(3), {"town": "Zürich"}, city, 900, 2700, ["Fire!"], {"shop-1": here})
     answers = [Answer(Save(3), False, "no bank"), Answer(Save(4), True, value=4)]
     waved = {"from": "2", "to": "1", "action": {"name": "wave", "args": {"far": True}}}
     seen = Perception(view, "1", {}, "shop-1", [waved], answers, ["a post"])
     assert str(seen).splitlines() == [
         "It is Monday 2026-01-05 00:45:00.",
-        'weather: "rain".',
+        'town: "Zürich".',
         "You are at shop-1, which is closed.",
         "Here are also 0, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 others.",
         "2 (wave): {'far': True}",
@@ -479,7 +479,7 @@ def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
     assert seen.as_json() == {
         "step": 3,
         "clock": "Monday 2026-01-05 00:45:00",
-        "facts": {"weather": "rain"},
+        "facts": {"town": "Zürich"},
         "place": "shop-1",
         "open": False,
         "here": [each for each in here if each != "1"],

@@ -174,7 +174,8 @@ class Perception:
     def text(self) -> str:
         """Return the perception in words, for a prompt."""
         lines = [f"It is {self.clock}."]
-        lines += [f"{name}: {json.dumps(fact)}." for name, fact in self.facts.items()]
+        for name, fact in self.facts.items():
+            lines.append(f"{name}: {json.dumps(fact, ensure_ascii=False)}.")
         moving = self.status.get("moving")
         if self.place is not None:
             state = "" if self.open else ", which is closed"
