@@ -269,6 +269,21 @@ async def test_books_that_do_not_agree_end_the_run(spoil: Any, told: str) -> Non
             await society.step()
 
 
+@pytest.mark.parametrize(("id", "told"), (("1", "step 0: 1 has -5 cents"), ("bank", "bank has -8")))
+async def test_no_account_of_a_population_is_below_0(id: str, told: str) -> None:
+    class Spoils(Bank):
+        def after_step(self, books: Books) -> None:
+            cents = 104 if id == "1" else 15
+            books.balances[id] -= cents
+            books.balances["2"] += cents
+
+    async with Society(
+        Population({"money": [100, 100]}, blocks=[Saves()]), services=[Spoils(money=5)]
+    ) as society:
+        with pytest.raises(StateError, match=told):
+            await society.run(steps=1)
+
+
 async def test_a_service_that_fails_refuses_that_want_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

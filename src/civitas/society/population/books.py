@@ -348,6 +348,9 @@ class RowBooks(Books):
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
                 "service must move money by books.pay alone"
             )
+        own = self.balances.cents
+        for at in np.flatnonzero(own < 0)[:1]:
+            raise StateError(f"step {self.step}: {[*self.balances.at][at]} has {own[at]} cents")
         money = self.population.arrays["money"]
         if len(money) and money.min() < 0:
             row = int(np.flatnonzero(money < 0)[0])
