@@ -282,6 +282,7 @@ def test_each_step_but_the_last_of_a_day_leaves_it_open_and_the_government_keeps
     assert (made.balances["government"], made.balances["c2"]) == (400, 300)
     assert bank.deposits["c1"] == 1_000_027
     odd = Government(money=5, reserve=0)
+    assert (odd.month, odd.most_price, odd.most_wage, odd.brackets) == (30, 50, 50, BRACKETS)
     made = books(odd, c1={}, c2={})
     made.step, made.clock = 95, Clock().at(95)
     made.end_step()

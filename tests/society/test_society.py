@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,7 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
 def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told: str) -> None:
     with pytest.raises((ConfigError, DuplicateAgent, DefinitionError), match=told):
         Society(**{"city": town(), **arguments})
+    assert not [each for each in threading.enumerate() if each.name == "civitas-Society"]
 
 
 def test_engines_and_memories_refuse_what_they_cannot_use() -> None:

@@ -81,7 +81,8 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
         if in_rows:
             again = Feed(most=most)
             again.of_population(population)
-            again.load_state_dict(json.loads(json.dumps(feed.state_dict())))
+            for _ in range(2):  # into an empty feed, and in place of what is there
+                again.load_state_dict(json.loads(json.dumps(feed.state_dict())))
             assert again.state_dict() == feed.state_dict()
             assert again.rows is not None
             interest = np.zeros((CITIZENS, 3), np.int64)
