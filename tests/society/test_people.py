@@ -113,7 +113,7 @@ def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
 def test_what_belongs_in_a_profile_is_not_taken_for_something_else() -> None:
     with pytest.raises(ConfigError, match="'age' must be in a citizen's `profile`"):
         completed([{"id": 1, "age": 30}])
-    with pytest.raises(ConfigError, match="a citizen must have an 'id', got .'name': 'Ada'"):
+    with pytest.raises(ConfigError, match="a citizen must have an 'id', got"):
         completed([{"id": 1}, {"name": "Ada"}])
 
 
