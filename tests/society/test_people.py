@@ -124,7 +124,8 @@ def test_too_many_for_the_homes_are_refused(city: City) -> None:
         make_people(Network(["a", "b"]), 1)
     with pytest.raises(ConfigError, match="count must be"):
         make_people(city, 0)
-    assert len(make_people(None, 3)) == 3
+    assert make_people(None, 3) == make_people(None, 3, seed=0) != make_people(None, 3, seed=1)
+    assert [each["id"] for each in make_people(None, 3)] == [1, 2, 3]
     home = city.by_kind("home")[0]
     most = city.capacity(home)
     one_more = [{"id": number, "home": home} for number in range(most + 1)]
