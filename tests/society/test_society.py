@@ -341,9 +341,11 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
     ),
 )
 def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told: str) -> None:
+    before = set(threading.enumerate())
     with pytest.raises((ConfigError, DuplicateAgent, DefinitionError), match=told):
         Society(**{"city": town(), **arguments})
-    assert not [each for each in threading.enumerate() if each.name == "civitas-Society"]
+    new = set(threading.enumerate()) - before
+    assert not [each for each in new if each.name == "civitas-Society"]
 
 
 def test_engines_and_memories_refuse_what_they_cannot_use() -> None:

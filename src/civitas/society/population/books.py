@@ -348,15 +348,11 @@ class RowBooks(Books):
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
                 "service must move money by books.pay alone"
             )
-        own = self.balances.cents
-        for at in np.flatnonzero(own < 0)[:1]:
-            raise StateError(f"step {self.step}: {[*self.balances.at][at]} has {own[at]} cents")
-        money = self.population.arrays["money"]
-        if len(money) and money.min() < 0:
-            row = int(np.flatnonzero(money < 0)[0])
-            raise StateError(
-                f"step {self.step}: {self.population.id_of(row)} has {int(money[row])} cents"
-            )
+        citizens, own = self.population, self.balances
+        for ids, cents in ((own.at, own.cents), (citizens.ids, citizens.arrays["money"])):
+            if len(cents) and cents.min() < 0:
+                at = cents.argmin()
+                raise StateError(f"step {self.step}: {[*ids][at]} has {cents[at]} cents")
         if self.capacity is not None:
             over = np.flatnonzero(self.at_place > self.capacity)
             if len(over):
