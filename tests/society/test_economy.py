@@ -197,6 +197,8 @@ def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
     assert bank.deposits == {"c1": 20_020, "c2": 50_000}  # 50 cents more than it has
     (answer,) = settled(made, ("c1", Save(-20_020)))
     assert (answer.value, made.balances["c1"]) == (0, 50_020)
+    (answer,) = settled(made, ("c2", Save(-1)))
+    assert (answer.value, made.balances["c2"]) == (49_999, 1)
     assert made.total == 100_030
 
 

@@ -601,7 +601,7 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_run_with_other_parameters_or_another_network_is_refused(tmp_path: Path) -> None:
-    def made(bound: int = 400, rewired: float = 0.1, in_rows: bool = False) -> Society:
+    def made(bound: int = 350, rewired: float = 0.1, in_rows: bool = False) -> Society:
         network = Network.small_world(5, rewired=rewired, neighbours=2, seed=1)
         options: Any = {"seed": 1, "journal": tmp_path / "journal"}
         if in_rows:
