@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, ReActAgent, ScriptedModel
+from civitas import Agent, NativeSpace, ReActAgent, ScriptedModel
 from civitas.block import Block
 from civitas.errors import DefinitionError, NotInSpace, StateError
 from civitas.society import (
@@ -93,8 +93,10 @@ def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() ->
     plan = [{"do": "sleep", "where": "home-1"}]
     citizen = CitizenAgent(7, memory=CitizenMemory({"plan": plan, "now": 0}), blocks=[Looks()])
     assert asyncio.run(citizen.run()) == "slept 0"
-    with pytest.raises(NotInSpace):
-        citizen.want(Move("work"))
+    with NativeSpace() as space:
+        space.add(citizen)
+        with pytest.raises(NotInSpace, match="agent 7 cannot want: it is not in a Society"):
+            citizen.want(Move("work"))
     for _ in range(9):
         asyncio.run(citizen.run())
     citizen.status["now"] = 5
