@@ -323,6 +323,27 @@ def test_a_block_may_say_itself_how_well_it_fits() -> None:
     asyncio.run(main())
 
 
+def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dispatcher = BlockDispatcher(ScriptedModel(['{"block": "fly", "reason": "%s"}' % ("x" * 600)]))
+    assert asyncio.run(dispatcher.dispatch("Now?")) is None
+    assert dispatcher.decisions[0].reason == "there are no blocks"
+    talk = Talk()
+    dispatcher.register_blocks([talk, talk])
+    with pytest.raises(ValueError, match="two blocks are named 'talk': give one another name"):
+        dispatcher.register_blocks([Talk()])
+    assert asyncio.run(dispatcher.dispatch("Now?")) is None
+    assert len(dispatcher.decisions[1].reason) == 500
+    assert [each.getMessage() for each in caplog.records] == [
+        "there is no block 'fly'; there are talk"
+    ]
+    for _ in range(1000):
+        assert dispatcher.by_rule("talk with friends") is talk  # even if there is a model
+    assert len(dispatcher.decisions) == 1000
+    assert {each.reason for each in dispatcher.decisions} == {"by rule, 3"}
+
+
 @pytest.mark.parametrize(
     ("answer", "block", "reason", "given"),
     (

@@ -105,20 +105,14 @@ class WorkerThreads:
         self._start(_Job(function, args, context, done))
 
     def run(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        function: Callable[..., T],
-        *args: Any,
-        context: Context | None = None,
+        self, loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
         """Call a function in a thread; return a future of the loop that gets its outcome.
 
         Cancelling the future, or closing the loop, drops the outcome; the thread cannot be stopped.
         """
         future: asyncio.Future[T] = loop.create_future()
-        if context is None:
-            context = copy_context()
-        self._start(_Job(function, args, context, partial(_deliver, loop, future)))
+        self._start(_Job(function, args, copy_context(), partial(_deliver, loop, future)))
         return future
 
     def _start(self, job: _Job) -> None:
@@ -239,11 +233,7 @@ _AT_ONCE = 64
 
 
 class _Questions:
-    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a queue.
-
-    The threads are not a pool's, since a person may take an hour to answer. They are daemons, since
-    an unanswered question must not delay the interpreter's exit.
-    """
+    """The questions to one sync approver: up to `_AT_ONCE` in daemon threads, others in a queue."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -291,8 +291,8 @@ def test_a_text_that_is_there_once_is_edited(root: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "said"),
     (
-        ("four", 'has "four" 0 times'),
-        ("two", 'has "two" 2 times'),
+        ("four", 'has "four" 0 times, so nothing was changed; read the file first'),
+        ("two", 'has "two" 2 times, so nothing was changed; include more of the surrounding text'),
         ("aa", 'has "aa" 2 times'),
         ("", "the text to replace is empty"),
         ("\x1b]0;t\x07", r'has "\x1b]0;t\x07" 0 times'),

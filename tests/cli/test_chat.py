@@ -98,6 +98,15 @@ class Unready(Agent):
 number = 7
 '''
 
+PAIR = """
+from civitas import DualActAgent, DualActConfig, ReActAgent, ScriptedModel
+
+decision = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "so"}'
+boss = ReActAgent("boss", ScriptedModel([decision]))
+worker = ReActAgent("worker", ScriptedModel(["It is written."]))
+made = DualActAgent(DualActConfig(human=boss, reactive=worker, first="reactive"), "Pair")
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -525,8 +534,15 @@ def test_a_question_in_the_midst_of_an_answer_has_a_line_of_its_own(folder: Path
 
 
 def test_an_agent_that_streams_nothing_answers_whole(folder: Path) -> None:
-    with chat(folder, "--agent", "my_agents:Calculator") as terminal:
+    """So does a pair of agents: what its members write to each other is no answer."""
+    (folder / "pairs.py").write_text(PAIR)
+    agents = ("--agent", "my_agents:Calculator", "--agent", "pairs:made")
+    with chat(folder, *agents) as terminal:
         assert "Calculator: 3\r\n" in terminal.line("/Calculator.add a:1 b:2")
+        shown = terminal.line('/Pair.say content:"Write it."')
+        assert "Pair: It is written.\r\n" in shown
+        assert "boss" not in shown
+        assert "worker" not in shown
 
 
 def test_with_the_model_in_the_box_the_function_agent_hears_its_name_alone(

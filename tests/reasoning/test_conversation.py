@@ -674,7 +674,8 @@ def test_events_are_of_each_turn_in_order_and_then_its_own() -> None:
         ("TurnEnded", "Cleo"),
         ("Done", "conversation"),
     ]
-    assert [e.turn for e in events if isinstance(e, TurnEnded)] == [1, 2, 3]
+    for kind in (TurnStarted, TurnEnded):
+        assert [e.turn for e in events if isinstance(e, kind)] == [1, 2, 3]
     assert events[-1].reply.value == {"Bob": "b1", "Cleo": "Cleo 1"}
 
 
@@ -1003,6 +1004,44 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
     reply = alone.reply_sync("Hi")
     assert reply.text == "I see."
     assert "would wait for itself" in str(reply.steps[0].error)
+
+
+def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None:
+    ann, bob = Gated("Ann"), Talker("Bob")
+    talk = Conversation([ann, bob], until=MaxTurns(2))
+
+    async def main() -> dict[str, Any]:
+        task = asyncio.create_task(talk.reply("go"))
+        await ann.begun.wait()
+        assert await talk.interrupt("Faster!")
+        task.cancel()
+        await asyncio.wait((task,))
+        return talk.state_dict()
+
+    saved = asyncio.run(main())
+    assert [each["content"] for each in saved["own"]["transcript"]] == ["go", "Faster!"]
+
+
+@pytest.mark.parametrize("in_space", (False, True))
+def test_a_participant_may_note_something_in_another_thread_of_its_conversation(
+    in_space: bool, space: NativeSpace
+) -> None:
+    async def note() -> str:
+        await talk.observe("Ann was asked.", thread="log")
+        return "noted"
+
+    ann = agent("Ann", use("note"), say("Yes."), say("I know."), actions=[note])
+    talk = Conversation([ann], until=MaxTurns(1))
+    if in_space:
+        space.add(talk)
+
+    async def run() -> list[str]:
+        async with asyncio.timeout(WAIT):
+            await talk.reply("Are you there?", thread="one")
+            await talk.reply("And?", thread="log")
+        return heard(ann, "log")
+
+    assert asyncio.run(run()) == ["Ann was asked.", "And?"]
 
 
 # -- going on elsewhere ----------------------------------------------------------------------------

@@ -502,7 +502,9 @@ def test_of_two_requests_that_reply_in_one_thread_the_second_waits(space: Native
 
 
 @pytest.mark.parametrize("kind", ("each in its thread", "shared", "conversation", "person"))
-def test_help_is_answered_while_a_reply_is_under_way(space: NativeSpace, kind: str) -> None:
+def test_help_is_answered_while_a_reply_is_under_way(
+    space: NativeSpace, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who looked for actions, by `discover=` or `/*.help`, waited in vain for a conversation."""
     begun, go_on = threading.Event(), threading.Event()
 
@@ -529,6 +531,7 @@ def test_help_is_answered_while_a_reply_is_under_way(space: NativeSpace, kind: s
     assert not asked.done()
     go_on.set()
     assert asked.result(timeout=WAIT) == second.result(timeout=WAIT) == "Done."
+    assert not caplog.records
 
 
 def test_an_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:

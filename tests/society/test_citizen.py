@@ -35,6 +35,10 @@ def test_a_memory_keeps_the_last_events_and_messages() -> None:
     other = CitizenMemory(most=3)
     other.load_state_dict(memory.state_dict())
     assert (other.status, other.stream) == (memory.status, memory.stream)
+    short = CitizenMemory(most=1)
+    short.load_state_dict(memory.state_dict())
+    short.note(3, "event 3")
+    assert short.stream == [(3, "event 3")]
     assert memory.thread("t") is memory.thread("t")
     assert memory.thread("t").stream == []
     with pytest.raises(StateError):
@@ -54,6 +58,14 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
     with pytest.raises(ValueError, match="enable_mobilty"):
         CitizenAgent(1, agent_params={"enable_mobilty": False})
     assert citizen.type is AgentType.Citizen
+
+    class HomeParams(CitizenAgentParams):
+        enable_mobility: bool = False
+
+    class Home(CitizenAgent):
+        ParamsType = HomeParams
+
+    assert [block.name for block in Home(1, blocks=[Walks(), Talks()]).blocks] == ["Talks"]
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
 
 

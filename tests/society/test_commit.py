@@ -14,12 +14,14 @@ from civitas.society import (
     Books,
     Buy,
     CitizenAgent,
+    City,
     Follow,
     Grid,
     Like,
     Move,
     Network,
     Pay,
+    Place,
     Population,
     Post,
     RowBlock,
@@ -30,7 +32,7 @@ from civitas.society import (
     Want,
     Work,
 )
-from society.life import Bank, Places, living, town
+from society.life import Bank, Noting, Places, living, said, town
 
 
 def wanting(*wants: Want, id: str | int = 1, **status: Any) -> CitizenAgent:
@@ -113,6 +115,10 @@ class Borrow(Want):
 
     book: str
 
+    def __post_init__(self) -> None:
+        if not self.book:
+            raise ValueError("a book has a title")
+
 
 class Library(Service):
     """Lends a book."""
@@ -157,6 +163,20 @@ async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
     assert told[2][0]["data"]["value"] == "Emma to 2"
 
 
+async def test_a_message_with_wrong_arguments_is_answered_by_an_error() -> None:
+    reader = Noting("reader")
+    async with Society([reader], services=[Library("library")]) as society:
+        for args in ({"book": ""}, {"title": "Emma"}):
+            reader.send(said("library", "borrow", **args))
+        reader.send(said("library", "steal", book="Emma"))
+        await society.run(steps=2)
+    assert [args["error"] for _, _, args in reader.heard] == [
+        "action.args are not those of borrow: {'book': ''}",
+        "action.args are not those of borrow: {'title': 'Emma'}",
+        "action.name must be one of move, pay, work, buy, save, post, follow, like, got 'steal'",
+    ]
+
+
 async def test_what_is_no_want_costs_the_turn_and_is_told() -> None:
     society = await after(1, wanting(5))  # type: ignore[arg-type]
     assert society.failures[0][2].startswith("DefinitionError: want must be a Want such as Move")
@@ -175,6 +195,14 @@ async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> No
     stays = wanting(Move("b"), home="a")
     await after(2, stays, city=islands)
     assert stays.status["told"] == ["SimpleNamespace has no travel times: no `seconds`"]
+    streets = City([Place("x", "home", 0, 0), Place("y", "home", 9, 0)], [("x", "y", 9)])
+    for city, home, told in (
+        (streets, "x", 'mode must be one of walk, cycle, drive, transit; got "fly"'),
+        (grid, first, 'mode must be None: only a City has modes; got "fly"'),
+    ):
+        flies = wanting(Move("y" if city is streets else "1,1", "fly"), home=home)
+        await after(2, flies, city=city)
+        assert flies.status["told"] == [told]
     homeless = wanting(Move("nowhere"))
     await after(2, homeless, city=Network.from_edges([("x", "y")]))
     assert homeless.status["told"] == ["there is no place 'nowhere'"]

@@ -119,5 +119,7 @@ def test_only_the_last_posts_are_kept_and_a_state_is_taken_over_whole() -> None:
     assert again.state_dict() == feed.state_dict()
     assert shown(again, "2") == shown(feed, "2")
     assert do(town(again), "1", Post("next")).value == 6
+    again.load_state_dict(Feed().state_dict())
+    assert (shown(again, "2"), do(town(again), "1", Post("first")).value) == ([], 1)
     with pytest.raises(ConfigError, match="most="):
         Feed(most=0)

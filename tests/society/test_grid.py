@@ -49,6 +49,9 @@ def test_capacity_and_position() -> None:
     (
         ({"width": 0}, "width must be a whole number from 1"),
         ({"height": 1.5}, "height must be a whole number from 1"),
+        ({"width": 100_001}, "width must be a whole number from 1 to 100000"),
+        ({"height": 100_001}, "height must be a whole number from 1 to 100000"),
+        ({"cell_seconds": 86_401}, "cell_seconds must be a whole number from 1 to 86400"),
         ({"around": 6}, "around must be 4 or 8, got 6"),
         ({"torus": 1}, "torus must be a boolean, got 1"),
         ({"capacity": -1}, "capacity must be a whole number from 0"),

@@ -28,6 +28,10 @@ class Printer(Agent):
     async def copy(self, text: str, times: int) -> str:
         return text * times
 
+    @action
+    async def say(self, content: str) -> str:
+        return content * 5_000_000
+
 
 class Customer(Agent):
     def __init__(self, id: str) -> None:
@@ -100,6 +104,9 @@ def test_what_only_its_escapes_make_too_large_is_told(broker: Broker) -> None:
         assert me.told.get(timeout=WAIT_S)[1] == "1"
         with pytest.raises(ActionError, match="MessageTooLarge: no message of"):
             me.ask("Printer", "copy", text="\x01", times=5_000_000).result(WAIT_S)
+        said = {"name": "say", "args": {"content": "\x01"}}
+        me.send({"id": "2", "to": "Printer", "action": said})
+        assert me.told.get(timeout=WAIT_S)[1] == "2"
 
 
 @pytest.mark.long

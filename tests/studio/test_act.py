@@ -108,14 +108,17 @@ def test_a_file_is_written_once_it_is_permitted(
 
 
 def test_a_run_that_fails_at_once_says_why_once(
-    folder: Path, open_page: Callable[..., Page]
+    folder: Path, open_page: Callable[..., Page], studio: Studio
 ) -> None:
     with OpenAIServer(lambda request: http(b"no such key", 401)) as server:
         page = open_page("Act and review")
+        page.get_by_label("May read without asking").uncheck()
         start(page, folder, server)
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
         expect(steps(page).get_by_text("failed")).to_be_visible()
         expect(page.get_by_text("no such key")).to_have_count(1)
+    (run,) = studio.runs.refresh()
+    assert studio.runs.run(run.id)["order"]["yes_read"] is False
 
 
 def test_a_person_at_the_page_reviews(

@@ -1,10 +1,11 @@
-"""What a form says to an order, and what a page is told of entries and of events."""
+"""What a form says to an order, what a page is told of entries and events, and what cards take."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -25,7 +26,11 @@ from civitas import (
     action,
 )
 from civitas.action import ACCESS_REQUESTED
-from civitas.errors import ConfigError
+from civitas.approval import Question
+from civitas.errors import CardGone, ConfigError
+from civitas.journal import Entry
+from civitas.reasoning.dualact.conclusions import DecisionAction, HumanDecision
+from civitas.studio.cards import Cards
 from civitas.studio.feed import Feed
 from civitas.studio.page import filled
 from civitas.studio.run_view import Totals, shown
@@ -37,9 +42,6 @@ def test_a_form_says_what_is_filled_in_alone() -> None:
     more = {"root": "~/a", "folder": "~", "role": "~", "max_seconds": 1.5, "max_iterations": 3}
     home = os.path.expanduser("~")
     assert filled(more) == {**more, "root": f"{home}/a", "folder": home}
-    for wrong in ({"max_usd": -1}, {"max_iterations": -0.5}):
-        with pytest.raises(ConfigError, match="a limit must be more than 0"):
-            filled(wrong)
 
 
 def aside(work: Coroutine[Any, Any, Any]) -> Any:
@@ -65,6 +67,16 @@ def test_a_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
     assert [each["events"] for each in aside(frames(feed, 1200, 2))] == [[], [[1201, "n", 1200]]]
     (reset,) = aside(frames(feed, 1202, 1))
     assert (reset["reset"], reset["last"], reset["events"]) == (True, 1201, [])
+    assert not feed.is_watched  # the pages have gone
+
+
+def test_of_twenty_thousand_events_none_is_missed() -> None:
+    feed = Feed()
+    for number in range(20_001):
+        feed.publish("n", number)
+    kept, missed = aside(frames(feed, 1, 2)), aside(frames(feed, 0, 1))
+    assert [each.get("reset") for each in (*kept, *missed)] == [None, None, True]
+    assert kept[1]["events"][0] == [2, "n", 1]
 
 
 @action
@@ -128,3 +140,129 @@ def test_a_run_comes_to_what_its_entries_say(tmp_path: Path) -> None:
     whole = [shown(each, whole=True) for each in entries]
     assert any("y" * 2500 in json.dumps(each["data"]) for each in whole)
     assert not any(each.get("cut") for each in whole)
+
+
+MODEL = {"key": "1", "about": {"model": "of a server"}}
+ACTION = {"key": "1.0", "about": {"action": "look", "id": "call_1"}}
+ANSWER = {"text": "Yes.", "usage": [10, 5]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "tokens", "usd", "calls"),
+    (
+        ("ended", {**MODEL, "result": ANSWER}, 15, None, 1),
+        ("ended", {**MODEL, "result": {"answer": ANSWER}}, 15, None, 1),  # of a citizen
+        ("ended", {**MODEL, "result": {"text": "Free.", "usage": [0, 0]}}, 0, "0", 1),
+        (
+            "ended",
+            {**MODEL, "result": ANSWER, "charged": {"tokens": 20, "usd": "0.5"}},
+            20,
+            "0.5",
+            1,
+        ),
+        ("failed", {**MODEL, "charged": {"tokens": 7, "model_calls": 2}}, 7, None, 2),
+        ("ended", {"key": "H1", "result": {"stop_reason": "done", "usage": [3, 4]}}, 7, None, 0),
+        ("started", {**MODEL, "result": ANSWER}, None, None, 0),
+        ("ended", {"key": "1", "result": {"usage": [3, 4]}}, None, None, 0),
+        ("ended", {"key": "1", "result": {"stop_reason": "x", "usage": "all"}}, None, None, 0),
+        ("ended", {**ACTION, "result": {"stop_reason": "x", "usage": [3, 4]}}, None, None, 0),
+    ),
+)
+def test_what_a_step_has_spent(
+    kind: str, data: dict[str, Any], tokens: int | None, usd: str | None, calls: int
+) -> None:
+    entry = Entry(1, "", kind, 1.0, data)
+    told, totals = shown(entry).get("spent"), Totals([entry]).to_json()
+    if tokens is None:
+        assert (told, totals["tokens"]) == (None, 0)
+    else:
+        assert (told["tokens"], told["usd"], told["model_calls"]) == (tokens, usd, calls)
+        assert totals["unpriced"] == (0 if usd else tokens)
+    assert (totals["model_calls"], totals["usd"]) == (calls, usd or "0")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "fault"),
+    (
+        ("failed", {**MODEL, "error": "HTTP 500"}, "HTTP 500"),
+        ("failed", {**MODEL, "error": "stopped", "cancelled": True}, None),
+        ("ended", {**ACTION, "result": {"args": {}, "result": {"error": "no file"}}}, "no file"),
+        ("ended", {**ACTION, "result": {"args": {}, "result": {"error": None}}}, None),
+        ("ended", {**MODEL, "result": {"failed": "no answer"}}, "no answer"),  # of a citizen
+        ("ended", {"key": "1", "result": {"failed": "3 of 4"}}, None),  # of a program of one's own
+        ("ended", {"key": "1", "result": "error"}, None),
+    ),
+)
+def test_what_went_wrong_in_a_step(kind: str, data: dict[str, Any], fault: str | None) -> None:
+    entry = Entry(1, "", kind, 1.0, data)
+    assert shown(entry).get("fault") == fault
+    assert Totals([entry]).to_json()["errors"] == bool(fault)
+
+
+def test_an_entry_is_cut_where_it_is_long() -> None:
+    """And whole where it is not; a call that was begun twice is one."""
+    deep: Any = []
+    for _ in range(39):
+        deep = [deep]
+    args = {"text": "x" * 2000, "list": [*range(100)], "deep": deep}
+    entry = Entry(1, "", "started", 1.0, {**ACTION, "args": args})
+    told = shown(entry)
+    assert (told["data"], "cut" in told) == (entry.data, False)
+    long = {"text": "x" * 2001, "list": [*range(101)], "deep": [[deep]]}
+    again = Entry(2, "", "started", 2.0, {**ACTION, "args": long})
+    cut = shown(again)
+    assert cut["cut"] is True
+    assert cut["data"]["args"] == {"text": "x" * 2000 + " …", "list": [*range(100)], "deep": deep}
+    assert shown(again, whole=True)["data"] == again.data
+    assert Totals([entry, again]).to_json()["tool_calls"] == 1
+
+
+def test_a_card_takes_a_decision_and_nothing_else() -> None:
+    """Any page may give it, in words; who comes late is told what it came to, for a while."""
+    feed = Feed()
+    cards = Cards(feed)
+    given: dict[str, Any] = {"instruction": " Look. ", "reasoning": " so "}
+    wrong = (
+        ({}, "choice must be one of accept, continue, redirect, got None"),
+        ({"choice": "stop"}, "got 'stop'"),
+        ({"choice": "continue"}, "to continue, write an instruction"),
+        ({"choice": "redirect", "instruction": " \n"}, "to redirect, write an instruction"),
+        ({"choice": "accept", "reasoning": 3}, "reasoning must be a text, got 3"),
+    )
+
+    async def answered(answer: dict[str, Any]) -> Any:
+        asking = asyncio.create_task(cards.ask("decision", {"run": "r"}))
+        await asyncio.sleep(0)
+        (card,) = cards.to_json()
+        assert (card["kind"], card["run"]) == ("decision", "r")
+        for each, words in wrong:
+            with pytest.raises(ConfigError, match=re.escape(words)):
+                cards.decide(card["number"], each)
+        said = cards.decide(card["number"], answer)
+        with pytest.raises(CardGone, match=f"is not open: it was {said}"):
+            cards.decide(card["number"], answer)
+        return await asking
+
+    accepted = aside(answered({"choice": "accept", **given}))
+    assert accepted == HumanDecision(DecisionAction.TERMINATE, "", "so")
+    continued = aside(answered({"choice": "continue", "instruction": "Look."}))
+    assert continued == HumanDecision(DecisionAction.CONTINUE, "Look.", "continued by a person")
+    redirected = aside(answered({"choice": "redirect", **given}))
+    assert redirected == HumanDecision(DecisionAction.REDIRECT, "Look.", "so")
+    told = aside(frames(feed, 0, 2))[1]["events"]
+    assert [each[1] for each in told] == ["card", "card_gone"] * 3
+    assert told[1][2] == {"number": 1, "said": "accepted"}
+
+    async def questions() -> list[str]:
+        asking = [asyncio.create_task(cards.answer(Question("a", f"{n}?"))) for n in range(200)]
+        await asyncio.sleep(0)
+        shown = cards.to_json()
+        assert [each["text"] for each in shown] == [f"{n}?" for n in range(200)]
+        for each in shown:
+            assert cards.decide(each["number"], {"text": f" {each['text']}"}) == "answered"
+        return await asyncio.gather(*asking)
+
+    assert aside(questions()) == [f" {n}?" for n in range(200)]
+    for number, words in ((3, "card 3 is not open$"), (4, "it was answered"), (999, "not open$")):
+        with pytest.raises(CardGone, match=words):
+            cards.decide(number, {"text": "late"})

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import re
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from civitas import Person
-from civitas.errors import StateError
+from civitas import Person, ReActAgent, ScriptedModel
+from civitas.errors import CivitasError, ConfigError, StateError
 from civitas.orders.order import Order, ResearchOrder
 from civitas.studio import Studio
 from civitas.studio.cards import PageDesk
 from cli.journal_programs import at_terminal
-from models.openai_server import Answer, OpenAIServer, text
+from models.openai_server import HANG, Answer, OpenAIServer, text
+from studio.conftest import a_studio
 
 
 class Told:
@@ -42,6 +47,13 @@ class Told:
         raise AssertionError("the feed has ended")
 
 
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One for all runs of this file."""
+    with a_studio(tmp_path_factory.mktemp("runs")) as studio:
+        yield studio
+
+
 @pytest.fixture
 def told(studio: Studio) -> Told:
     """What pages of the studio are told."""
@@ -64,10 +76,10 @@ def order(folder: Path, server: OpenAIServer) -> Order:
 
 
 def test_a_review_goes_from_the_page_to_the_terminal_and_back(
-    told: Told, studio: Studio, folder: Path, tmp_path: Path
+    told: Told, studio: Studio, folder: Path
 ) -> None:
     """The person decides where they like; the model is asked once a round."""
-    path = str(tmp_path / "runs.db")
+    path = str(studio.journal.path)
     with OpenAIServer(text("One."), text("Two.")) as server:
         run = studio.jobs.start(order(folder, server))
         told.until("card", kind="decision", round=1)
@@ -79,7 +91,7 @@ def test_a_review_goes_from_the_page_to_the_terminal_and_back(
             assert "Two." in terminal.until("you> ")
         assert studio.jobs.resume(run) == run
         card = told.until("card", kind="decision")
-        assert card["conclusion"]["summary"] == "Two."
+        assert (card["conclusion"]["summary"], card["round"]) == ("Two.", 2)
         studio.cards.decide(card["number"], {"choice": "accept"})
         assert told.until("job", run=run, state="ended")["reason"] == "terminated"
         assert len(server.requests) == 2
@@ -128,3 +140,80 @@ def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folde
     assert not any(e.data.get("about", {}).get("action") for e in studio.journal.entries(run))
     assert studio.journal.run(run).state in ("cancelled", "stopped")
     assert studio.jobs.running() == []
+
+
+def test_of_many_who_resume_a_run_at_once_one_does(
+    told: Told, studio: Studio, folder: Path
+) -> None:
+    """The run stays in hand, and hears what it was told before it was stopped."""
+    with OpenAIServer(HANG, text("One."), HANG) as server:
+        run = studio.jobs.start(replace(order(folder, server), review=None))
+        server.wait_for_request()
+        studio.jobs.pause(run)
+        studio.jobs.steer(run, " Be brief. ")
+        studio.jobs.stop(run)
+        studio.jobs.unpause(run)  # too late
+        told.until("job", run=run, state="ended", reason="cancelled", told=["Be brief."])
+        at_once, outcomes = threading.Barrier(4), []
+
+        def resume() -> None:
+            at_once.wait()
+            try:
+                outcomes.append(studio.jobs.resume(run))
+            except ConfigError as error:
+                outcomes.append(f"refused: {error}")
+
+        pages = [threading.Thread(target=resume) for _ in range(4)]
+        for page in pages:
+            page.start()
+        for page in pages:
+            page.join()
+        assert sorted(outcomes) == [run, *[f"refused: run {run!r} is under way already"] * 3]
+        while server.requests[-1].body["messages"][-1]["content"] != "Be brief.":
+            server.wait_for_request()
+        assert (studio.jobs.state(run), studio.jobs.told(run)) == ("running", [])
+        studio.jobs.stop(run)
+        told.until("job", run=run, state="ended")
+    assert (studio.jobs.state(run), studio.jobs.running()) == (None, [])
+
+
+def test_what_cannot_begin_or_go_on_is_said(told: Told, studio: Studio, folder: Path) -> None:
+    """In words for the person at the page, and nothing is under way."""
+    path, jobs, journal = Path(studio.journal.path), studio.jobs, studio.journal
+    with ThreadPoolExecutor(1) as thread:  # in this one Playwright has a loop
+        agent = ReActAgent("own", ScriptedModel(["Yes."]), journal=journal)
+        thread.submit(agent.reply_sync, "go", run_id="own").result()
+    done = jobs.start(ResearchOrder(["What is lost?"], folder=str(folder), iterations=1))
+    told.until("job", run=done, state="ended")
+    act = Order("go", str(folder), "http://127.0.0.1:1/v1#m")
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: jobs.start(replace(act, task=" \n")), "the task is empty: say what is to be done"),
+        (
+            lambda: jobs.start(replace(act, root=str(path.parent))),
+            "is in the folder that the agent",
+        ),
+        (lambda: jobs.start(replace(act, model="http://u:p@x.example#m")), "a user or a query"),
+        (lambda: jobs.start(ResearchOrder(["x"])), "there is nothing to search"),
+        (lambda: jobs.resume("nonesuch"), "has no run 'nonesuch'"),
+        (lambda: jobs.resume("own"), "begun by a program of yours: resume it there"),
+        (lambda: jobs.resume(done), "has ended (done): begin another run"),
+        (lambda: jobs.resume(done, {"yes_read": 1}), "civitas research has no such limits: yes_r"),
+        (
+            lambda: jobs.resume(done, {"iterations": 0}),
+            "iterations must be a number above 0, got 0",
+        ),
+        (lambda: jobs.resume(done, {"max_usd": math.inf}), "max_usd must be a number above 0, got"),
+        (lambda: jobs.stop(done), "is not under way here"),
+        (lambda: jobs.pause(done), "is not under way here"),
+        (lambda: jobs.steer(done, "x"), "is not under way here"),
+        (lambda: jobs.steer(done, " "), "write what the agent is to be told"),
+    ]
+    for begun, words in cases:
+        with pytest.raises(CivitasError, match=re.escape(words)):
+            begun()
+    copy = journal.fork(done)
+    with pytest.raises(StateError, match=f"was forked: resume the fork '{copy}'"):
+        jobs.resume(done, {"iterations": 2})
+    assert jobs.resume(copy, {"iterations": 2}) == copy
+    told.until("job", run=copy, command="research", state="running", told=[])
+    told.until("job", run=copy, state="ended", reason="done")

@@ -12,7 +12,9 @@ import pytest
 
 from civitas import Journal
 from civitas.errors import ConfigError, JournalError
+from civitas.orders.order import Order
 from civitas.studio import Studio
+from models.openai_server import HANG, OpenAIServer
 
 
 def launch(studio: Studio, **options: Any) -> str:
@@ -23,6 +25,7 @@ def launch(studio: Studio, **options: Any) -> str:
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test records in the user's own place."""
     monkeypatch.setenv("CIVITAS_JOURNAL", str(tmp_path / "journal.db"))
+    (tmp_path / "folder").mkdir()
 
 
 @pytest.mark.parametrize(
@@ -70,17 +73,22 @@ def test_a_port_that_is_taken_is_named() -> None:
             launch(second, port=int(str(studio.url).rstrip("/").rpartition(":")[2]))
 
 
-def test_a_studio_is_launched_and_closed_any_number_of_times() -> None:
-    """Twice at once is refused; closing twice, or before, is nothing."""
+def test_a_studio_is_launched_and_closed_any_number_of_times(tmp_path: Path) -> None:
+    """Twice at once is refused; closing twice, or before, is nothing. Its runs end with it."""
     studio = Studio()
     studio.close()
-    for _ in range(2):
-        launch(studio)
+    for number in range(2):
+        launch(studio)  # with the journal of the environment
+        assert [each.state for each in studio.journal.runs()] == ["cancelled"] * number
         with pytest.raises(ConfigError, match=r"is served at http://127.0.0.1:.*close"):
             launch(studio)
+        with OpenAIServer(HANG) as server:
+            studio.jobs.start(Order("go", str(tmp_path / "folder"), f"{server.url}#m"))
+            server.wait_for_request()
+            studio.close()
+            server.wait_for_close()
         studio.close()
-        studio.close()
-        assert studio.url is None
+        assert (studio.url, studio.jobs.running()) == (None, [])
         with pytest.raises(ConfigError, match="from launch"):
             studio.journal  # noqa: B018
 

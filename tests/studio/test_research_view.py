@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from civitas import Journal, Researcher, ScriptedModel
-from civitas.journal import Entry
+from civitas.journal import Entry, Outline
 from civitas.studio.research_view import research_view
 from research.small_web import ALPHA, BETA, SCRIPT, tools
 
@@ -91,3 +92,67 @@ def test_of_a_run_whose_process_died_nothing_is_under_way(see: See) -> None:
     assert view["step"] is None
     assert tasks(view)[1:] == [(2, "read", "not done"), (2, "read", "not done")]
     assert view["over"] is None
+
+
+def test_tasks_that_fail_and_resources_that_are_many() -> None:
+    """Each task says what became of it; of the resources the last are listed, all are counted."""
+    outline = Outline("R", "Researcher", "r", "alpha\n\nbeta", 1.0, 2.0, 9, "running", None)
+    why = {"tool": "search", "args": {"query": "\ud800" + "q" * 2000}, "reasoning": "to know"}
+    data: list[tuple[str, dict[str, Any]]] = [
+        ("begun", {"task": outline.task}),
+        ("ended", {"key": "1.plan", "result": {"tasks": [why] * 4}}),
+    ]
+
+    def task(number: int, kind: str, **more: Any) -> None:
+        about = {"action": "search", "id": f"call_{number}"}
+        data.append((kind, {"key": f"1.{number}", "about": about, **more}))
+
+    def seen(state: str = "running") -> dict[str, Any]:
+        made = [Entry(n, "", kind, float(n), of) for n, (kind, of) in enumerate(data, 1)]
+        return research_view(replace(outline, state=state), made)
+
+    view = seen()
+    assert [each["topic"] for each in view["objectives"]] == ["alpha", "beta"]
+    assert (view["step"], view["done"], view["last"], view["read"]) == ("research", 0, 2, 0)
+    query = view["tasks"][0]["args"]["query"]
+    assert ("\ud800" in query, 1990 < len(query) < 2010) == (False, True)
+    assert view["tasks"][0]["why"] == "to know"
+    task(1, "failed", error="it took too long")
+    found = [
+        {"url": f"http://x/{n}", "description": f"{n}", "visited": n == 501} for n in range(502)
+    ]
+    task(2, "ended", result={"result": {"error": "404", "result": None}})
+    task(3, "ended", result={"result": {"result": {"resources": found}}})
+    task(9, "failed", error="nobody planned it")
+    view = seen()
+    assert [each["state"] for each in view["tasks"]] == ["failed", "failed", "ended", "waiting"]
+    assert [each["error"] for each in view["tasks"][:3]] == ["it took too long", "404", None]
+    assert (view["tasks"][2]["found"], view["tasks"][2]["read"]) == (502, 1)
+    assert (view["found"], view["read"], len(view["resources"])) == (502, 1, 500)
+    assert [each["title"] for each in view["resources"]][::499] == ["2", "501"]
+    assert view["step"] == "research"
+    assert seen("stopped")["tasks"][3]["state"] == "not done"
+    data.append(("started", {"key": "1.narrate.1.1", "about": {"model": ""}}))
+    assert (seen()["step"], seen()["asking"]) == ("narrate", "the model")
+    assert seen("stopped")["asking"] is None
+    data.pop()
+    task(
+        4,
+        "ended",
+        result={"result": {"result": {"resources": [{"url": "http://x/0", "visited": True}]}}},
+    )
+    view = seen()
+    assert view["step"] == "narrate"
+    assert (view["found"], view["read"]) == (502, 2)
+    assert view["resources"][-1] == {"url": "http://x/0", "title": "0", "visited": True}
+    data[-1] = ("state", {"state": {"iteration": 1}})
+    data.append(("heard", {"content": "Be brief"}))
+    view = seen()
+    assert view["tasks"][3]["error"] == "it could not be called: its arguments are wrong"
+    assert (view["iteration"], view["done"], view["step"]) == (2, 1, "plan")
+    assert view["heard"] == ["Be brief"]
+    data.append(("over", {"reason": "error", "detail": "no server"}))
+    over = seen("error")["over"]
+    assert (over["reason"], over["detail"]) == ("error", "no server")
+    data[-1] = ("over", {"reason": "cancelled", "detail": "by somebody"})
+    assert seen("cancelled")["over"]["detail"] == ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -12,6 +14,8 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from civitas import ReActAgent, ScriptedModel
+from civitas.errors import ConfigError
 from civitas.orders.simulate import SimulateOrder
 from civitas.studio import Studio
 from studio.conftest import TOKEN, a_studio, pages
@@ -229,48 +233,154 @@ def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
     assert len({*numbers}) == 2
 
 
-def test_what_pages_ask_of_a_town(studio: Studio) -> None:
-    """Through its routes: a survey by need, payments to all, and where citizens are."""
-
-    def asked(path: str, body: Any = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+def asked(studio: Studio, path: str, body: Any = None) -> Any:
+    """What a page is answered; of a refusal what it says."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    try:
         with urlopen(Request(f"{studio.url}studio/society/{path}", data, headers)) as answer:
             told = answer.read()
-        return told if path == "frame" else json.loads(told)
+    except HTTPError as refused:
+        return json.load(refused)["error"]
+    return told if path.startswith("frame") else json.loads(told)
 
-    def at(step: int, state: str = "paused") -> bytes:
-        """Where citizens are then."""
-        while True:
-            packed: bytes = asked("frame")
-            length = int.from_bytes(packed[:4], "little")
-            head = json.loads(packed[4 : 4 + length])
-            if (head.get("step"), head["state"]) == (step, state):
-                return packed[4 + length :]
+
+def frame(studio: Studio, query: str = "") -> tuple[dict[str, Any], bytes]:
+    """How the town stands, and where its citizens are, packed."""
+    told = asked(studio, f"frame{query}")
+    length = int.from_bytes(told[:4], "little")
+    return json.loads(told[4 : 4 + length]), told[4 + length :]
+
+
+def at(studio: Studio, step: int, state: str = "paused") -> bytes:
+    """Where citizens are then."""
+    while True:
+        head, packed = frame(studio)
+        if (head.get("step"), head["state"]) == (step, state):
+            return packed
+
+
+def test_what_pages_ask_of_a_town(studio: Studio) -> None:
+    """Through its routes: surveys by a state, payments, changes, and where citizens are."""
+
+    def survey(**of: Any) -> Any:
+        return asked(studio, "survey", {"text": "?", "kind": "yes_no", "count": 10, **of})
+
+    def answers() -> dict[str, Any]:
+        return {id: value for id, value, *_ in asked(studio, "log")["said"][0]["answers"]}
+
+    def change(kind: str, **of: Any) -> Any:
+        return asked(studio, "intervene", {"kind": kind, **of})
+
+    def citizen(id: str) -> Any:
+        return asked(studio, f"citizen?id={id}")
 
     studio.society.set_up(SimulateOrder(10, step="6h"))
-    asleep = at(1)
-    asked("survey", {"text": "?", "kind": "yes_no", "by": "need hunger", "count": 10})
-    said = {id: value for id, value, *_ in asked("log")["said"][0]["answers"]}
-    needs = {id: asked(f"citizen?id={id}")["status"]["needs"]["hunger"] for id in said}
-    assert said == {id: need >= 500 for id, need in needs.items()}
-    assert len(said) == 10
+    asleep = at(studio, 1)
+    with pytest.raises(ConfigError, match="there is no model 'nonesuch'"):
+        studio.society.set_up(SimulateOrder(10, model="nonesuch"))
+    survey(by="need hunger")
+    status = {id: citizen(id)["status"] for id in answers()}
+    assert answers() == {id: its["needs"]["hunger"] >= 500 for id, its in status.items()}
+    assert len(status) == 10
+    part = {id: (its["opinions"]["art"] + 1000) / 2000 for id, its in status.items()}
+    survey(by="opinion art", kind="scale")
+    assert answers() == {id: 1 + round(each * 4) for id, each in part.items()}
+    survey(by="opinion art", kind="choice", choices=["a", " b ", "c", ""])
+    assert answers() == {id: "abc"[min(int(each * 3), 2)] for id, each in part.items()}
+    survey(by="opinion art", count=4)
+    last = asked(studio, "log")["said"][0]
+    assert (last["asked"], last["sources"], last["step"]) == (4, {"rule": 4}, 1)
+    assert [id for id, *_ in last["answers"]] == ["1", "3", "5", "7"]
+    assert sorted(value for value, _ in last["counts"]) == sorted({*answers().values()})
+    assert sum(number for _, number in last["counts"]) == 4
+    assert survey() == "there is no model: choose which state stands for the answer"
+    for few in (["a"], ["a", " "], ["a", "b", "a"]):
+        told = survey(by="opinion art", kind="choice", choices=few)
+        assert "write two choices or more, each once" in told
+    asked(studio, "interview", {"citizen": "3", "question": "How are you?"})
+    said = asked(studio, "log")["said"]
+    assert [each["kind"] for each in said] == ["interview", *["survey"] * 4]
+    assert f"I am {citizen('3')['name']}." in said[0]["answer"]
+    name = citizen("3")["name"]
+    found = asked(studio, f"find?name=%20{name[:2].upper()}")
+    assert ["3", name, citizen("3")["status"]["home"]] in found
+    assert all(each[1].startswith(name[:2]) for each in found)
+
     for text in ("null", "3", "[1]"):
-        asked("intervene", {"kind": "fact", "name": f"f{text}", "text": text})
-    assert {what for _, what, _ in asked("log")["changes"]} == {
-        "fnull is null",
-        "f3 is 3",
+        assert change("fact", name=f"f{text}", text=text) == 1
+    assert change("news", text=" \n") == "write a text first"
+    assert change("fact", name="f") == "write a text first"
+    assert "not a place" in change("close", name="nowhere")
+    place = asked(studio, "map")["places"][-1][0]
+    assert change("close", name=f" {place} ") == change("open", name=place) == 1
+    assert "the government has 22,000.00, and is to pay 100,000.00" in change("pay", amount=10_000)
+    assert "is to pay 0.00" in change("pay", amount=0.001)
+    assert change("pay", amount=1.5) == change("pay", amount=20, name="3") == 1
+    assert [what for _, what, _ in asked(studio, "log")["changes"]] == [
+        "government pays 20.00 to citizen 3",
+        "government pays 1.50 to each of 10 citizens",
+        f"opens {place}",
+        f"closes {place}",
         "f[1] is [1]",
-    }
-    with pytest.raises(HTTPError, match="400"):  # enough for one
-        asked("intervene", {"kind": "pay", "amount": 10_000})
-    asked("control", {"do": "step"})
-    while at(2) == asleep:  # the number of a step comes a moment before where citizens are
+        "f3 is 3",
+        "fnull is null",
+    ]
+    before = frame(studio)[0]
+    assert before["changes"] == 5 + 7
+    asked(studio, "control", {"speed": 10})
+    assert (frame(studio)[0]["speed"], frame(studio)[0]["step"]) == (10, 1)
+    asked(studio, "control", {"do": "step"})
+    while at(studio, 2) == asleep:  # the number of a step comes a moment before where citizens are
         pass
-    asked("control", {"do": "play", "speed": 0})
-    at(4, "ended")
-    asked("survey", {"text": "?", "kind": "yes_no", "by": "need hunger", "count": 10})
-    assert len(asked("log")["said"][-1]["answers"]) == 10
+    pays = {id: citizen(id)["status"]["money"] - its["money"] for id, its in status.items()}
+    assert pays["3"] >= 2_150
+    asked(studio, "control", {"do": "play", "speed": 0})
+    at(studio, 4, "ended")
+    assert asked(studio, "control", {"do": "play"}) == "the run has ended: set up another town"
+    assert "no step comes any more" in change("news", text="late")
+    survey(by="need hunger")
+    assert len(answers()) == 10
+    assert asked(studio, "log")["said"][0]["step"] == 4
+
+    rows = frame(studio)[0]["rows"]
+    assert [row[0] for row in rows] == [0, 1, 2, 3]
+    assert frame(studio, f"?town={before['town']}&after=3")[0]["rows"] == rows[3:]
+    assert frame(studio, "?town=1&after=3")[0]["rows"] == rows  # a page of another town
+    own = ReActAgent("a", ScriptedModel(["Yes."]), journal=studio.journal)
+    with ThreadPoolExecutor(1) as thread:  # in this one Playwright has a loop
+        thread.submit(own.reply_sync, "go", run_id="own").result()
+    with pytest.raises(ConfigError, match="run own records no town"):
+        studio.society.load("own")
+    assert frame(studio)[0]["town"] == before["town"]
+    studio.society.close()
+    assert frame(studio)[0] == {"town": 0, "state": "none"}
+    assert citizen("3") == "there is no town: set one up, or resume a recorded one"
+    studio.society.load(before["run"])
+    at(studio, 4, "ended")
+    assert (frame(studio)[0]["run"], frame(studio)[0]["rows"]) == (before["run"], rows)
+
+
+def test_citizens_are_drawn_where_they_are(studio: Studio) -> None:
+    """The packed numbers are scaled to the map; what each does is by name."""
+    studio.society.set_up(SimulateOrder(10, step="6h", seed=1))
+    at(studio, 1)
+    asked(studio, "control", {"do": "play", "speed": 0})
+    packed, head, plan = at(studio, 4, "ended"), frame(studio)[0], asked(studio, "map")
+    left, low, wide, tall = plan["bounds"]
+    xs, ys = struct.unpack("<10H", packed[:20]), struct.unpack("<10H", packed[20:40])
+    spots = {id: (x, y) for id, _, x, y, *_ in plan["places"]}
+    assert min(x for x, _ in spots.values()) >= left
+    assert max(y for _, y in spots.values()) <= low + tall
+    there = 0
+    for number, (x, y, act) in enumerate(zip(xs, ys, packed[40:], strict=True), 1):
+        status = asked(studio, f"citizen?id={number}")["status"]
+        assert head["acts"][act] == status["act"]
+        if status["moving"] is None:
+            there += 1
+            drawn = (left + x / 65_534 * wide, low + y / 65_534 * tall)
+            assert drawn == pytest.approx(spots[status["place"]], abs=wide / 60_000 + 0.01)
+    assert there
 
 
 def test_of_a_large_town_citizens_are_asked_too(page: Page) -> None:

@@ -83,11 +83,7 @@ async def run(
 
 
 class _Process:
-    """A command from its start to its end.
-
-    A thread starts it and waits. asyncio's subprocesses use a task instead, and a loop that is
-    about to end cancels every task: a process that has just started would then be lost.
-    """
+    """A command from its start to its end, in a thread: a starting task may be cancelled."""
 
     def __init__(
         self,
@@ -192,10 +188,7 @@ def _signal_name(number: int) -> str:
 
 
 class _Output:
-    """The output of a pipe, of which the first and the last part are kept.
-
-    It is read to its end, whatever its size, since a full pipe would block the command.
-    """
+    """The output of a pipe, read to its end; the first and the last part are kept."""
 
     def __init__(self, pipe: int) -> None:
         os.set_blocking(pipe, False)

@@ -196,11 +196,7 @@ class Folder:
         follow: bool = True,
         new: bool = False,
     ) -> T:
-        """Call `do` with the handle of a name's folder, the name's last part and its status.
-
-        The status is None for a file that does not exist, if `new` allows that. If the file was
-        replaced meanwhile, everything starts again.
-        """
+        """Call `do` with a name's folder, last part and status (None if it is `new`)."""
         parts = _parts(name)
         for _ in range(_TRIES):
             trail = [self._open_root()]
@@ -348,7 +344,7 @@ def _missing(name: str, folder: int, part: str) -> NoSuchFile:
     names = {shown.rstrip("/").casefold(): shown for shown in _names(folder)}
     wanted = _shown(part).casefold()
     like = [shown for key, shown in names.items() if wanted in (key, os.path.splitext(key)[0])]
-    like += [names[key] for key in difflib.get_close_matches(wanted, names, n=3)]
+    like += [names[key] for key in difflib.get_close_matches(wanted, names)]
     text = f"{quoted(name)} does not exist"
     if "/" in name.strip("/"):
         text = f"{quoted(name)}: {quoted(_shown(part))} does not exist"

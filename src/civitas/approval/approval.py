@@ -143,7 +143,6 @@ class Approver(Protocol):
 
     def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
         """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
-        ...
 
 
 def check_approver(approver: object, whose: str) -> None:

@@ -101,7 +101,7 @@ def check(order: SimulateOrder) -> None:
     seconds = seconds_of(order.step, "--step")
     if not 0 < order.days <= _MOST_DAYS:
         raise ConfigError(f"--days must be above 0, at most {_MOST_DAYS}, got {order.days:g}")
-    if abs(order.days * DAY_S / seconds - order.steps) > 1e-6:
+    if not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6:
         raise ConfigError(f"--days {order.days:g} is not a whole number of steps of {order.step}")
     if order.parquet is not None and order.out is None:
         which = "--parquet" if order.parquet else "--csv"

@@ -112,8 +112,6 @@ class Thread:
 
     def hear(self) -> tuple[Any, ...]:
         """Return the texts kept for the next reply, and clear them."""
-        if not self.unheard:
-            return ()
         with _GUARD:
             unheard, self.unheard = self.unheard, ()
         return unheard

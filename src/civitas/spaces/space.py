@@ -245,7 +245,7 @@ class Space:
             if overrides(agent, "after_add"):
                 # Its `after_add` takes every place: messages wait until that has ended.
                 mailbox.arriving = self._delivery(mailbox, "after_add")
-                mailbox.running = mailbox.concurrency
+                mailbox.running = agent.concurrency
             router.mailboxes[id] = mailbox
             agent._mailbox = mailbox
         router.enter(router.here, mailbox)

@@ -83,6 +83,7 @@ class Jobs:
         self._society = society
         self._jobs: dict[str, _Job] = {}
         self._told: dict[str, list[str]] = {}
+        self._starting = threading.Lock()  # two pages may resume a run at the same time
 
     def start(self, order: _Order, *, run_id: str | None = None) -> str:
         """Start or resume a run; return its id once it is under way.
@@ -93,15 +94,15 @@ class Jobs:
             raise ConfigError("the task is empty: say what is to be done")
         without_keys(order)
         run_id = run_id or secrets.token_hex(8)
-        if run_id in self._jobs:
-            raise ConfigError(f"run {run_id!r} is under way already")
-        job = _Job(run_id, order, self._told.setdefault(run_id, []))
-        job.resumed.set()
-        job.thread = threading.Thread(
-            target=self._run, args=(job,), name=f"civitas-{run_id}", daemon=True
-        )
-        job.thread.start()
-        job.began.result()
+        with self._starting:
+            if run_id in self._jobs:
+                raise ConfigError(f"run {run_id!r} is under way already")
+            job = _Job(run_id, order, self._told.setdefault(run_id, []))
+            job.resumed.set()
+            named: Any = {"name": f"civitas-{run_id}", "daemon": True}
+            job.thread = threading.Thread(target=self._run, args=(job,), **named)
+            job.thread.start()
+            job.began.result()
         return run_id
 
     def resume(self, run_id: str, more: Mapping[str, float] = NO_MORE) -> str:

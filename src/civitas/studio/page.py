@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from civitas.errors import CivitasError, ConfigError
+from civitas.errors import CivitasError
 
 if TYPE_CHECKING:
     from civitas.journal.entry import Outline
@@ -142,8 +142,6 @@ def filled(given: Mapping[str, Any]) -> dict[str, Any]:
     said: Any = {
         name: each.strip() if isinstance(each, str) else each for name, each in given.items()
     }
-    if any(name.startswith("max_") and (each or 0) < 0 for name, each in said.items()):
-        raise ConfigError("a limit must be more than 0")
     for name in {"root", "folder"} & said.keys():
         said[name] = os.path.expanduser(said[name])
     return {name: each for name, each in said.items() if each or each is False}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from civitas.errors import ConfigError
 from civitas.journal.entry import Entry, Outline
 from civitas.orders.order import ResearchOrder
-from civitas.orders.research import check
 from civitas.research.recording import KIND
 from civitas.studio.act import usable_models
 from civitas.studio.page import begins, field, filled, folded, limits, start_button
@@ -98,17 +97,12 @@ class ResearchTab:
         headers = {"Content-Disposition": f'attachment; filename="research-{name}.{ending}"'}
         return Response(text, media_type=f"text/{kind}; charset=utf-8", headers=headers)
 
-    def start(self, objectives: str, iterations: float | None, **given: Any) -> str:
+    def start(self, objectives: str, **given: Any) -> str:
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""
         wanted = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not wanted:
             raise ConfigError("there is no objective: write what to find out, one a line")
-        rounds = int(iterations or 0)
-        if rounds < 1:
-            raise ConfigError(f"iterations must be 1 or more, got {rounds}")
-        order = ResearchOrder([*dict.fromkeys(wanted)], iterations=rounds, **filled(given))
-        check(order)
-        return self._jobs.start(order)
+        return self._jobs.start(ResearchOrder([*dict.fromkeys(wanted)], **filled(given)))
 
     def form(self) -> None:
         """Add the form: objectives, where to search, model and limits."""

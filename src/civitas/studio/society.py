@@ -118,7 +118,7 @@ class SocietyTab:
         with gradio.Accordion("Set up a town, or resume one", open=True) as form:
             with gradio.Row():
                 step: Any = {"value": "15min", "label": "Length of a step", "min_width": 110}
-                number: Any = {"precision": 0, "min_width": 90}
+                number: Any = {"precision": 0, "min_width": 90, "minimum": 0}
                 given = {
                     "citizens": gradio.Number(300, label="Citizens", **number),
                     "days": gradio.Number(1, label="Days", min_width=70),

@@ -81,11 +81,11 @@ class Town:
     def _live(self) -> None:
         try:
             with society_of(self.order, self._journal, environ.get("CIVITAS_KEY")) as society:
-                if self._closed.is_set():
-                    return
                 society.observe(self._on_message)
                 self._bounds = _bounds(society.city)
-                self.society = society
+                self.society = society  # from here on, `close` closes it
+                if self._closed.is_set():
+                    return
                 asyncio.run(self._run(society))
                 self._become("ended")
                 self._closed.wait()

@@ -348,6 +348,7 @@ def test_every_answer_has_the_headers_that_protect(port: Port) -> None:
         (403, "/", "GET", [("Origin", "null")]),
         (404, "/gradio_api/upload", "POST", [KNOWN]),
         (404, "/studio/nothing", "GET", [KNOWN]),
+        (404, "/assets/nothing.js", "GET", [KNOWN]),
         (405, "/studio/static/studio.js", "DELETE", [KNOWN]),
         (413, "/studio/space/line", "POST", [KNOWN, ("Content-Length", "9" * 9)]),
         (422, "/studio/cards/x", "POST", [KNOWN]),

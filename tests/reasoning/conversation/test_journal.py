@@ -460,6 +460,38 @@ async def test_resume_goes_on_with_the_run_that_was_cancelled(tmp_path: Path) ->
 
 
 @on_a_loop
+async def test_what_a_long_thread_has_is_recorded_once_and_known_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    replies = 38
+
+    def make_it(cut: bool) -> Conversation:
+        def until(state: Any) -> None:
+            if cut and state.begun > 3 * (replies - 1) and state.turns == 1:
+                raise RuntimeError("cut")
+
+        agents = pair(*(f"{number} " + "x" * 900 for number in range(replies)))
+        return Conversation(agents, until=MaxTurns(2) | until, journal=tmp_path / "j.db")
+
+    talk = make_it(True)
+    assert talk.journal is not None
+    for number in range(replies):
+        reply = await talk.reply(f"go {number}", run_id=f"r{number}")
+    assert reply.stop_reason == "error"
+    sizes = [
+        sum(len(json.dumps(each.data, default=str)) for each in talk.journal.entries(f"r{number}"))
+        for number in (3, replies - 2)
+    ]
+    assert sizes[1] < 1.2 * sizes[0]
+    other = make_it(False)
+    reply = await other.reply(f"go {number}", run_id=f"r{number}")
+    assert (reply.stop_reason, other.state.count) == ("done", 3 * replies)
+    assert other.state.transcript[:-1] == talk.state.transcript
+    assert [each["content"] for each in reply.messages[:2]] == ["go 37", f"37 {'x' * 900}"]
+    assert talk.journal.replay(f"r{number}") == reply
+
+
+@on_a_loop
 async def test_a_state_that_was_loaded_is_gone_on_with_in_a_run_of_its_own(tmp_path: Path) -> None:
     talk = Conversation(pair("one", "two"), until=MaxTurns(2))
     saved: dict[str, Any] = {}

@@ -279,10 +279,7 @@ class Run(Asking):
         return contents
 
     def _room(self, results: int) -> int:
-        """Return how many characters of each result fit, with room left in the context.
-
-        All results together get as many characters as the context has tokens: about half of it.
-        """
+        """Return how many characters of each result are shown: together about half the context."""
         context = getattr(self.model, "context_tokens", None)
         if not isinstance(context, int):
             return self.agent.max_result_chars

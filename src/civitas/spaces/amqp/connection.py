@@ -33,7 +33,6 @@ DIAL_S = 10.0
 _NOT_ALLOWED = 530
 _OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
 
-
 _FRAME_HEAD = 7
 """How many bytes a frame has before its payload."""
 
@@ -187,10 +186,6 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._reading = False
         if not turn_ends:
             self._end_turn()
-
-    def eof_received(self) -> bool:
-        """Close the socket: the broker sends no more."""
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed."""

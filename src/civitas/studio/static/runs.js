@@ -205,15 +205,14 @@ function shownRun(view, id, choose) {
   }
 
   async function replay() {
-    const { told, equal } = await call(`runs/replay?${at}`);
+    const told = await call(`runs/replay?${at}`);
     const reason = told.stop_reason || told.over?.reason;
     const steps = (Array.isArray(told.steps) ? told.steps : []).map((step) => h("li", {}, h("code", {}, `${step.action}(${JSON.stringify(step.args)})`), " → ",
       h("code", { class: step.error ? "bad" : null }, (step.error || json(step.result?.result ?? step.result ?? null)).slice(0, 300))));
     replace(given, h("section", { class: "s-panel s-given", "aria-label": "Replay" },
       h("div", { class: "s-row" }, h("h2", {}, "Replay"), reason && stateBadge(reason),
         h("span", { class: "s-spacer" }), button("Close", () => replace(given), "quiet")),
-      h("p", { class: equal ? null : "s-fault" }, "Replayed from the record: no model was asked, nothing was executed. ",
-        equal ? "It equals what was recorded." : "It is not what was recorded."),
+      h("p", {}, "Replayed from the record: no model was asked, nothing was executed."),
       typeof told.text === "string" && h("p", { class: "s-text" }, told.text || "(no text)"),
       told.detail && h("p", { class: "s-soft" }, told.detail), steps.length > 0 && h("ol", {}, steps),
       h("details", {}, h("summary", {}, "All of it"), value("Replay", told))));
