@@ -121,6 +121,8 @@ async def test_what_an_intervention_pays_a_full_agent_it_has_in_that_step() -> N
     population = Population({"money": np.array([10, 20, 30])}, None, [WealthBlock()])
     agent = population.promote(2, blocks=[Looking()])
     async with Society(population) as society:
+        with pytest.raises(ConfigError, match="takes an Intervention, got 'rain'"):
+            society.intervene("rain")  # type: ignore[arg-type]
         society.intervene(Intervention(0, pay=[(2, 1, 5), (3, 2, 7), (1, 2, 99)]))
         row = await society.step()
         assert had == [22]
