@@ -169,7 +169,7 @@ class RowBooks(Books):
         money = self.population.arrays["money"]
         due = (
             np.bincount(sender, np.where(reason, 0, cents), len(money))
-            if (len(sender) > 1 and (sender[1:] == sender[:-1]).any())
+            if (sender[1:] == sender[:-1]).any()
             else None
         )
         doubtful = (money[sender] < (cents if due is None else due[sender])) & (reason == 0)
