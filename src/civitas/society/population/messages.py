@@ -48,10 +48,7 @@ class Messages:
 
 
 def row_messages(society: Any, said: Table | None) -> Table | None:
-    """Return what rows said to rows; send the rest as real messages.
-
-    Where somebody intercepts or observes messages, all of it is.
-    """
+    """Return what rows said to rows; send the rest, or all if somebody observes, as messages."""
     population, router = society.population, society.router
     if said is None or population is None:
         return None

@@ -139,11 +139,7 @@ class Population:
             self.source.changed()
 
     def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
-        """Call a function of (first, until) for parts of `count` items, on the engine's threads.
-
-        Returns:
-            what it gave, in the order of the parts; nothing for none
-        """
+        """Return what a function of (first, until) gives for parts of `count` items, on threads."""
         firsts = range(0, count, _PART)
         each = map if self.pool is None else self.pool.map
         return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
