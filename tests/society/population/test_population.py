@@ -107,6 +107,7 @@ async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
         society.add(Agent("2"))
         with pytest.raises(DuplicateAgent):
             population.promote(2)
+        assert population.full.tolist() == [id == 0 for id in range(30)]
         society.remove("2")
         assert population.promote(2).id == "2"
 
