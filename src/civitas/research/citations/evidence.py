@@ -42,7 +42,9 @@ always never | before after | more less fewer | most least | maximum minimum | m
 enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
 above below | old new | early late | large small | high low | add remove | like unlike
 start stop end | required optional | ascending descending | same different | all none | must may
-first second third last | read write | input output
+first second third last | read write | input output | accept reject refuse | include exclude
+import export | open close | send receive | local remote | public private | success failure
+inside outside | gain lose | win lose | rich poor
 """
 _OPPOSITES = [
     frozenset(word if word in STOP_WORDS else stem(word) for word in each.split())
@@ -156,8 +158,8 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
 
 
 def _is_near(said: Claim, other: Claim) -> bool:
-    """Return whether two claims share half of the terms of one of them."""
-    return 2 * len(said.terms & other.terms) >= min(len(said.terms), len(other.terms))
+    """Return whether two claims share two fifths of the terms of one of them."""
+    return 5 * len(said.terms & other.terms) >= 2 * min(len(said.terms), len(other.terms))
 
 
 def _altered(said: Claim, best: Claim) -> str | None:
