@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, NativeSpace, action
+from civitas import Agent, action
 from civitas.errors import CivitasError, InvalidMessage, NotInSpace
 from conformance.conftest import Listener, Recorder, message, settle
 
@@ -168,9 +168,10 @@ def test_what_does_not_conform_is_refused_where_it_is_sent(space, way, bad, fiel
         ("other", "\ud800", "action.name"),
     ),
 )
-def test_what_does_not_conform_is_refused_in_the_short_form_too(to, name, field):
-    with NativeSpace() as space, pytest.raises(InvalidMessage) as caught:
-        space.add(Agent("me")).ask(to, name)
+def test_what_does_not_conform_is_refused_in_the_short_form_too(space, to, name, field):
+    me = space.add(Agent("me"))
+    with pytest.raises(InvalidMessage) as caught:
+        me.ask(to, name)
     assert caught.value.field == field
 
 
