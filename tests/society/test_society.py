@@ -495,6 +495,14 @@ def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
     away = Perception(view, "1", {"moving": {"to": "home"}, "plan": [{"do": "eat", "where": None}]})
     assert "You are on the way to home.\nYour plan now: eat." in str(away)
     assert (away.open, away.here, away.citizens) == (True, [], 0)
+    alone = Perception(View(), "1", {})
+    assert (alone.step, alone.seconds, alone.time, alone.clock, alone.place) == (
+        0,
+        900,
+        0,
+        None,
+        None,
+    )
     with pytest.raises(ConfigError, match="citizen 1 sees others' columns in a Population alone"):
         away.seen("money")
 
