@@ -547,6 +547,16 @@ def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
     assert [each.args["url"] for each in researcher.done] == [ALPHA, BETA]
 
 
+def test_a_task_for_a_tool_that_is_not_there_fails_and_the_others_are_done() -> None:
+    tasks = [ResearchTask("fly", {}, ""), ResearchTask("read", {"url": ALPHA}, "")]
+    researcher = Researcher("r", None, "alpha port", tools(), iterations=1, plan=Gives(tasks))
+    researcher.resources.add(ALPHA)
+    assert researcher.report_sync().citations
+    assert [each.error for each in researcher.results] == [
+        *("there is no tool 'fly'; there are search, read", None)
+    ]
+
+
 def test_what_an_action_gives_is_a_source_only_of_what_it_says() -> None:
     @action
     def weather(query: str) -> str:

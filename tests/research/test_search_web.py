@@ -111,6 +111,12 @@ def test_an_answer_that_cannot_be_used_says_why(given: Answer, why: str) -> None
         search(given)
 
 
+def test_a_searxng_that_was_busy_is_asked_once_more() -> None:
+    with Web({}) as web:
+        web.answers[:] = [http(b"", 503, {"Retry-After": "0"}), answer(FOUND)]
+        assert len(run(search_web(searxng=web.base).execute(query="x"))) == 2
+
+
 def test_a_searxng_that_is_not_there_is_named() -> None:
     with Web({}) as web:
         at = web.base

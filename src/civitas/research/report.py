@@ -184,10 +184,7 @@ def _plain(text: str) -> str:
 
 
 def _verbatim(narrative: str, citations: list[Citation]) -> str:
-    """Return an extractive narrative so that Markdown shows its quotes and topics as they are.
-
-    A quote of a Markdown file keeps its marks.
-    """
+    """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
     marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
     lines = narrative.split("\n")
     for at, line in enumerate(lines):

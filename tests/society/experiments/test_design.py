@@ -126,6 +126,11 @@ def test_all_that_is_wrong_is_told_up_to_five() -> None:
 
 WRONG: tuple[tuple[str, str, str], ...] = (
     ("- run: {days: 1}", "- run: {days: one}", ":9: workflow[0].run.days: Input should be a"),
+    (
+        "- run: {days: 1}",
+        "- step: 1\n- run: {days: 0}",
+        ":10: workflow[1].run.days: Input should be",
+    ),
     ("- run: {days: 1}", "- run: 10", ":9: workflow[0].run: must be a length such as 6h"),
     ("- run: {days: 1}", "- run: {days: 0.3}", ":9: workflow[0].run: 25920 s are not a whole"),
     ("- run: {days: 1}", "- run: {days: 1, steps: 2}", ":9: workflow[0].run: must have days or"),

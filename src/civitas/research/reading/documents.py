@@ -82,10 +82,7 @@ def kind_of(name: str) -> str | None:
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
-    """Read a file of a kind that `kind_of` returned; return None if it is binary or minified.
-
-    Errors of parsers are raised as they are.
-    """
+    """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
     if kind == "pdf":
         return read_pdf_bytes(data)
     if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):

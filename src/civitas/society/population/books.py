@@ -49,7 +49,13 @@ class RowBooks(Books):
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]
             self.count_places()
-            self._start_checked()
+            there = self.at_place + self.coming_to
+            over: Any = () if self.capacity is None else (there > self.capacity).nonzero()[0]
+            if len(over):
+                raise ConfigError(
+                    f"{there[over[0]]} citizens start at {population.places[over[0]]!r}, which "
+                    f"holds {self.capacity[over[0]]}: give them other places or homes"
+                )
 
     def count_places(self) -> None:
         """Count the citizens at each place and on the way to it."""
@@ -57,17 +63,6 @@ class RowBooks(Books):
         place, to = arrays["place"], arrays["moving_to"]
         self.at_place = np.bincount(place[place >= 0], minlength=count)
         self.coming_to = np.bincount(to[to >= 0], minlength=count)
-
-    def _start_checked(self) -> None:
-        if self.capacity is None:
-            return
-        over = numpy().flatnonzero(self.at_place + self.coming_to > self.capacity)
-        if len(over):
-            name = self.population.places[int(over[0])]
-            raise ConfigError(
-                f"{int(self.at_place[over[0]])} citizens start at {name!r}, which holds "
-                f"{int(self.capacity[over[0]])}: give them other places or homes"
-            )
 
     # -- who is there ------------------------------------------------------------------------------
 
@@ -174,7 +169,7 @@ class RowBooks(Books):
         money = self.population.arrays["money"]
         due = (
             np.bincount(sender, np.where(reason, 0, cents), len(money))
-            if (len(sender) > 1 and (sender[1:] == sender[:-1]).any())
+            if (sender[1:] == sender[:-1]).any()
             else None
         )
         doubtful = (money[sender] < (cents if due is None else due[sender])) & (reason == 0)
@@ -337,12 +332,10 @@ class RowBooks(Books):
                 at = cents.argmin()
                 raise StateError(f"step {self.step}: {[*ids][at]} has {cents[at]} cents")
         if self.capacity is not None:
-            over = np.flatnonzero(self.at_place > self.capacity)
-            if len(over):
+            for at in np.flatnonzero(self.at_place > self.capacity)[:1]:
                 raise StateError(
-                    f"step {self.step}: {int(self.at_place[over[0]])} are at "
-                    f"{self.population.places[int(over[0])]}, which holds "
-                    f"{int(self.capacity[over[0]])}"
+                    f"step {self.step}: {self.at_place[at]} are at {self.population.places[at]}, "
+                    f"which holds {self.capacity[at]}"
                 )
 
     def load_state_dict(self, given: Any) -> None:

@@ -212,9 +212,11 @@ class _Part:
         """Return its rows' wants; a lost worker is replaced and repeats its steps."""
         wants: list[Wants] = self._safe(ask, "step")
         if len(self._since) >= _SAVED:
-            saved = self._actor.save.remote()
+            actor = self._actor
+            saved = actor.save.remote()
             self._safe(saved, "save")
-            self._saved, self._since = saved, []
+            if actor is self._actor:  # of one that was lost meanwhile there is no copy
+                self._saved, self._since = saved, []
         return wants
 
     def columns(self, names: list[str]) -> dict[str, Any]:
@@ -242,14 +244,10 @@ class _Part:
                     "a worker of rows %d to %d was lost: it is replaced", self.first, self.until
                 )
                 self._actor = self._made()
-                last = self._since[:-1] if what == "step" else self._since
-                for given in last:
-                    self._actor.step.remote(given)
-                ask = (
-                    self._actor.step.remote(self._since[-1])
-                    if what == "step"
-                    else getattr(self._actor, what).remote(*args)
-                )
+                for given in self._since:
+                    ask = self._actor.step.remote(given)
+                if what != "step":
+                    ask = getattr(self._actor, what).remote(*args)
         raise AssertionError("unreachable")
 
     def end(self) -> None:
