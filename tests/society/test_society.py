@@ -275,6 +275,13 @@ async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
         assert (await society.step())["step"] == 5
 
 
+async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
+    async with Society([], journal=tmp_path / "journal") as society:
+        for until in ("06:00:00", "12:00:00"):
+            await society.run(steps=1, step="6h")
+            assert str(society.clock) == f"Monday 2026-01-05 {until}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     (
