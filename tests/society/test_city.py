@@ -157,6 +157,19 @@ def test_of_ways_that_are_equally_short_the_first_in_the_order_of_ids_is_taken()
     assert route.nodes == ("a", "b", "d")
 
 
+def test_the_ends_of_what_a_place_may_be() -> None:
+    place = Place("a", "home", -10_000_000, 10_000_000, 0, 86_399, 86_400)
+    assert (place.capacity, place.name, place.is_open(86_399), place.is_open(0)) == (
+        0,
+        "a",
+        True,
+        False,
+    )
+    always = Place("b", "home", 0, 0)
+    assert (always.capacity, always.is_open(0), always.is_open(86_399)) == (1, True, True)
+    assert Place("c", "home", 0, 0, 10**9, 86_000, 5).is_open(86_400 + 4)
+
+
 @pytest.mark.parametrize(
     ("field", "wrong", "text"),
     (

@@ -78,6 +78,7 @@ def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
     for _ in range(200):
         do(made, "2", Post("loud"))
     assert shown(feed, "3", limit=100) == list(range(201, 151, -1))
+    assert [post.number for post in feed.shown("3")] == list(range(201, 191, -1))
     for _ in range(2):
         do(made, "3", Follow("1"))
     assert shown(feed, "3", limit=100) == [*range(201, 151, -1), 1]

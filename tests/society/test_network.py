@@ -15,6 +15,8 @@ def test_ways_take_the_fewest_edges() -> None:
     network = Network.from_edges([("a", "b"), ("b", "c"), ["c", "d"], ("a", "b")], edge_seconds=90)
     assert network.edges == (("a", "b"), ("b", "c"), ("c", "d"))
     assert network.seconds("a", "d") == 270
+    assert Network.from_edges([("a", "b")]).seconds("a", "b") == 60
+    assert Network(["a", "b"], [("a", "b")]).seconds("b", "a") == 60
     assert network.neighbours("b") == ("a", "c")
 
 

@@ -275,6 +275,13 @@ async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
         assert (await society.step())["step"] == 5
 
 
+async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
+    async with Society([], journal=tmp_path / "journal") as society:
+        for until in ("06:00:00", "12:00:00"):
+            await society.run(steps=1, step="6h")
+            assert str(society.clock) == f"Monday 2026-01-05 {until}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     (
@@ -495,6 +502,14 @@ def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
     away = Perception(view, "1", {"moving": {"to": "home"}, "plan": [{"do": "eat", "where": None}]})
     assert "You are on the way to home.\nYour plan now: eat." in str(away)
     assert (away.open, away.here, away.citizens) == (True, [], 0)
+    alone = Perception(View(), "1", {})
+    assert (alone.step, alone.seconds, alone.time, alone.clock, alone.place) == (
+        0,
+        900,
+        0,
+        None,
+        None,
+    )
     with pytest.raises(ConfigError, match="citizen 1 sees others' columns in a Population alone"):
         away.seen("money")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,6 +147,10 @@ def test_a_network_has_no_hours_and_will_do() -> None:
 
 
 def test_its_actions_need_a_city_and_say_so() -> None:
+    bare: Any = SimpleNamespace(by_kind=lambda kind: ())
+    plan = [{"do": "leisure", "where": "park-1", "from": 0, "until": 24 * HOUR}]
+    with pytest.raises(ConfigError, match="MobilityBlock needs places, travel times to places"):
+        live(citizen([MobilityBlock()], plan=plan, now=0), 8, city=bare)
     block = MobilityBlock()
     agent = citizen([block])
     live(agent, 8, place=None)

@@ -127,6 +127,20 @@ async def test_the_models_measure_what_they_say() -> None:
         assert made is not None
         assert edges * 0.8 < len(made.edges) <= edges
     assert epidemic(30, meets=2).network is None
+    for population, params in (
+        (wealth(9, gift=3), {"gift": 3}),
+        (schelling(5, alike=100), {"alike": 100}),
+        (
+            epidemic(9, infected=1, infects=0.2, recovers=0.3, meets=2),
+            {"infects": 0.2, "recovers": 0.3, "meets": 2},
+        ),
+        (opinions(9, bound=0.3, pull=0.1), {"bound": 0.3, "pull": 0.1}),
+    ):
+        assert population.blocks[0].params.model_dump(include=set(params)) == params
+    for around, count in ((8, 8), (4, 4)):
+        cells = schelling(5, around=around).city
+        assert len(cells.neighbours("0,0")) == count
+        assert {"4,0", "0,4"} <= set(cells.neighbours("0,0"))  # a torus
     for make in (wealth, opinions, epidemic):
         made = make(40)  # type: ignore[operator]
         assert (made.seed, len(made)) == (0, 40)

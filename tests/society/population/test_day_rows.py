@@ -272,9 +272,11 @@ def test_what_columns_have_no_room_for_is_refused(changes: dict[str, Any], why: 
     agent.status.update(changes)
     with pytest.raises(ConfigError, match=why):
         population.demote(1)
-    agent.status.update(before)
+    profile = {**before["profile"], "education": "bachelor", "gender": "female", "age": 33}
+    agent.status.update(before, profile=profile)
     population.demote(1)
     assert population.agents == {}
+    assert population.promote(1).status["profile"] == profile
 
 
 def test_a_plan_with_gaps_is_none_for_columns() -> None:
