@@ -97,6 +97,15 @@ def test_help_that_is_no_json_is_refused():
         action(help=object())(read_file)
 
 
+@pytest.mark.parametrize(
+    "option", ({"access_policy": "sometimes"}, {"timeout": 0}, {"help": {1}}), ids=str
+)
+def test_an_option_that_is_none_is_refused_either_way(option):
+    for make in (lambda: action(**option)(print), lambda: Action("print", print, **option)):
+        with pytest.raises(DefinitionError, match=f"print.*: {next(iter(option))}"):
+            make()
+
+
 def test_positional_options_are_refused():
     with pytest.raises(DefinitionError, match="name"):
         action("name")
@@ -105,6 +114,24 @@ def test_positional_options_are_refused():
 
 
 # -- Action ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ("", "x" * 256, 7, None, "\ud800"))
+def test_a_name_has_1_to_255_characters_that_a_text_can_carry(name):
+    for make in (lambda: Action(name, read_file), lambda: action(name=name or "")(read_file)):
+        with pytest.raises(DefinitionError, match="name"):
+            make()
+    assert len(Action("x" * 255, read_file).name) == 255
+
+
+@pytest.mark.parametrize("options", ({"timeout": 0}, {"timeout": True}, {"access_policy": "all"}))
+def test_a_wrong_option_is_refused_at_once(options):
+    for make in (
+        lambda: Action("read", read_file, **options),
+        lambda: action(**options)(read_file),
+    ):
+        with pytest.raises(DefinitionError, match=next(iter(options))):
+            make()
 
 
 def test_an_action_is_made_as_in_the_definitions_by_hand():

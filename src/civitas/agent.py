@@ -39,15 +39,12 @@ class Pending(Protocol[T_co]):
 
     def result(self, timeout: float | None = None) -> T_co:
         """Wait in a thread; return the value, or raise the error that ended the request."""
-        ...
 
     def cancel(self) -> None:
         """End the request as `RequestCancelled`; the receiver's action is cancelled too."""
-        ...
 
     def done(self) -> bool:
         """Return whether the request has ended."""
-        ...
 
 
 class Handling(Protocol):
@@ -56,26 +53,21 @@ class Handling(Protocol):
     @property
     def parent(self) -> Handling | None:
         """The message during whose handling the sender made this request, or None."""
-        ...
 
     @property
     def agent(self) -> Agent | None:
         """The receiver."""
-        ...
 
     @property
     def idempotency_key(self) -> str | None:
         """The message's idempotency key, if it came over a broker."""
-        ...
 
     @property
     def answered_thread(self) -> str | None:
         """For an answer: the thread that sent the request; empty for the agent's own."""
-        ...
 
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
-        ...
 
 
 CURRENT: ContextVar[Handling | None] = ContextVar("civitas_handling", default=None)
@@ -100,21 +92,17 @@ class Mailbox(Protocol):
     @property
     def approver(self) -> Approver | None:
         """The space's approver."""
-        ...
 
     def send(self, envelope: Envelope) -> None:
         """Send a message without waiting."""
-        ...
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool = False
     ) -> Pending[Any]:
         """Send a message and return its pending value."""
-        ...
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop, from whichever loop this is awaited."""
-        ...
 
 
 class Agent(Workflow):
@@ -176,7 +164,9 @@ class Agent(Workflow):
         # Only what differs from the class is stored: a city holds very many agents.
         if not receive_own_broadcasts:
             self.receive_own_broadcasts = False
-        if concurrency is not None and (concurrency != 1 or overrides(self, "_lane")):
+        if concurrency is not None and (
+            overrides(self, "_lane") or concurrency != self.concurrency
+        ):
             self.concurrency = self._lanes = concurrency
         if approver is not None:
             check_approver(approver, f"agent {id!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
 from civitas.approval import Question, answer
@@ -13,6 +13,7 @@ from civitas.threads import loop_is_running
 T = TypeVar("T")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Context(Generic[T]):
     """What an action may know about its call; a parameter of this type is filled in.
 
@@ -27,27 +28,21 @@ class Context(Generic[T]):
     """
 
     __civitas_injected__ = True
-    __slots__ = ("_loop", "agent", "budget", "deps", "message", "run_id", "sender", "thread")
 
-    def __init__(
-        self,
-        agent: Any,
-        *,
-        message: dict[str, Any] | None = None,
-        run_id: str | None = None,
-        thread: str | None = None,
-        sender: str | None = None,
-        budget: Any = None,
-        deps: Any = None,
-    ) -> None:
-        self.agent = agent
-        self.message = message
-        self.run_id = run_id
-        self.thread = thread
-        self.sender = message["from"] if sender is None and message is not None else sender
-        self.budget = budget
-        self.deps = deps
-        self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+    agent: Any
+    _: KW_ONLY
+    message: dict[str, Any] | None = None
+    run_id: str | None = None
+    thread: str | None = None
+    sender: str | None = None
+    budget: Any = None
+    deps: Any = None
+    _loop: asyncio.AbstractEventLoop | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.sender is None and self.message is not None:
+            self.sender = self.message["from"]
+        self._loop = asyncio._get_running_loop()
 
     def ask_person(self, question: str) -> PendingQuestion:
         """Ask the person behind the agent's approver, or its space's.

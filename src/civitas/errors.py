@@ -64,7 +64,6 @@ class InvalidMessage(CivitasError, ValueError):
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"invalid message: {field}: {reason}")
         self.field = field
-        self.reason = reason
 
 
 class NotInSpace(CivitasError, RuntimeError):

@@ -55,14 +55,13 @@ class NotJSON(ValueError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-def to_json(value: Any, where: str = "") -> Any:
+def to_json(value: Any) -> Any:
     """Return `value` as plain JSON data that shares nothing mutable with it, or raise NotJSON.
 
     Enum members become their value, dataclasses and pydantic models objects, tuples, sets and named
     tuples arrays (sets sorted), dates, times, durations, UUIDs, paths, decimals and IP addresses
     strings. All else is refused, such as numbers that are not finite, keys that are not strings,
-    lone surrogates, cycles, more than 100 levels and more than about 16 MiB. `where` is the start
-    of the path that an error names.
+    lone surrogates, cycles, more than 100 levels and more than about 16 MiB.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -71,7 +70,7 @@ def to_json(value: Any, where: str = "") -> Any:
         return value
     if kind is str and len(value) < 4096 and value.isascii():
         return value
-    return _copied(value, where, _DEEPEST_VALUE, widen=True)
+    return _copied(value, "", _DEEPEST_VALUE, widen=True)
 
 
 def copy_json(value: Any, path: str = "") -> Any:
@@ -119,10 +118,7 @@ def _copied(value: Any, start: str, levels: int, *, widen: bool) -> Any:
 
 
 def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
-    """Copy, reduce or convert anything.
-
-    The copy is at most `levels` deep and at most `room[0]` bytes, which are counted down.
-    """
+    """Copy, reduce or convert anything, at most `levels` deep; `room[0]` bytes are counted down."""
     # By the type, not by isinstance: an object may claim a class that it does not have.
     kind = type(value)
     if kind is dict or kind is list:
@@ -172,10 +168,7 @@ def _copy(value: Any, levels: int, room: list[int], widen: bool) -> Any:
 
 
 def _items(copy: Any, levels: int, room: list[int], widen: bool) -> Any:
-    """Replace the items of a dict or list, which no other code holds, by copies.
-
-    Nearly all values are of plain types, which are copied here, for speed.
-    """
+    """Replace the items of a dict or list, which no other code holds, by copies; fast if plain."""
     left = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
         deepest = _DEEPEST_VALUE if widen else _DEEPEST_COPY
@@ -265,10 +258,7 @@ def readable(text: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as text: a string as it is, else JSON, with `str()` of what has no JSON.
-
-    A value whose JSON form is a string, such as a path or a date, is shown as that string.
-    """
+    """Return a value as text: a string (or a path, a date) as it is, else JSON, else `str()`."""
     kind = type(value)
     if kind is str:
         return readable(value)
@@ -290,10 +280,7 @@ def json_text(value: Any) -> str:
 
 
 def as_json(value: Any, part: bool = False) -> Any:
-    """Return a value as JSON data, or else the text that a model is shown for it.
-
-    In a top-level object only the items without a JSON form are replaced.
-    """
+    """Return a value as JSON data, with the text that a model is shown in place of the rest."""
     try:
         return to_json(value)
     except NotJSON:

@@ -64,11 +64,7 @@ class _Job(NamedTuple):
 
 
 class WorkerThreads:
-    """Runs calls in daemon threads; the thread that was idle last is used first.
-
-    A call never waits for another: one that finds no idle thread starts a new one. Every method may
-    be called in any thread.
-    """
+    """Runs calls in daemon threads, the last idle first; no call waits for another."""
 
     def __init__(
         self, name: str = "civitas-worker", *, idle_s: float = IDLE_S, limit: int = MAX_THREADS
@@ -105,20 +101,11 @@ class WorkerThreads:
         self._start(_Job(function, args, context, done))
 
     def run(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        function: Callable[..., T],
-        *args: Any,
-        context: Context | None = None,
+        self, loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Call a function in a thread; return a future of the loop that gets its outcome.
-
-        Cancelling the future, or closing the loop, drops the outcome; the thread cannot be stopped.
-        """
+        """Call a function in a thread; return a future of the loop that gets its outcome."""
         future: asyncio.Future[T] = loop.create_future()
-        if context is None:
-            context = copy_context()
-        self._start(_Job(function, args, context, partial(_deliver, loop, future)))
+        self._start(_Job(function, args, copy_context(), partial(_deliver, loop, future)))
         return future
 
     def _start(self, job: _Job) -> None:
@@ -239,11 +226,7 @@ _AT_ONCE = 64
 
 
 class _Questions:
-    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a queue.
-
-    The threads are not a pool's, since a person may take an hour to answer. They are daemons, since
-    an unanswered question must not delay the interpreter's exit.
-    """
+    """The questions to one sync approver: up to `_AT_ONCE` in daemon threads, others in a queue."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -92,9 +92,15 @@ def test_a_name_may_go_any_way_inside_the_folder(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "suggested"),
-    (("README", '"README.md"'), ("readme.md", '"README.md"'), ("src/wigdet.py", '"widget.py"')),
+    (
+        ("README", '"README.md"'),
+        ("readme.md", '"README.md"'),
+        ("src/wigdet.py", '"widget.py"'),
+        ("s", '"s.configuration"'),
+    ),
 )
 def test_an_error_names_what_is_close(root: Path, wanted: str, suggested: str) -> None:
+    (root / "s.configuration").write_text("")
     with pytest.raises(NoSuchFile, match="does not exist; close to it: ") as caught:
         actions(root)["read_file"].execute(file_name=wanted)
     assert str(caught.value).endswith(suggested)
@@ -291,8 +297,8 @@ def test_a_text_that_is_there_once_is_edited(root: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "said"),
     (
-        ("four", 'has "four" 0 times'),
-        ("two", 'has "two" 2 times'),
+        ("four", 'has "four" 0 times, so nothing was changed; read the file first'),
+        ("two", 'has "two" 2 times, so nothing was changed; include more of the surrounding text'),
         ("aa", 'has "aa" 2 times'),
         ("", "the text to replace is empty"),
         ("\x1b]0;t\x07", r'has "\x1b]0;t\x07" 0 times'),

@@ -218,6 +218,13 @@ def test_a_concurrency_that_is_none_is_refused(space, concurrency):
     works(space)
 
 
+def test_a_concurrency_goes_before_that_of_the_class():
+    class Four(Agent):
+        concurrency = 4
+
+    assert [Four("a", concurrency=n).concurrency for n in (None, 1, 4, 5)] == [4, 1, 4, 5]
+
+
 def test_an_agent_of_another_space_is_refused_and_stays_there(space):
     with type(space)() as other:
         agent = other.add(Recorder("agent"))

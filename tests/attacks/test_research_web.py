@@ -11,6 +11,7 @@ import pytest
 
 from civitas.errors import AddressRefused, PageError, UnreadableDocument
 from civitas.research import Resource, ResourcePool, visit_page
+from civitas.research.web.addresses import address_check
 from conformance.model import run
 from models.openai_server import HANG, Answer, http
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
@@ -106,6 +107,10 @@ def test_a_host_is_allowed_by_its_name_and_port_alone() -> None:
         for other in ("localhost", f"127.0.0.1:{web.port - 1}", "127.1", "7.0.0.1"):
             with pytest.raises(AddressRefused, match=r"allow_hosts=\('127\.0\.0\.1',\)"):
                 read(f"{web.base}/", allow_hosts=[other])
+    for allowed in ("::1", "[::1]", "[::1]:80"):
+        address_check([allowed])("::1", 80, "::1")
+    with pytest.raises(AddressRefused, match=r"::1 is at ::1, a loopback address"):
+        address_check(["[::1]:80"])("::1", 81, "::1")
 
 
 @pytest.mark.parametrize("path", ("/", "/robots.txt"), ids=("page", "robots"))

@@ -481,6 +481,7 @@ def test_interrupted_while_it_asks(folder: Path) -> None:
         terminal.type(CONTROL_C)
         assert terminal.end() == 130
     assert "Fatal" not in terminal.seen
+    assert "stopped before" not in terminal.seen
     assert not (folder / "new.txt").exists()
 
 

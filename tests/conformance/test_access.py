@@ -1,6 +1,7 @@
 """Access policies and approval."""
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
@@ -507,6 +508,22 @@ def test_a_request_cancelled_while_permission_is_asked_never_runs(space, me, for
     settle(me, host)
     assert me.ask("Host", "note", text="after").result(timeout=10) == "after"
     assert list(host.done) == ["after"]
+
+
+def test_a_request_cancelled_before_permission_is_asked_waits_for_none(space, me):
+    class Hasty(Agent):
+        @action
+        async def hurry(self) -> None:
+            request = self.ask("Host", "delete", path="x")
+            asyncio.get_running_loop().call_soon(request.cancel)
+            with contextlib.suppress(RequestCancelled):
+                await request
+
+    host, hasty = space.add(Host()), space.add(Hasty("hasty"))
+    me.ask("hasty", "hurry").result(timeout=10)
+    settle(hasty, host)
+    found = space.statistics()["agents"]["Host"]
+    assert (found["asking"], found["waiting"], list(host.done)) == (0, 0, [])
 
 
 def test_who_asks_may_ask_others_meanwhile(space, me):

@@ -674,7 +674,8 @@ def test_events_are_of_each_turn_in_order_and_then_its_own() -> None:
         ("TurnEnded", "Cleo"),
         ("Done", "conversation"),
     ]
-    assert [e.turn for e in events if isinstance(e, TurnEnded)] == [1, 2, 3]
+    for kind in (TurnStarted, TurnEnded):
+        assert [e.turn for e in events if isinstance(e, kind)] == [1, 2, 3]
     assert events[-1].reply.value == {"Bob": "b1", "Cleo": "Cleo 1"}
 
 
@@ -831,6 +832,14 @@ def test_cancelling_reaches_an_action_of_a_participant() -> None:
         assert ended.is_set()
 
     asyncio.run(asyncio.wait_for(main(), WAIT))
+
+
+def test_who_gives_the_outcome_has_heard_who_spoke_at_the_same_time() -> None:
+    ann, bob = Talker("Ann"), agent("Bob", "I see 2.", "3")
+    talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
+    assert talk.reply_sync("How many?", schema=int).value == 3
+    assert heard(bob)[:2] == ["How many?", "Ann: Ann 1"]
+    assert len(heard(bob)) == 3
 
 
 def test_the_outcome_is_given_by_a_schema_by_the_last_speaker() -> None:
@@ -1003,6 +1012,56 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
     reply = alone.reply_sync("Hi")
     assert reply.text == "I see."
     assert "would wait for itself" in str(reply.steps[0].error)
+
+
+def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None:
+    ann, bob = Gated("Ann"), Talker("Bob")
+    talk = Conversation([ann, bob], until=MaxTurns(2))
+
+    async def main() -> dict[str, Any]:
+        task = asyncio.create_task(talk.reply("go"))
+        await ann.begun.wait()
+        assert await talk.interrupt("Faster!")
+        task.cancel()
+        await asyncio.wait((task,))
+        return talk.state_dict()
+
+    saved = asyncio.run(main())
+    assert [each["content"] for each in saved["own"]["transcript"]] == ["go", "Faster!"]
+
+
+def test_what_another_agent_notes_is_observed_at_once() -> None:
+    ann = Talker("Ann")
+    talk = Conversation([ann])
+
+    async def note() -> str:
+        await talk.observe("It rains.")
+        return ", ".join(ann.heard)
+
+    clerk = agent("clerk", use("note"), say("noted"), actions=[note])
+    assert clerk.reply_sync("Note it.").steps[0].result["result"] == "It rains."
+
+
+@pytest.mark.parametrize("in_space", (False, True))
+def test_a_participant_may_note_something_in_another_thread_of_its_conversation(
+    in_space: bool, space: NativeSpace
+) -> None:
+    async def note() -> str:
+        await talk.observe("Ann was asked.", thread="log")
+        return "noted"
+
+    ann = agent("Ann", use("note"), say("Yes."), say("I know."), actions=[note])
+    talk = Conversation([ann], until=MaxTurns(1))
+    if in_space:
+        space.add(talk)
+
+    async def run() -> list[str]:
+        async with asyncio.timeout(WAIT):
+            await talk.reply("Are you there?", thread="one")
+            await talk.reply("And?", thread="log")
+        return heard(ann, "log")
+
+    assert asyncio.run(run()) == ["Ann was asked.", "And?"]
 
 
 # -- going on elsewhere ----------------------------------------------------------------------------

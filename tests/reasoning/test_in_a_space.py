@@ -308,6 +308,12 @@ def test_a_description_is_shown_up_to_2000_characters() -> None:
 DEEP: dict[str, Any] = {"type": "array"}
 for _ in range(60):
     DEEP = {"type": "array", "items": DEEP}
+DEEP_OBJECT: dict[str, Any] = {"type": "object"}
+for _ in range(60):
+    DEEP_OBJECT = {"type": "object", "properties": {"in": DEEP_OBJECT}}
+DEEP_CHOICE: dict[str, Any] = {"type": "string"}
+for _ in range(60):
+    DEEP_CHOICE = {"anyOf": [DEEP_CHOICE]}
 
 SCHEMAS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
@@ -345,9 +351,12 @@ def test_of_a_schema_only_what_is_harmless_is_used(
 
 
 def test_a_deep_schema_is_cut() -> None:
-    (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": {"x": DEEP}}})
-    assert json.dumps(found.parameters).count("items") < 12
-    assert found.check({"x": [[[]]]}) == {"x": [[[]]]}
+    args = {"x": DEEP, "y": DEEP_OBJECT, "z": DEEP_CHOICE}
+    (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": args}})
+    text = json.dumps(found.parameters)
+    assert [text.count(word) for word in ('"items"', '"in"', '"anyOf"')] == [9, 9, 9]
+    given = {"x": [[[]]], "y": {"in": {}}, "z": "z"}
+    assert found.check(given) == given
 
 
 # -- chains ----------------------------------------------------------------------------------------
@@ -502,7 +511,9 @@ def test_of_two_requests_that_reply_in_one_thread_the_second_waits(space: Native
 
 
 @pytest.mark.parametrize("kind", ("each in its thread", "shared", "conversation", "person"))
-def test_help_is_answered_while_a_reply_is_under_way(space: NativeSpace, kind: str) -> None:
+def test_help_is_answered_while_a_reply_is_under_way(
+    space: NativeSpace, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Who looked for actions, by `discover=` or `/*.help`, waited in vain for a conversation."""
     begun, go_on = threading.Event(), threading.Event()
 
@@ -529,6 +540,7 @@ def test_help_is_answered_while_a_reply_is_under_way(space: NativeSpace, kind: s
     assert not asked.done()
     go_on.set()
     assert asked.result(timeout=WAIT) == second.result(timeout=WAIT) == "Done."
+    assert not caplog.records
 
 
 def test_an_agent_that_is_removed_stops_its_reply(space: NativeSpace) -> None:

@@ -142,8 +142,14 @@ def test_what_the_passage_does_not_say_is_a_fault(sentence: str, passage: str, w
 
 
 HILL = "The wooden store at the hill beside the river holds {} items."
+TABLES = "Old barns lack wooden tables near big rivers."
+SWEDEN = "The parliament of Sweden sits near two rivers."
 MARKET = "At the old harbour market pages never open near noon."
 SUNDAYS = "“The old tram line does not run on Sundays”, grumbled tired commuters yesterday evening."
+KEYS = (
+    "It reads a key and returns the character. Nothing is echoed to the console. There is "
+    "currently no way to read the volume keys with it. Keys may be mixed with clicks."
+)
 MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the passage has"
 
 
@@ -157,6 +163,23 @@ MORE, LESS = "has a negation that the passage lacks", "lacks a negation that the
         (MARKET, "It never ends, and pages open at noon near the old harbour market.", MORE),
         ("The default None means that it always times out.", WAIT, LESS),
         ("Clocks halt when the timer stops.", "The None halts clocks when the timer stops.", None),
+        # The negation of whichever sentence says it, past adverbs and light words.
+        ("When a key was read, the character is echoed to the console.", KEYS, LESS),
+        ("It is possible to read the volume keys with it.", KEYS, LESS),
+        ("The volume keys cannot currently be read with it.", KEYS, None),
+        ("It is noted that keys may not be mixed with clicks.", KEYS, MORE),
+        ("Far from mixing keys with clicks, it reads characters.", KEYS, MORE),
+        ("It refuses to return the character of a key.", KEYS, MORE),
+        ("It reads nothing but a key and returns the character.", KEYS, None),
+        # A denied word that the passage does not have, and none that denies softly.
+        ("The wooden store never burns and holds items.", HILL, MORE),
+        ("The wooden store never burns and holds items.", f"{HILL} It avoids fire.", MORE),
+        # Two verbs may be synonyms, and two nouns or names of things are none.
+        ("He lifts the price of old wood daily.", "He raises the price of old wood daily.", None),
+        ("Old barns lack wooden chairs near big rivers.", TABLES, "says chairs, where"),
+        # A country and its people.
+        ("The Swedish parliament sits near two rivers.", SWEDEN, None),
+        ("The Danish parliament sits near two rivers.", SWEDEN, "names Danish"),
         # Numbers in other words.
         ("The store holds 10k items.", "The store holds 10,000 items.", None),
         (HILL.format("twenty five"), HILL.format("25"), None),

@@ -547,6 +547,16 @@ def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
     assert [each.args["url"] for each in researcher.done] == [ALPHA, BETA]
 
 
+def test_a_task_for_a_tool_that_is_not_there_fails_and_the_others_are_done() -> None:
+    tasks = [ResearchTask("fly", {}, ""), ResearchTask("read", {"url": ALPHA}, "")]
+    researcher = Researcher("r", None, "alpha port", tools(), iterations=1, plan=Gives(tasks))
+    researcher.resources.add(ALPHA)
+    assert researcher.report_sync().citations
+    assert [each.error for each in researcher.results] == [
+        *("there is no tool 'fly'; there are search, read", None)
+    ]
+
+
 def test_what_an_action_gives_is_a_source_only_of_what_it_says() -> None:
     @action
     def weather(query: str) -> str:
@@ -845,11 +855,12 @@ def test_what_answers_is_quoted_rather_than_a_heading_or_code(
 
 def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
     text = "The method __init__ takes *args and a_b, `__str__` and 2 * 3 &amp; more of C:\\*."
-    report = found(text, ["What does __init__ take?", "Which *args?"])
+    report = found(text, ["What does __init__ take?", "Which *args?", "What is &lt; in 2 * 3?"])
     assert report.citations[0].sentence == f"“{text}”"
     assert r"## What does \_\_init\_\_ take?" in report.markdown
     shown = report.html().replace("&amp;", "&")
     assert "<h2>What does __init__ take?</h2>" in shown
+    assert "<h2>What is &lt; in 2 * 3?</h2>" in shown
     quoted = text.replace("`__str__`", "<code>__str__</code>")
     assert f"<li>“{quoted}” <sup" in shown
     marked = found("The bridge was **not** built in 1903.", "bridge", "file:///notes/a.md")
@@ -869,10 +880,11 @@ def test_a_report_has_one_title() -> None:
 
 
 def test_what_was_not_read_or_not_written_is_said() -> None:
-    def broken(messages: Any) -> str:
+    def broken(messages: Any, options: Any) -> str:
         raise OSError("no network")
 
     report = research([broken])[0].report_sync()
+    assert report.detail == "OSError: no network"
     assert "Nothing relevant was found for “alpha”: nothing was read." in report.markdown
     report = research([*SCRIPT[:3], broken])[0].report_sync()
     assert report.stop_reason == "error"
@@ -1069,7 +1081,9 @@ def test_a_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
     def ask(query: str, pool: ResourcePool) -> str:
         """Read what is asked about, and name a page."""
         pool.add(Resource("http://web.test/more", "More"))
+        day = "2026-01-02T03:04:05+00:00"
         pool.add(Resource("http://web.test/read", "Alpha", True, "Alpha uses port 9."))
+        pool.add(Resource("http://web.test/kept", "Alpha", True, "Of that day.", fetched_at=day))
         return "I have read it."
 
     @action
@@ -1081,8 +1095,8 @@ def test_a_tool_that_reads_a_page_is_cited_by_that_page_alone() -> None:
     researcher.report_sync()
     results = {each.tool: each for each in researcher.results}
     assert results["ask"].citation == "http://web.test/read"
-    dated = {each.url[16:]: each.fetched_at is not None for each in results["ask"].resources}
-    assert dated == {"more": False, "read": True}
+    dated = {each.url[16:]: (each.fetched_at or "")[:10] for each in results["ask"].resources}
+    assert (dated["more"], dated["read"][:2], dated["kept"]) == ("", "20", "2026-01-02")
     assert results["search"].citation is None
 
 
@@ -1191,6 +1205,8 @@ def test_a_reply_takes_its_text_as_the_objective_each_thread_its_own() -> None:
     assert "# the key of beta" in second.text
     with pytest.raises(DefinitionError, match="gives a report: leave schema= out"):
         researcher.reply_sync("the port of alpha", schema=int)
+    with pytest.raises(DefinitionError, match="topic must be a text, got ''"):
+        researcher.reply_sync("")
     assert researcher.objectives == []
 
 
@@ -1241,6 +1257,15 @@ def test_a_run_that_ended_gives_its_report_again_and_is_replayed(tmp_path: Path)
         reply = journal.replay("R")
     assert reply.text == report.markdown
     assert reply.value == report
+
+
+def test_what_an_iteration_spent_that_is_done_again_counts_once(tmp_path: Path) -> None:
+    script = [ModelReply(SCRIPT[0], usage=Usage(100, 20))]  # nothing is left for Evaluate
+    researcher, _ = research(script, journal=tmp_path / "runs")
+    for _ in range(2):
+        report = researcher.report_sync("R")
+        assert (report.stop_reason, report.usage) == ("error", Usage(100, 20))
+        assert len(researcher.done) == 1
 
 
 def test_a_run_in_which_something_was_said_goes_on(tmp_path: Path) -> None:

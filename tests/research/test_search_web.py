@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from civitas.errors import DefinitionError, RemoteForbidden, SearchError
-from civitas.research import Resource, ResourcePool, search_web, visit_page
+from civitas.research import Resource, search_web, visit_page
 from conformance.model import run
 from models.openai_server import Answer, Request, http
 from research.web_server import Web, html, redirect
@@ -27,13 +27,12 @@ FOUND = {
 }
 
 
-def search(answer: Any, query: str = "apples", **more: Any) -> tuple[list[Resource], ResourcePool]:
+def search(answer: Any, query: str = "apples", **more: Any) -> list[Resource]:
     """What a search finds in a SearXNG that answers so."""
-    pool = ResourcePool()
     with Web({}) as web:
         web.answers[:] = [answer]
         action = search_web(searxng=web.base, **more)
-        return run(action.execute(query=query, pool=pool)), pool
+        return run(action.execute(query=query))  # type: ignore[no-any-return]
 
 
 def answer(value: Any) -> Answer:
@@ -41,12 +40,10 @@ def answer(value: Any) -> Answer:
 
 
 def test_results_become_resources_that_were_not_visited() -> None:
-    found, pool = search(answer(FOUND))
-    assert found == [
+    assert search(answer(FOUND)) == [
         Resource("https://a.example/x", "A page – about apples", False),
         Resource("https://b.example/", "Another", False),
     ]
-    assert pool.get_unvisited() == pool.get_all() == found
 
 
 def test_a_searxng_is_asked_in_its_json_format() -> None:
@@ -71,14 +68,14 @@ def test_a_search_asks_for_the_site_and_leaves_others_out() -> None:
         asked.extend(parse_qs(urlsplit(request.path).query)["q"])
         return answer(FOUND)
 
-    found, _ = search(answered, site="A.example")
+    found = search(answered, site="A.example")
     assert [each.url for each in found] == ["https://a.example/x"]
     assert asked == ["apples site:A.example"]
 
 
 def test_what_a_search_finds_is_not_allowed_by_it() -> None:
     with Web({"/secret": html("<p>secret</p>")}) as web:
-        found, _ = search(answer({"results": [{"url": f"{web.base}/secret", "title": "Look"}]}))
+        found = search(answer({"results": [{"url": f"{web.base}/secret", "title": "Look"}]}))
         with pytest.raises(Exception, match=r"is at 127\.0\.0\.1, a loopback address"):
             run(visit_page().execute(url=found[0].url))
         assert web.requests == []
@@ -114,16 +111,22 @@ def test_an_answer_that_cannot_be_used_says_why(given: Answer, why: str) -> None
         search(given)
 
 
+def test_a_searxng_that_was_busy_is_asked_once_more() -> None:
+    with Web({}) as web:
+        web.answers[:] = [http(b"", 503, {"Retry-After": "0"}), answer(FOUND)]
+        assert len(run(search_web(searxng=web.base).execute(query="x"))) == 2
+
+
 def test_a_searxng_that_is_not_there_is_named() -> None:
     with Web({}) as web:
         at = web.base
     with pytest.raises(SearchError, match=f"the SearXNG at {at}: no answer from .*refused"):
-        run(search_web(searxng=at).execute(query="x", pool=ResourcePool()))
+        run(search_web(searxng=at).execute(query="x"))
 
 
 def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> None:
     with pytest.raises(RemoteForbidden, match="search_web: CIVITAS_OFFLINE=1"):
-        run(search_web().execute(query="apples", pool=ResourcePool()))
+        run(search_web().execute(query="apples"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from civitas.errors import ConfigError, PageError
-from civitas.research import Resource, ResourcePool, Section, read_pdf, visit_page
+from civitas.research import (
+    Resource,
+    ResourcePool,
+    Section,
+    read_pdf,
+    search_web,
+    visit_page,
+)
 from civitas.research.web.fetching import checked
 from conformance.model import run
 from models.openai_server import Answer, Request, http
@@ -95,13 +102,15 @@ def test_the_links_of_a_page_become_resources_to_visit() -> None:
     assert found == [("/a/trees", "trees"), ("/menu", "Menu")]
 
 
-@pytest.mark.parametrize("rule", ("noindex, NOFOLLOW", "None"))
-def test_a_page_may_forbid_following_its_links(rule: str) -> None:
+@pytest.mark.parametrize(
+    ("rule", "links"), (("noindex, NOFOLLOW", 0), ("None", 0), ("noindex, follow", 2))
+)
+def test_a_page_may_forbid_following_its_links(rule: str, links: int) -> None:
     page = PAGE.replace("<head>", f'<head><meta name="Robots" content="{rule}">')
     pool = ResourcePool()
     with Web({"/a": html(page)}) as web:
         web.visit("/a", pool)
-    assert pool.get_unvisited() == []
+    assert len(pool.get_unvisited()) == links
 
 
 @pytest.mark.parametrize(
@@ -175,6 +184,8 @@ def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes)
     (
         (http(b"no", 404), "BASE/a answered 404 (Not Found)"),
         (http(b"no", 403), "BASE/a answered 403 (Forbidden)"),
+        (http(b"no", 400, {"Location": "/b"}), "BASE/a answered 400 (Bad Request)"),
+        (http(b"no", 399), "BASE/a answered 399"),
         (html("<html><body></body></html>"), "BASE/a has no text that can be read"),
         (
             http(b"GIF89a", 200, {"Content-Type": "image/gif"}),
@@ -182,7 +193,7 @@ def test_characters_are_read_whatever_is_said_of_them(charset: str, body: bytes)
         ),
         (http(b"x" * 101, 200, TEXT), "BASE/a: the answer has more than 100 bytes"),
     ),
-    ids=("missing", "forbidden", "empty", "type", "large"),
+    ids=("missing", "forbidden", "wrong", "odd", "empty", "type", "large"),
 )
 def test_what_cannot_be_read_is_no_source(page: Answer, why: str) -> None:
     with Web({"/a": page}) as web:
@@ -258,6 +269,7 @@ def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
         ("\ufeffUser-agent: *\nDisallow: /a", "/a", False),
         ("User-agent: *\n\nDisallow: /a", "/a", False),
         ("User-agent: x\nUser-agent: *\nDisallow: /a", "/a", False),
+        ("User-agent: civitas\nUser-agent: x\nDisallow: /a", "/a", False),
         ("User-agent: *\nDisallow: /gr\u00fcn", "/gr%C3%BCn", False),
         ("User-agent: Civitas\nDisallow:\n\nUser-agent: *\nDisallow: /", "/a", True),
     ),
@@ -413,11 +425,20 @@ def test_no_file_of_this_machine_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}, {"allow_hosts": 3})
+    "wrong",
+    (
+        *({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}, {"allow_hosts": 3}),
+        *({"max_bytes": 0}, {"timeout_s": -1}, {"delay_s": "1"}, {"site": "a.b:80"}),
+    ),
 )
 def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must "):
         visit_page(**wrong)
+
+
+def test_what_reads_and_searches_may_be_called_again() -> None:
+    for tool in (visit_page(), read_pdf(), search_web(searxng="http://localhost")):
+        assert tool.idempotent
 
 
 def test_a_package_that_is_missing_is_named_by_its_extra() -> None:

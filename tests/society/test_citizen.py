@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, ReActAgent, ScriptedModel
+from civitas import Agent, NativeSpace, ReActAgent, ScriptedModel
 from civitas.block import Block
 from civitas.errors import DefinitionError, NotInSpace, StateError
 from civitas.society import (
@@ -35,8 +35,14 @@ def test_a_memory_keeps_the_last_events_and_messages() -> None:
     other = CitizenMemory(most=3)
     other.load_state_dict(memory.state_dict())
     assert (other.status, other.stream) == (memory.status, memory.stream)
+    short = CitizenMemory(most=1)
+    short.load_state_dict(memory.state_dict())
+    short.note(3, "event 3")
+    assert short.stream == [(3, "event 3")]
     assert memory.thread("t") is memory.thread("t")
     assert memory.thread("t").stream == []
+    with pytest.raises(ValueError, match="limit"):
+        memory.get_memories(-1)
     with pytest.raises(StateError):
         other.load_state_dict({"status": {}})
 
@@ -54,6 +60,14 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
     with pytest.raises(ValueError, match="enable_mobilty"):
         CitizenAgent(1, agent_params={"enable_mobilty": False})
     assert citizen.type is AgentType.Citizen
+
+    class HomeParams(CitizenAgentParams):
+        enable_mobility: bool = False
+
+    class Home(CitizenAgent):
+        ParamsType = HomeParams
+
+    assert [block.name for block in Home(1, blocks=[Walks(), Talks()]).blocks] == ["Talks"]
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
 
 
@@ -79,10 +93,15 @@ def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() ->
     plan = [{"do": "sleep", "where": "home-1"}]
     citizen = CitizenAgent(7, memory=CitizenMemory({"plan": plan, "now": 0}), blocks=[Looks()])
     assert asyncio.run(citizen.run()) == "slept 0"
-    with pytest.raises(NotInSpace):
-        citizen.want(Move("work"))
+    with NativeSpace() as space:
+        space.add(citizen)
+        with pytest.raises(NotInSpace, match="agent 7 cannot want: it is not in a Society"):
+            citizen.want(Move("work"))
+    for _ in range(9):
+        asyncio.run(citizen.run())
     citizen.status["now"] = 5
     assert asyncio.run(citizen.run()) is None
+    assert [each.block for each in citizen.dispatcher.decisions] == [*["Looks"] * 9, None]
 
 
 async def test_an_agent_with_threads_has_one_memory_in_a_society() -> None:

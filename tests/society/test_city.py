@@ -195,6 +195,7 @@ def test_wrong_places_are_refused_by_field(field: str, wrong: object, text: str)
         ({"nodes": {**NODES, "home": (0, 0)}}, '"home" is the id of a place too'),
         ({"nodes": {**NODES, "n3": (0,)}}, 'nodes: "n3": must be (x, y)'),
         ({"nodes": {**NODES, "n3": (0, math.nan)}}, 'nodes: "n3": y must be a whole number'),
+        ({"nodes": {**NODES, "": (0, 0)}}, "nodes: an id must be 1–255 printable"),
         ({"nodes": [1]}, "nodes must map ids to (x, y)"),
         (
             {"roads": [("home", "n9", 1)]},
@@ -221,6 +222,11 @@ def test_wrong_cities_are_refused(changes: dict[str, Any], text: str) -> None:
     ("make", "text"),
     (
         (lambda: Road("a", "b", 1, modes="walk"), "modes must be names or None"),  # type: ignore[arg-type]
+        (lambda: Road("a", "b", 1, modes=("walk", "")), 'road "a"–"b": modes must be 1–255'),
+        (lambda: Road("", "b", 1), "road: a must be 1–255 printable"),
+        (lambda: Road("a", "b", 1_000_001), "metres must be a whole number from 1 to 1000000"),
+        (lambda: Mode("", 1), "mode: name must be 1–255 printable"),
+        (lambda: Mode("walk", 1, 86_401), "seconds must be a whole number from 1 to 86400"),
         (lambda: Road("a", "b", 1, oneway=1), "oneway must be a boolean"),  # type: ignore[arg-type]
         (lambda: Mode("walk", 0), 'mode "walk": metres must be a whole number from 1'),
         (lambda: Mode("walk", 1, 0), 'mode "walk": seconds must be a whole number from 1'),

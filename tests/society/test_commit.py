@@ -14,12 +14,14 @@ from civitas.society import (
     Books,
     Buy,
     CitizenAgent,
+    City,
     Follow,
     Grid,
     Like,
     Move,
     Network,
     Pay,
+    Place,
     Population,
     Post,
     RowBlock,
@@ -30,7 +32,7 @@ from civitas.society import (
     Want,
     Work,
 )
-from society.life import Bank, Places, living, town
+from society.life import Bank, Noting, Places, living, said, town
 
 
 def wanting(*wants: Want, id: str | int = 1, **status: Any) -> CitizenAgent:
@@ -113,6 +115,10 @@ class Borrow(Want):
 
     book: str
 
+    def __post_init__(self) -> None:
+        if not self.book:
+            raise ValueError("a book has a title")
+
 
 class Library(Service):
     """Lends a book."""
@@ -157,6 +163,20 @@ async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
     assert told[2][0]["data"]["value"] == "Emma to 2"
 
 
+async def test_a_message_with_wrong_arguments_is_answered_by_an_error() -> None:
+    reader = Noting("reader")
+    async with Society([reader], services=[Library("library")]) as society:
+        for args in ({"book": ""}, {"title": "Emma"}):
+            reader.send(said("library", "borrow", **args))
+        reader.send(said("library", "steal", book="Emma"))
+        await society.run(steps=2)
+    assert [args["error"] for _, _, args in reader.heard] == [
+        "action.args are not those of borrow: {'book': ''}",
+        "action.args are not those of borrow: {'title': 'Emma'}",
+        "action.name must be one of move, pay, work, buy, save, post, follow, like, got 'steal'",
+    ]
+
+
 async def test_what_is_no_want_costs_the_turn_and_is_told() -> None:
     society = await after(1, wanting(5))  # type: ignore[arg-type]
     assert society.failures[0][2].startswith("DefinitionError: want must be a Want such as Move")
@@ -175,6 +195,14 @@ async def test_without_a_city_nobody_moves_and_an_unknown_place_is_named() -> No
     stays = wanting(Move("b"), home="a")
     await after(2, stays, city=islands)
     assert stays.status["told"] == ["SimpleNamespace has no travel times: no `seconds`"]
+    streets = City([Place("x", "home", 0, 0), Place("y", "home", 9, 0)], [("x", "y", 9)])
+    for city, home, told in (
+        (streets, "x", 'mode must be one of walk, cycle, drive, transit; got "fly"'),
+        (grid, first, 'mode must be None: only a City has modes; got "fly"'),
+    ):
+        flies = wanting(Move("y" if city is streets else "1,1", "fly"), home=home)
+        await after(2, flies, city=city)
+        assert flies.status["told"] == [told]
     homeless = wanting(Move("nowhere"))
     await after(2, homeless, city=Network.from_edges([("x", "y")]))
     assert homeless.status["told"] == ["there is no place 'nowhere'"]
@@ -210,6 +238,50 @@ async def test_a_service_that_makes_money_ends_the_run() -> None:
 
     with pytest.raises(StateError, match="there were 100 cents and now there are 101"):
         await after(1, wanting(money=100), services=[Mint()])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    (
+        (lambda books: books.balances.update({"1": -5, "2": 205}), "step 1: 1 has -5 cents"),
+        (lambda books: books.at["b"].update({"1": None}), "step 1: a citizen is in two places, or"),
+        (
+            lambda books: (
+                books.at["b"].update(books.at.pop("a")),
+                books.where.update(dict.fromkeys("12", "b")),
+            ),
+            "step 1: 2 are at b, which holds 1",
+        ),
+    ),
+)
+async def test_books_that_do_not_agree_end_the_run(spoil: Any, told: str) -> None:
+    class Spoils(Bank):
+        def after_step(self, books: Books) -> None:
+            if books.step == 1:
+                spoil(books)
+
+    people = [living(lambda me: None, id=id, home="a", money=100) for id in (1, 2)]
+    async with Society(people, Places(a=2, b=1), services=[Spoils()]) as society:
+        with pytest.raises(StateError) as caught:
+            await society.run(steps=3)
+        assert str(caught.value).startswith(told)
+        with pytest.raises(StateError, match="step 1 was broken off: resume from its journal"):
+            await society.step()
+
+
+@pytest.mark.parametrize(("id", "told"), (("1", "step 0: 1 has -5 cents"), ("bank", "bank has -8")))
+async def test_no_account_of_a_population_is_below_0(id: str, told: str) -> None:
+    class Spoils(Bank):
+        def after_step(self, books: Books) -> None:
+            cents = 104 if id == "1" else 15
+            books.balances[id] -= cents
+            books.balances["2"] += cents
+
+    async with Society(
+        Population({"money": [100, 100]}, blocks=[Saves()]), services=[Spoils(money=5)]
+    ) as society:
+        with pytest.raises(StateError, match=told):
+            await society.run(steps=1)
 
 
 async def test_a_service_that_fails_refuses_that_want_alone(

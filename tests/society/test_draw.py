@@ -133,6 +133,14 @@ def test_citizens_of_rows_are_whole_numbers_from_0_up(wrong: np.ndarray) -> None
         uniforms(0, wrong, 0, "p")
 
 
+@pytest.mark.parametrize("wrong", ([1.0, 2.0], [1], [0, 1], [1, 2**32]))
+def test_counts_of_rows_are_whole_numbers_one_for_each(wrong: list[float]) -> None:
+    with pytest.raises(ConfigError, match="n must be whole numbers"):
+        belows(np.array(wrong), 0, np.arange(2), 0, "p")
+    with pytest.raises(ConfigError, match="purpose must be a text, got 3"):
+        Draws(0, 0, 0).integer(3)  # type: ignore[arg-type]
+
+
 def test_only_rows_need_the_extra() -> None:
     program = (
         "import sys; sys.modules['numpy'] = None\n"

@@ -52,7 +52,10 @@ def settled(made: Books, *wanted: tuple[str, Want]) -> list[Answer]:
 def test_tax_is_by_brackets() -> None:
     assert tax_on(0) == 0
     assert tax_on(2_610) == 261
+    # The usual brackets, by hand: each one's part is rounded down.
     assert tax_on(10_603) == 261 + 959
+    incomes = (22_603, 43_151, 54_795, 136_986, 236_986)
+    assert [tax_on(each) for each in incomes] == [3860, 8791, 12_517, 41_283, 78_283]
     assert tax_on(20_000, ((0, 0), (10_000, 500))) == 5_000
 
 
@@ -82,6 +85,8 @@ def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:
     assert adapted(1000, 100, 0, 50, 1000) == 1050
     assert adapted(1000, 100, 0, 50, 0) == 1000
     assert adapted(1, 0, 100, 1000, 1000) == 1
+    assert (adapted(1000, 0, 0, 50, 1000), adapted(1000, 7, 7, 50, 1000)) == (1000, 1000)
+    assert (adapted(999, 100, 0, 50, 500), adapted(999, 0, 100, 50, 500)) == (1023, 975)
 
 
 def test_a_wage_is_for_seconds_and_skill() -> None:
@@ -192,6 +197,8 @@ def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
     assert bank.deposits == {"c1": 20_020, "c2": 50_000}  # 50 cents more than it has
     (answer,) = settled(made, ("c1", Save(-20_020)))
     assert (answer.value, made.balances["c1"]) == (0, 50_020)
+    (answer,) = settled(made, ("c2", Save(-1)))
+    assert (answer.value, made.balances["c2"]) == (49_999, 1)
     assert made.total == 100_030
 
 
@@ -263,13 +270,38 @@ def test_a_month_counts_what_each_of_its_days_sold() -> None:
     assert (shop.month_asked, shop.month_sold, shop.asked, shop.sold) == (8, 5, 0, 0)
 
 
+def test_each_step_but_the_last_of_a_day_leaves_it_open_and_the_government_keeps_its_reserve() -> (
+    None
+):
+    state, bank = Government(money=1000, reserve=400), Bank(money=100)
+    made = books(state, bank, c1={"money": 2_000_000}, c2={})
+    settled(made, ("c1", Save(1_000_000)))
+    for step, days in ((94, 0), (95, 1), (96, 1)):
+        made.step, made.clock = step, Clock().at(step)
+        made.end_step()
+        assert state.days == days
+    # 600 above the reserve in equal parts, and interest of 27 millionths: one percent a year.
+    assert (made.balances["government"], made.balances["c2"]) == (400, 300)
+    assert bank.deposits["c1"] == 1_000_027
+    odd = Government(money=5, reserve=0)
+    assert (odd.month, odd.most_price, odd.most_wage, odd.brackets) == (30, 50, 50, BRACKETS)
+    made = books(odd, c1={}, c2={})
+    made.step, made.clock = 95, Clock().at(95)
+    made.end_step()
+    assert (made.balances["government"], made.balances["c1"], made.balances["c2"]) == (1, 2, 2)
+
+
 def test_services_go_on_from_their_state() -> None:
-    shop, bank, state = Firm("firm-1", "s", 100, sells=True), Bank(), Government()
+    shop, bank, state = Firm("firm-1", "s", 10_000, sells=True), Bank(), Government()
     made = books(shop, bank, state, c1={"work": "s", "money": 500})
-    settled(made, ("c1", Work("s", 90)), ("c1", Save(100)))
+    assert all(each.done for each in settled(made, ("c1", Work("s", 900)), ("c1", Save(100))))
+    assert state.taxed == {"c1": [625, 62]}
     again = books(Firm("firm-1", "s", 100, sells=True), Bank(), Government())
     again.load_state_dict(made.state_dict())
     assert again.state_dict() == made.state_dict()
+    shop.worked += 1
+    settled(made, ("c1", Work("s", 100)))
+    assert again.state_dict() != made.state_dict()
 
 
 def test_an_economy_is_made_for_a_city() -> None:
@@ -287,6 +319,13 @@ def test_an_economy_is_made_for_a_city() -> None:
     assert {city.capacity(each.place) for each in makers} >= {1, 2}
     assert all(each.money == city.capacity(each.place) * 8 * 10 * 2500 for each in makers)
     assert {each.stock for each in firms if each.sells} == {4 * 8 * 10 * 25, 5 * 8 * 10 * 25}
+    share = {"school": 100, "hospital": 500}  # staff, of a thousand that the place holds
+    public = [each.place for each in firms if each.public]
+    staff = sum(city.capacity(id) * share[city.kind(id)] // 1000 for id in public)
+    assert (services[0].money, services[1].money) == (250_000, staff * 200_000)
+    assert {(each.wage, each.price) for each in firms} == {(2500, 100)}
+    firm = make_economy(city, days=1, wage=100)[-1]
+    assert firm.money == city.capacity(firm.place) * 8 * 100
     assert {each.seed for each in make_economy(city, seed=7) if isinstance(each, Government)} == {7}
     with pytest.raises(ConfigError, match="make_economy needs"):
         make_economy(None)
@@ -300,6 +339,14 @@ def test_an_economy_is_made_for_a_city() -> None:
         lambda: Firm("f", "p", -1),
         lambda: Firm("f", "p", price=0),
         lambda: Firm("f", "p", wage=-1),
+        lambda: Firm("f", "p", stock=-1),
+        lambda: Firm("f", "p", output=-1),
+        lambda: Bank(money=-1),
+        lambda: Bank(interest=1_000_001),
+        lambda: Government(reserve=-1),
+        lambda: Government(most_price=1001),
+        lambda: Government(brackets=((0, 1.5),)),  # type: ignore[arg-type]
+        lambda: Government(brackets=((0, -1),)),
         lambda: Bank(interest=-1),
         lambda: Government(month=0),
         lambda: Government(most_wage=1001),

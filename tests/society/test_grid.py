@@ -35,6 +35,17 @@ def test_the_seconds_are_those_from_neighbour_to_neighbour(around: int, torus: b
         }
 
 
+@pytest.mark.parametrize("around", (4, 8))
+@pytest.mark.parametrize("torus", (False, True))
+def test_neighbours_in_columns_are_those_of_each_cell(around: int, torus: bool) -> None:
+    grid = Grid(4, 3, around=around, torus=torus)
+    ids = grid.ids()
+    for cell, found in zip(ids, grid.next_to.tolist(), strict=True):
+        assert {ids[each] for each in found if each >= 0} == set(grid.neighbours(cell))
+    left, up, down, right = grid.next_to[ids.index("1,1")].tolist()[:4]
+    assert [ids[each] for each in (left, up, down, right)] == ["0,1", "1,0", "1,2", "2,1"]
+
+
 def test_capacity_and_position() -> None:
     assert Grid(3, 2).capacity("2,1") == 1
     assert Grid(3, 2, capacity=None).capacity("2,1") is None
@@ -49,6 +60,9 @@ def test_capacity_and_position() -> None:
     (
         ({"width": 0}, "width must be a whole number from 1"),
         ({"height": 1.5}, "height must be a whole number from 1"),
+        ({"width": 100_001}, "width must be a whole number from 1 to 100000"),
+        ({"height": 100_001}, "height must be a whole number from 1 to 100000"),
+        ({"cell_seconds": 86_401}, "cell_seconds must be a whole number from 1 to 86400"),
         ({"around": 6}, "around must be 4 or 8, got 6"),
         ({"torus": 1}, "torus must be a boolean, got 1"),
         ({"capacity": -1}, "capacity must be a whole number from 0"),

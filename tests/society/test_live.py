@@ -139,6 +139,8 @@ def test_the_curves_of_any_days_are_drawn_without_a_warning(tmp_path: Path) -> N
         moments = (datetime(2026, 1, 5) + timedelta(hours=n) for n in range(hours))
         draw_day([{"time": each.isoformat(), **row} for each in moments], tmp_path / "day.png")
         assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match=r"rows must be of Society.run: one has no 'time'"):
+        draw_day([{}], tmp_path / "day.png")
 
 
 async def test_a_map_says_what_is_where(tmp_path: Path) -> None:

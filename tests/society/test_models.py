@@ -11,7 +11,7 @@ import pytest
 
 from civitas import AgentToolbox, Budget, Journal, ScriptedModel
 from civitas.block import Block
-from civitas.errors import ModelError
+from civitas.errors import CommandTimeout, ModelError
 from civitas.models.protocol import ModelReply, Usage
 from civitas.society import CitizenAgent, LocalEngine, OtherBlock, Question, Society, Survey
 from society.life import living
@@ -76,15 +76,17 @@ async def test_a_survey_asks_side_by_side_up_to_the_bound() -> None:
 
 async def test_a_model_that_hangs_or_fails_costs_that_citizen_its_answer() -> None:
     model = Counting(hangs="2", fails="3")
-    citizens = [asking(id=number) for number in range(1, 5)]
+    citizens = [asking(id=number) for number in range(1, 6)]
+    citizens[4].toolbox = AgentToolbox(ScriptedModel([CommandTimeout("it is not up in 5 s")]))
     async with Society(citizens, model=model, model_timeout_s=0.05) as society:
         row = await society.step()
-    assert (row["failures"], row["fallbacks"]) == (0, 2)
+    assert (row["failures"], row["fallbacks"]) == (0, 3)
     assert [each.memory.stream[0][1] for each in citizens] == [
         "you said 1",
         "the model did not answer agent '2': it took longer than 0.05 s",
         "the model did not answer agent '3': ModelError: no weights",
         "you said 4",
+        "the model did not answer agent '5': CommandTimeout: it is not up in 5 s",
     ]
 
 
@@ -222,6 +224,20 @@ async def test_the_dispatcher_asks_the_model_and_falls_back_to_the_rule() -> Non
     assert [row["fallbacks"] for row in rows] == [0, 1]
     assert [each.block for each in citizen.dispatcher.decisions] == ["Talk", "Walk"]
     assert "You are at" not in model.received[0][1]["content"]  # there is no city
+
+
+async def test_in_another_society_a_citizen_asks_through_that_one() -> None:
+    none = '{"block": null, "reason": "rest"}'
+    own, first, second = (ScriptedModel([none] * 2) for _ in range(3))
+    citizens = [
+        CitizenAgent(1, blocks=[OtherBlock()]),
+        CitizenAgent(2, toolbox=AgentToolbox(own), blocks=[OtherBlock()]),
+    ]
+    for model in (first, second):
+        async with Society(citizens, model=model, budget=Budget(model_calls=2)) as society:
+            row = await society.step()
+        assert (row["model_calls"], row["fallbacks"], len(model.received)) == (2, 0, 1)
+    assert len(own.received) == 2
 
 
 async def test_a_model_of_a_block_is_limited_and_recorded_too() -> None:

@@ -18,6 +18,39 @@ def test_ways_take_the_fewest_edges() -> None:
     assert network.neighbours("b") == ("a", "c")
 
 
+def test_a_network_of_numbers_has_each_edge_once_and_numbers_in_their_order() -> None:
+    network = Network.from_numbers(12, [0, 10, 0, 2], [10, 0, 11, 10], edge_seconds=30)
+    assert network.neighbours("10") == ("0", "2")
+    assert network.edges == (("0", "10"), ("0", "11"), ("10", "2"))
+    starts, others = network.links
+    assert (starts.tolist(), others.tolist()) == (
+        [0, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 5, 6],
+        [10, 11, 10, 0, 2, 0],
+    )
+    assert [tuple(each) for each in network.near("11", limit=2)] == [("0", 30), ("10", 60)]
+    assert network.seconds("0", "5") is None
+    assert repr(network) == "<Network of 12 nodes, 3 edges>"
+    assert repr(Network([])) == "<Network of 0 nodes, 0 edges>"
+    kinds = Network({"b": "club", "a": "bar", "c": "club"})
+    assert (kinds.kinds(), kinds.by_kind("club"), kinds.kind("a")) == (
+        ("bar", "club"),
+        ("b", "c"),
+        "bar",
+    )
+
+
+@pytest.mark.parametrize("make", (Network.random, Network.spatial))
+def test_a_random_or_spatial_network_has_its_degree(make: Any) -> None:
+    n = 2000
+    network = make(n, degree=6, seed=4)
+    degrees = [len(network.neighbours(node)) for node in network.ids()]
+    # Loops and repeated edges are left out; near the border there are fewer neighbours.
+    assert 5.4 < sum(degrees) / n < 6.1
+    assert 2 < sum(each**2 for each in degrees) / n - (sum(degrees) / n) ** 2 < 8
+    assert network.edges == make(n, degree=6, seed=4).edges
+    assert network.edges != make(n, degree=6, seed=5).edges
+
+
 def test_a_ring_without_rewiring_is_regular() -> None:
     ring = Network.small_world(12, neighbours=4, rewired=0, seed=1)
     assert ring.neighbours("0") == ("1", "10", "11", "2")
@@ -75,6 +108,24 @@ def test_preferential_attachment_has_hubs() -> None:
         (lambda: Network.from_edges([("a", ["b"])]), "edges[0]: array is not a node"),
         (lambda: Network.from_edges([5]), "edges[0] must be a pair"),
         (lambda: Network(["a"], edge_seconds=0), "edge_seconds must be a whole number from 1"),
+        (
+            lambda: Network(["a"], edge_seconds=86_401),
+            "edge_seconds must be a whole number from 1 to 86",
+        ),
+        (lambda: Network.random(9, degree=9, seed=1), "degree must be above 0 and below 9, got 9"),
+        (lambda: Network.spatial(9, degree=0, seed=1), "degree must be above 0 and below 9, got 0"),
+        (lambda: Network.random(1, seed=1), "n must be a whole number from 2"),
+        (lambda: Network.spatial(0, seed=1), "n must be a whole number from 1"),
+        (lambda: Network.from_numbers(0, [], []), "n must be a whole number from 1"),
+        (
+            lambda: Network.from_numbers(3, [0.5], [1]),
+            "a must be whole numbers, as many in a as in b",
+        ),
+        (lambda: Network.from_numbers(3, [0, 1], [1]), "a must be whole numbers, as many"),
+        (lambda: Network.from_numbers(3, [[0]], [[1]]), "a must be whole numbers, as many"),
+        (lambda: Network.from_numbers(3, [0], [3]), "b must be numbers of nodes, 0 to 2"),
+        (lambda: Network.from_numbers(3, [-1], [2]), "a must be numbers of nodes, 0 to 2"),
+        (lambda: Network.from_numbers(3, [0, 1], [2, 1]), "an edge leads from node 1 to itself"),
         (lambda: Network.small_world(2, seed=1), "n must be a whole number from 3"),
         (lambda: Network.small_world(9, neighbours=3, seed=1), "neighbours must be even, got 3"),
         (

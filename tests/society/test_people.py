@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from civitas import ConfigError
 from civitas.society.city.city import City
 from civitas.society.network import Network
-from civitas.society.people.drawn import EDUCATION, citizens, completed, make_people
+from civitas.society.people.drawn import EDUCATION, citizens, completed, make_people, money_of
 from civitas.society.people.table import checked_people, read_people
 from civitas.society.services.firm import STAFF
 
@@ -32,6 +34,22 @@ def people(city: City) -> list[dict[str, Any]]:
 def test_the_same_seed_gives_the_same_bytes(city: City, people: list[dict[str, Any]]) -> None:
     assert json.dumps(make_people(city, 400, seed=5)) == json.dumps(people)
     assert make_people(city, 400, seed=6) != people
+
+
+def test_the_people_of_a_seed_are_those_of_every_platform(people: list[dict[str, Any]]) -> None:
+    """Who changes a draw changes these bytes, and tells users that results differ."""
+    whole = [{**person, "money": person["money"] > 0} for person in people]
+    made = hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+    assert made == "efb93b298640c10fc1239114fbe0a934282e6e5a8d3442d9062b6d62dbd9347c"
+    assert all(person["money"] > 0 or person["profile"]["age"] < 18 for person in people)
+    # The median, one and two deviations of 2.03 above it, one below, and the most.
+    u = [1 - math.exp(-z * z / 2) for z in (0, 1, 2, 1, 4)]
+    cents = [money_of(each, v) for each, v in zip(u, (0, 0, 0, 0.5, 0), strict=True)]
+    assert cents == [
+        530_000,
+        *(pytest.approx(530_000 * math.exp(2.03 * z), abs=2) for z in (1, 2, -1)),
+        10**8,
+    ]
 
 
 def test_they_are_distributed_as_stated(people: list[dict[str, Any]]) -> None:
@@ -95,6 +113,8 @@ def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
 def test_what_belongs_in_a_profile_is_not_taken_for_something_else() -> None:
     with pytest.raises(ConfigError, match="'age' must be in a citizen's `profile`"):
         completed([{"id": 1, "age": 30}])
+    with pytest.raises(ConfigError, match="a citizen must have an 'id', got"):
+        completed([{"id": 1}, {"name": "Ada"}])
 
 
 def test_too_many_for_the_homes_are_refused(city: City) -> None:
@@ -104,7 +124,26 @@ def test_too_many_for_the_homes_are_refused(city: City) -> None:
         make_people(Network(["a", "b"]), 1)
     with pytest.raises(ConfigError, match="count must be"):
         make_people(city, 0)
-    assert len(make_people(None, 3)) == 3
+    assert make_people(None, 3) == make_people(None, 3, seed=0) != make_people(None, 3, seed=1)
+    assert [each["id"] for each in make_people(None, 3)] == [1, 2, 3]
+    home = city.by_kind("home")[0]
+    most = city.capacity(home)
+    one_more = [{"id": number, "home": home} for number in range(most + 1)]
+    with pytest.raises(ConfigError, match=f"citizen {most}: home '{home}' is full"):
+        completed(one_more, city)
+    assert [each["home"] for each in completed(one_more[:-1], city)] == [home] * most
+
+
+def test_homes_without_a_limit_fill_in_turn_and_work_without_one_has_ten_jobs() -> None:
+    kinds = {"h1": "home", "h2": "home", "w": "work", "s": "school"}
+    city = Network(kinds, [(home, place) for home in ("h1", "h2") for place in ("w", "s")])
+    made = completed([{"id": 1, "work": "w"}, *({"id": id} for id in range(2, 201))], city, seed=1)
+    assert [each["home"] for each in made] == ["h1", "h2"] * 100
+    work = Counter(each["work"] for each in made)
+    assert (work["w"], work["s"]) == (10, 10)
+    for each in made:
+        assert each.get("school", "s") == "s"
+        assert each["work"] is None or 18 <= each["profile"]["age"] < 67
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -198,6 +237,27 @@ def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"id\n\xff\n")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_people(tmp_path / "latin.csv")
-    for row in ({"id": 1, "money": True}, {"id": 1, "name": 5}, {"id": 1, "relations": 3}):
-        with pytest.raises(ConfigError, match="row 1, column"):
-            checked_people([row])
+    for column, *wrong in (
+        ("money", True, -1, 10**15 + 1),
+        ("age", -1, 121, "12.5"),
+        ("skill", -1, 100_001),
+        ("hunger", -1, 1001),
+        ("name", 5, "x" * 256, "a\nb"),
+        ("relations", 3, "2:-1", "2:1001", ":5"),
+        ("interests", "art:-1", "art:1001"),
+        ("opinions", "art:-1001", "art:1001"),
+    ):
+        for value in wrong:
+            with pytest.raises(ConfigError, match=f"row 1, column '{column}'"):
+                checked_people([{"id": 1, column: value}])
+    most = {"age": 120, "skill": 100_000, "money": 10**15, "name": "x" * 255, "safety": 1000}
+    least = dict.fromkeys(("age", "skill", "money", "social"), 0)
+    ends = {"opinions": "a:-1000;b:1000", "relations": "2:0;3:1000", "interests": "a:0; b b:1000;"}
+    high, low = checked_people([{"id": 1, **most, **ends}, {"id": 2, **least}])
+    assert (high["profile"]["age"], low["profile"]["skill"], low["needs"]) == (
+        120,
+        0,
+        {"social": 0},
+    )
+    assert high["opinions"] == {"a": -1000, "b": 1000}
+    assert high["profile"]["interests"] == {"a": 0, "b b": 1000}

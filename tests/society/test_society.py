@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from civitas import Agent, Journal
+from civitas import Agent, Journal, action
 from civitas.block import Block
+from civitas.clock import Clock
 from civitas.errors import (
     ConfigError,
     DefinitionError,
@@ -21,17 +23,28 @@ from civitas.errors import (
     StateError,
 )
 from civitas.society import (
+    Answer,
     CitizenAgent,
     CitizenMemory,
+    City,
     LocalEngine,
     Move,
     Network,
     Pay,
+    Perception,
+    Place,
     Population,
+    RowBlock,
+    Rows,
+    Save,
     SocialBlock,
     SocialBlockParams,
     Society,
+    View,
     Weather,
+    completed,
+    make_people,
+    read_people,
 )
 from society.life import Bank, Busy, Noting, Shuffled, busy, living, said, state_of, town
 
@@ -171,6 +184,8 @@ async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> No
         assert (row["money"], row["failures"]) == (5, 1)
         assert (cheater.status["money"], cheater.status["place"]) == (5, "a")
         assert "its own money and place" in society.failures[0][2]
+    async with Society([living(lambda me: me.status.pop("place"))]) as society:
+        assert [row["failures"] for row in await society.run(steps=2)] == [0, 1]
 
 
 async def test_a_citizen_that_replaces_its_status_keeps_the_old_one() -> None:
@@ -208,6 +223,24 @@ async def test_perception_is_the_world_as_the_step_before_left_it() -> None:
     assert "Move(to='b', mode=None): done" in texts[1]
     assert "Move(to='b', mode='swim'): not done: on the way to b" in texts[1]
     assert "News" not in texts[1]
+
+
+async def test_what_is_announced_while_a_step_is_lived_is_heard_in_the_next() -> None:
+    heard: list[list[str]] = []
+
+    class Cries(RowBlock):
+        async def forward(self) -> None:
+            heard.append(self.perceived.news)
+
+        def step_rows(self, rows: Rows) -> None:
+            if rows.step == 0:
+                society.announce("Fire!")
+
+    population = Population(2, blocks=[Cries()])
+    population.promote(1)
+    async with Society(population) as society:
+        await society.run(steps=3)
+    assert heard == [[], ["Fire!"], []]
 
 
 async def test_facts_are_perceived_as_they_are_at_each_step() -> None:
@@ -253,7 +286,9 @@ async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
         ({"days": 1, "steps": 1}, "give one"),
         ({"days": 1, "step": "7h"}, "whole number of steps"),
         ({"step": "-1h"}, "step must be"),
+        ({"days": 1e7}, "days must be a number, 0 or more"),
         ({"steps": 1, "save_every": 0}, "save_every must be"),
+        ({"steps": 1, "progress": 3}, "progress must be a function of a row, got 3"),
     ),
 )
 async def test_a_wrong_argument_of_run_is_named(arguments: dict[str, Any], told: str) -> None:
@@ -274,6 +309,8 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
         ({"citizens": {}}, "citizens must be"),
         ({"seed": -1}, "seed must be"),
         ({"seed": 1.0}, "seed must be"),
+        ({"seed": 2**64}, "seed must be"),
+        ({"model_timeout_s": True}, "model_timeout_s must be above 0, got True"),
         ({"model_timeout_s": 0}, "model_timeout_s must be"),
         ({"turn_timeout_s": float("nan")}, "turn_timeout_s must be"),
         ({"mailbox": 0}, "mailbox"),
@@ -304,8 +341,11 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
     ),
 )
 def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told: str) -> None:
+    before = set(threading.enumerate())
     with pytest.raises((ConfigError, DuplicateAgent, DefinitionError), match=told):
         Society(**{"city": town(), **arguments})
+    new = set(threading.enumerate()) - before
+    assert not [each for each in new if each.name == "civitas-Society"]
 
 
 def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
@@ -313,6 +353,13 @@ def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
         LocalEngine(concurrency=0)
     with pytest.raises(DefinitionError, match="CitizenMemory"):
         CitizenAgent(1, memory="a lot")  # type: ignore[arg-type]
+    for most in (0, 1.5, True):
+        with pytest.raises(DefinitionError, match=f"most= must be 1 or more, got {most}"):
+            CitizenMemory(most=most)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="threads must be"):
+        LocalEngine(threads=0)
+    with pytest.raises(ConfigError, match="rows must be True or False, got 1"):
+        LocalEngine(rows=1)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="status= must be"):
         CitizenMemory([])  # type: ignore[arg-type]
 
@@ -379,11 +426,77 @@ async def test_a_turn_that_waits_for_ever_is_ended() -> None:
     async def wait(me: CitizenAgent) -> None:
         await asyncio.Event().wait()
 
+    class Patient(Noting):
+        @action
+        async def wait(self) -> None:
+            await asyncio.Event().wait()
+
     calm = living(lambda me: me.memory.note(0, "calm"), id=2)
-    async with Society([living(wait), calm], turn_timeout_s=0.05) as society:
-        assert (await society.step())["failures"] == 1
-        assert "its turn waited longer than 0.05 s" in society.failures[0][2]
+    patient = Patient("patient")
+    async with Society([living(wait), calm, patient], turn_timeout_s=0.05) as society:
+        calm.send(said("patient", "wait"))
+        calm.send(said("patient", content="next"))
+        assert (await society.step())["failures"] == 2
+        late = "TimeoutError: its turn waited longer than 0.05 s"
+        assert list(society.failures) == [(0, "1", late), (0, "patient", late)]
     assert calm.memory.stream == [(0, "calm")]
+    assert patient.heard == []
+
+
+def test_citizens_by_number_and_by_table_are_those_of_the_seed(tmp_path: Path) -> None:
+    city = City.generate(seed=1, citizens=20)
+    file = tmp_path / "people.csv"
+    file.write_text("id,name\n5,Ada\n6,\n")
+    drawn = completed(read_people(file, city), city, seed=9)
+    for given, expected in ((3, make_people(city, 3, seed=9)), (file, drawn), (str(file), drawn)):
+        with Society(given, city, seed=9) as society:
+            assert [(each.id, each.name) for each in society.agents] == [
+                (each["id"], each["name"]) for each in expected
+            ]
+            assert [each.status["profile"] for each in society.agents] == [
+                each["profile"] for each in expected
+            ]
+            assert [each.name for each in society.agents[0].blocks][:2] == [
+                "NeedsBlock",
+                "PlanBlock",
+            ]
+
+
+def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
+    city = City([Place("shop-1", "shop", 0, 0, 9, 8 * 3600, 9 * 3600)])
+    here = [str(number) for number in range(13)]
+    view = View(3, Clock().at(3), {"town": "Zürich"}, city, 900, 2700, ["Fire!"], {"shop-1": here})
+    answers = [Answer(Save(3), False, "no bank"), Answer(Save(4), True, value=4)]
+    waved = {"from": "2", "to": "1", "action": {"name": "wave", "args": {"far": True}}}
+    seen = Perception(view, "1", {}, "shop-1", [waved], answers, ["a post"])
+    assert str(seen).splitlines() == [
+        "It is Monday 2026-01-05 00:45:00.",
+        'town: "Zürich".',
+        "You are at shop-1, which is closed.",
+        "Here are also 0, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 others.",
+        "2 (wave): {'far': True}",
+        "Save(cents=3): not done: no bank",
+        "Save(cents=4): done",
+        "News: Fire!",
+        "News: a post",
+    ]
+    assert seen.as_json() == {
+        "step": 3,
+        "clock": "Monday 2026-01-05 00:45:00",
+        "facts": {"town": "Zürich"},
+        "place": "shop-1",
+        "open": False,
+        "here": [each for each in here if each != "1"],
+        "intention": "",
+        "messages": [waved],
+        "answers": [["Save", [3], False, "no bank", None], ["Save", [4], True, "", 4]],
+        "news": ["Fire!", "a post"],
+    }
+    away = Perception(view, "1", {"moving": {"to": "home"}, "plan": [{"do": "eat", "where": None}]})
+    assert "You are on the way to home.\nYour plan now: eat." in str(away)
+    assert (away.open, away.here, away.citizens) == (True, [], 0)
+    with pytest.raises(ConfigError, match="citizen 1 sees others' columns in a Population alone"):
+        away.seen("money")
 
 
 async def test_an_agent_cannot_have_its_society_take_a_step() -> None:
@@ -488,7 +601,7 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_run_with_other_parameters_or_another_network_is_refused(tmp_path: Path) -> None:
-    def made(bound: int = 400, rewired: float = 0.1, in_rows: bool = False) -> Society:
+    def made(bound: int = 350, rewired: float = 0.1, in_rows: bool = False) -> Society:
         network = Network.small_world(5, rewired=rewired, neighbours=2, seed=1)
         options: Any = {"seed": 1, "journal": tmp_path / "journal"}
         if in_rows:

@@ -234,7 +234,8 @@ async def test_who_is_on_the_way_says_so_and_remembers_what_it_was_told() -> Non
 
 async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -> None:
     model = Fixed({"mood": 5, "away": False})
-    status = {"money": 3, "plan": [{"do": "sleep", "from": 0, "until": 86_400}]}
+    plan = [{"do": "sleep", "from": 0, "until": 86_400}]
+    status = {"money": 3, "town": "Orléans", "plan": plan}
     citizen = CitizenAgent(1, memory=CitizenMemory(status, [[n, f"event {n}"] for n in range(12)]))
     async with Society([citizen], model=model) as society:
         answers = await society.survey(SURVEY)
@@ -243,6 +244,7 @@ async def test_a_model_is_shown_how_the_citizen_is_and_the_last_it_remembers() -
     shown = json.loads(messages[1]["content"].rpartition("\n")[2])
     assert shown["you remember"] == [[n, f"event {n}"] for n in range(2, 12)]
     assert "plan" not in shown["you"]
+    assert "Orléans" in messages[1]["content"]
     assert shown["you"]["money"] == 3
 
 

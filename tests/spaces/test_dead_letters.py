@@ -218,6 +218,22 @@ def test_what_cannot_be_sent_again_stays_and_says_why(
         assert letters(dead, 7) == there
 
 
+def test_a_letter_to_a_full_mailbox_stays(
+    options: AMQPOptions, exchange: str, post: Callable[..., None]
+) -> None:
+    with AMQPSpace(exchange=exchange, mailbox=1) as space:
+        space.add(Till("Till"))
+    headers = {"agent": "Till", "reason": "in doubt", "time": "2026-01-01T00:00:00Z"}
+    for number in range(2):
+        body = json.dumps({"from": "Customer", **pay(number)}).encode()
+        id = str(number)
+        post(f"{exchange}.dead", "", body, type="request", message_id=id, headers=headers)
+    with DeadLetters(options, exchange) as dead:
+        first, second = letters(dead, 2)
+        assert list(dead.resend()) == [(first, None), (second, 'the mailbox of "Till" is full')]
+        assert letters(dead, 1) == [second]
+
+
 def test_a_letter_that_came_twice_is_run_once(
     options: AMQPOptions, exchange: str, post: Callable[..., None]
 ) -> None:
@@ -252,7 +268,7 @@ def test_an_error_is_one_line_that_says_what_to_do(options: AMQPOptions, exchang
     assert f"there is no exchange '{exchange}' at localhost:{port}" in fault(options)
     assert "AMQP_PASSWORD" in fault(AMQPOptions(port=port, password="wrong"))
     assert "AMQP_VHOST" in fault(AMQPOptions(port=port, virtual_host="nowhere"))
-    assert "start RabbitMQ" in fault(AMQPOptions(port=9))
+    assert "(Connection refused): start RabbitMQ" in fault(AMQPOptions(port=9))
     assert "without use_ssl=True" in fault(AMQPOptions(port=port, use_ssl=True))
     with pytest.raises(ConfigError):
         DeadLetters(options, "amq.direct")

@@ -42,11 +42,7 @@ async def run(
     sandbox: Sandbox | None = None,
     max_file_bytes: int | None = None,
 ) -> str:
-    """Run a shell command to its end, and return what it printed.
-
-    If cancelled, it kills the command first: in bubblewrap every process that it started, else its
-    process group.
-    """
+    """Run a shell command, return what it printed; if cancelled, kill it first."""
     readable, writable = os.pipe()
     output = _Output(readable)
     process = _Process(command, folder, writable, sandbox, max_file_bytes)
@@ -83,11 +79,7 @@ async def run(
 
 
 class _Process:
-    """A command from its start to its end.
-
-    A thread starts it and waits. asyncio's subprocesses use a task instead, and a loop that is
-    about to end cancels every task: a process that has just started would then be lost.
-    """
+    """A command from its start to its end, in a thread: a starting task may be cancelled."""
 
     def __init__(
         self,
@@ -192,10 +184,7 @@ def _signal_name(number: int) -> str:
 
 
 class _Output:
-    """The output of a pipe, of which the first and the last part are kept.
-
-    It is read to its end, whatever its size, since a full pipe would block the command.
-    """
+    """The output of a pipe, read to its end; the first and the last part are kept."""
 
     def __init__(self, pipe: int) -> None:
         os.set_blocking(pipe, False)

@@ -177,10 +177,7 @@ def changing_actions(
 
 
 def _of_listed(folder: Folder) -> type[Action]:
-    """Return an Action class whose schemas name the folder's files at the time of access.
-
-    The check of a call is unchanged: a file created since may be named too.
-    """
+    """Return an Action class whose schemas, not its checks, name the files that are there now."""
 
     def parameters(self: Action) -> dict[str, Any]:
         schema = self.signature.parameters

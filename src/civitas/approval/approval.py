@@ -143,7 +143,6 @@ class Approver(Protocol):
 
     def approve(self, request: ApprovalRequest) -> Decision | Awaitable[Decision]:
         """Return True to permit; anything else refuses, `Refused("…")` with a reason."""
-        ...
 
 
 def check_approver(approver: object, whose: str) -> None:
@@ -237,8 +236,8 @@ class CallbackApprover:
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Return the function's decision."""
-        answer = await _asked(self, self.function, request)
-        return answer if isinstance(answer, Refused) else answer is True
+        decision: Decision = await _asked(self, self.function, request)
+        return decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -91,6 +91,10 @@ class ReadRecord(Generic[S]):
         copied: list[dict[str, Any]] = (self.begun or {}).get("copied", [])
         return copied
 
+    def _earlier(self, hash: str) -> list[Any]:
+        """Return what a list had before the run; nothing in a record that is only read."""
+        return []
+
     def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
         kind, data = entry.kind, entry.data
         if kind == "state":
@@ -98,6 +102,8 @@ class ReadRecord(Generic[S]):
             for name, items in data["appended"].items():
                 kept = (state or {}).get(name)
                 made[name] = items if kept is None else [*kept, *items]
+            for name, hash in data.get("earlier", {}).items():
+                made[name] = [*self._earlier(hash), *made.get(name, ())]
             self.heard = []
             return made
         if kind == "begun":
@@ -130,6 +136,18 @@ class ReadRecord(Generic[S]):
             past.result, past.kept = data.get("result"), data.get("kept")
         else:
             past.error = data["error"]
+
+
+def kept_list(hash: str | None, kept: Callable[[str], bytes]) -> list[Any]:
+    """Return a list that is kept as differences; `kept` returns a value by its hash."""
+    links = []
+    while hash is not None:
+        links.append(json.loads(kept(hash)))
+        hash = links[-1].get("after")
+    items: list[Any] = []
+    for link in reversed(links):
+        items = [*items[link.get("gone", 0) :], *link["new"]]
+    return items
 
 
 def fingerprint(**parts: Any) -> dict[str, str]:
@@ -183,10 +201,7 @@ def check(
 def _changes(
     whose: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
-    """Return the changed parts of an agent and its members, by id; unchanged ones are left out.
-
-    A part that only one of the two has comes from another version of civitas and is ignored.
-    """
+    """Return the changed parts of an agent and its members, by id, of the parts that both have."""
     own = {
         name: f"was {recorded[name]}, is {text}"
         for name, text in now.items()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from civitas.errors import InDoubt, JournalError, StateError
 from civitas.jsonvalue import as_json, deep_json
-from civitas.reasoning.read_record import ReadRecord, check, fingerprint
+from civitas.reasoning.read_record import ReadRecord, check, fingerprint, kept_list
 from civitas.reasoning.state import APPENDED as APPENDED
 from civitas.reasoning.state import LIVE as LIVE
 from civitas.reasoning.state import Codec, codec_of
@@ -30,6 +30,7 @@ from civitas.reasoning.step import Step as Step
 
 if TYPE_CHECKING:
     from civitas.journal import Journal, Part
+    from civitas.journal.file import JournalFile
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -49,8 +50,8 @@ class Record(ReadRecord[S]):
     """
 
     def __init__(self, part: Part, kind: type[S]) -> None:
-        super().__init__(part, kind)
         self._part = part
+        super().__init__(part, kind)
         self.key = part.key
         self._then: list[tuple[int, Callable[[], None]]] = []  # (entries to wait for, callback)
         self.at_end: Callable[[], None] | None = None
@@ -60,7 +61,12 @@ class Record(ReadRecord[S]):
     @property
     def journal(self) -> str:
         """Return the path of the journal."""
-        return self._part.run.file.path
+        return self.file.path
+
+    @property
+    def file(self) -> JournalFile:
+        """Return the file of the journal, as it was opened."""
+        return self._part.run.file
 
     def key_of(self, message: int) -> str:
         """Return the key by which memory deduplicates a message; a fork shares those it copied."""
@@ -175,8 +181,13 @@ class Record(ReadRecord[S]):
         """Note input from outside; it belongs to the next state."""
         self.note("heard", data)
 
-    def save(self, state: S) -> None:
-        """Note the state between two turns. Append-only lists are recorded item by item."""
+    def save(self, state: S, **earlier: tuple[int, str]) -> None:
+        """Note the state between two turns. Append-only lists are recorded item by item.
+
+        By `earlier`, so many items at the beginning of a list are already kept by this hash.
+        """
+        more = {"earlier": {name: hash for name, (_, hash) in earlier.items()}} if earlier else {}
+        self._written.update({name: count for name, (count, _) in earlier.items()})
         grown: dict[str, Any] = {}
         for name, written in self._written.items():
             items = getattr(state, name)
@@ -184,7 +195,7 @@ class Record(ReadRecord[S]):
                 grown[name] = items[written:]
                 self._written[name] = len(items)
         scalars = dict(zip(self._scalars, map(getattr, repeat(state), self._scalars), strict=True))
-        self.note("state", {"state": scalars, "appended": grown})
+        self.note("state", {"state": scalars, "appended": grown, **more})
 
     def drop(self, state: S, name: str) -> None:
         """Drop all items of a list but the last, to save memory: they are recorded."""
@@ -225,6 +236,9 @@ class Record(ReadRecord[S]):
             self.members[name] = data
             self.note("started", data)
         return self._part.part(name)
+
+    def _earlier(self, hash: str) -> list[Any]:
+        return kept_list(hash, self.kept)
 
     def keep(self, data: bytes) -> str:
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""
@@ -302,7 +316,7 @@ class NullRecord(Record[S]):
     def note_end(self, reason: str, **about: Any) -> None:
         """Nothing is noted."""
 
-    def save(self, state: S) -> None:
+    def save(self, state: S, **earlier: tuple[int, str]) -> None:
         """Nothing is noted."""
 
     def member(self, name: str, agent: str, **about: Any) -> Part | None:

@@ -153,19 +153,12 @@ def _gathered(given: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, A
         value = as_json(given)
         text = "" if value in (None, "", [], {}) else json_text(value)
         if text.strip() and not any(each.visited for each in changes):
-            cited = getattr(task, "citation", None)
-            changes = [*changes, Resource(cited or _url(task), _title(task), True, text)]
+            args = {name: json_text(value) for name, value in task.args.items()}
+            url = f"action:{task.tool}{'?' * bool(args)}{urlencode(args)}"
+            title = f"{task.tool}({', '.join(map('='.join, args.items()))})"
+            cited = getattr(task, "citation", None) or url
+            changes = [*changes, Resource(cited, title, True, text)]
     for each in changes:
         if each.visited and each.fetched_at is None:
             each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
     return {"value": value, "resources": [dumped(each) for each in changes]}
-
-
-def _url(task: ResearchTask) -> str:
-    """Return the URL by which the result of an action is cited."""
-    args = {name: x if isinstance(x, str) else json_text(x) for name, x in task.args.items()}
-    return f"action:{task.tool}?{urlencode(args)}" if args else f"action:{task.tool}"
-
-
-def _title(task: ResearchTask) -> str:
-    return f"{task.tool}({', '.join(f'{k}={json_text(v)}' for k, v in task.args.items())})"

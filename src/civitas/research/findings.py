@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from civitas.errors import DefinitionError
+from civitas.errors import ConfigError, DefinitionError
 from civitas.models.protocol import Usage
 from civitas.reasoning.record import APPENDED
 from civitas.reasoning.reply import StopReason
@@ -47,9 +47,9 @@ def checked_expertise(given: Any, topic: str) -> float:
 
 
 def positive(number: Any, what: str) -> int:
-    """Return a whole number of at least 1; anything else raises DefinitionError."""
+    """Return a whole number of at least 1; anything else raises ConfigError."""
     if type(number) is not int or number < 1:
-        raise DefinitionError(f"{what} must be a positive number, got {number!r:.80}")
+        raise ConfigError(f"{what} must be a positive number, got {number!r:.80}")
     return number
 
 

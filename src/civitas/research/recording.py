@@ -14,7 +14,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.state import dumped, loaded
 from civitas.research.findings import Objective, Progress, Resource
 from civitas.research.pool import ResourcePool
-from civitas.research.report import Report, made
+from civitas.research.report import QUIET, Report, made
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
@@ -78,10 +78,9 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
 
 def reply_of(report: Report, run_id: str | None, error: BaseException | None = None) -> Reply:
     """Return a report as an agent's reply; `max_iterations` and `no_progress` become `done`."""
-    quiet = report.stop_reason in ("max_iterations", "no_progress")
-    reason = "done" if quiet else report.stop_reason
-    detail = report.detail
-    return Reply(report.markdown, report, [], [], report.usage, reason, detail, error, run_id)
+    reason = "done" if report.stop_reason in QUIET else report.stop_reason
+    text, detail = report.markdown, report.detail
+    return Reply(text, report, [], [], report.usage, reason, detail, error, run_id)
 
 
 def over(reply: Reply) -> dict[str, Any]:
@@ -96,14 +95,13 @@ def report_json(report: Report) -> dict[str, Any]:
 
 def replayed(part: RecordedPart) -> Reply:
     """Return the reply that a run ended with."""
-    record = ReadRecord(part, Progress)
-    assert record.over is not None
-    return reply_of(_ended_with(record), part.run_id)
+    over = ReadRecord(part, Progress).over
+    assert over is not None
+    return reply_of(_ended_with(over, part.run_id), part.run_id)
 
 
-def _ended_with(record: ReadRecord[Progress]) -> Report:
-    report = {**(record.over or {})["report"], "run_id": record.run_id}
-    return loaded(Report, report, "a recorded report")
+def _ended_with(over: dict[str, Any], run_id: str) -> Report:
+    return loaded(Report, {**over["report"], "run_id": run_id}, "a recorded report")
 
 
 def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = False) -> Report:
@@ -113,7 +111,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     """
     record = ReadRecord(ReadPart(run_id, entries), Progress)
     if record.over is not None and "report" in record.over:
-        return _ended_with(record)
+        return _ended_with(record.over, run_id)
     begun = record.begun or {}
     progress = record.state or Progress()
     if not progress.objectives:

@@ -26,7 +26,7 @@ ENDED: Final[dict[str, str]] = {
 }
 """Why research ended, in words."""
 QUIET: Final = frozenset(("done", "max_iterations", "no_progress"))
-_ESCAPED = re.compile(r"([\\\[\]<>`*_])")
+_ESCAPED = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
 _OF_MARKDOWN = re.compile(r"\.(?:md|markdown)(?:#|$)", re.IGNORECASE)
 # What Markdown would not show as it stands in a quote: `*args`, `__init__`. Code spans stay.
 _CHANGED = re.compile(
@@ -103,9 +103,10 @@ def made(
     if extractive:
         narrative = _verbatim(narrative, citations)
     stop: StopReason = progress.stop or "max_iterations"
-    empty = _without_source(progress, known)
-    topics = [_plain(each.topic) for each in progress.objectives]
-    parts = [f"# {topics[0] if len(topics) == 1 else 'Report'}", narrative.strip()]
+    topics = [each.topic for each in progress.objectives]
+    index = Index(passage for each in known if each.visited for passage in passages_of(each))
+    empty = [t for t in topics if not any(each.share >= RELEVANT for each in index.search(t))]
+    parts = [f"# {_plain(topics[0]) if len(topics) == 1 else 'Report'}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
         del parts[0]
     nothing, end = "relevant was found", "."
@@ -121,7 +122,7 @@ def made(
     if extractive and stop in QUIET and not written:
         parts.extend(
             f"No sentence of what was read for “{_plain(topic)}” can be quoted."
-            for topic in (each.topic for each in progress.objectives)
+            for topic in topics
             if topic not in empty
         )
     if citations:
@@ -142,21 +143,16 @@ def made(
     )
 
 
-def _without_source(progress: Progress, known: list[Resource]) -> list[str]:
-    """Return the topics about which no passage that was read says anything."""
-    index = Index(passage for each in known if each.visited for passage in passages_of(each))
-    topics = [each.topic for each in progress.objectives]
-    return [t for t in topics if not any(each.share >= RELEVANT for each in index.search(t))]
-
-
 def _sources(citations: list[Citation]) -> list[str]:
     """Return a line for each footnote: its source's title and URL, and the day it was read."""
-    by_number = {each.number: each.passage for each in citations}
-    return [
-        f"[^{number}^]: {_plain(passage.title or passage.url)} – <{_link(passage.url)}>, "
-        f"read {passage.fetched_at[:10] or 'on an unknown day'}  "
-        for number, passage in sorted(by_number.items())
-    ]
+    lines = []
+    for number, passage in sorted({each.number: each.passage for each in citations}.items()):
+        # What can stand between angle brackets.
+        url = "".join(c for c in passage.url if c not in "<>" and c.isprintable())
+        day = passage.fetched_at[:10] or "on an unknown day"
+        title = _plain(passage.title or passage.url)
+        lines.append(f"[^{number}^]: {title} – <{url.replace(' ', '%20')}>, read {day}  ")
+    return lines
 
 
 def _foot(progress: Progress, citations: list[Citation], stop: str | None, extractive: bool) -> str:
@@ -188,10 +184,7 @@ def _plain(text: str) -> str:
 
 
 def _verbatim(narrative: str, citations: list[Citation]) -> str:
-    """Return an extractive narrative so that Markdown shows its quotes and topics as they are.
-
-    A quote of a Markdown file keeps its marks.
-    """
+    """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
     marked = {f"[^{c.number}^]" for c in citations if _OF_MARKDOWN.search(c.passage.url)}
     lines = narrative.split("\n")
     for at, line in enumerate(lines):
@@ -200,8 +193,3 @@ def _verbatim(narrative: str, citations: list[Citation]) -> str:
         elif line.rpartition(" ")[2] not in marked:
             lines[at] = _CHANGED.sub(lambda found: found[1] or f"\\{found[3]}", line)
     return "\n".join(lines)
-
-
-def _link(url: str) -> str:
-    """Return a URL that can stand between angle brackets."""
-    return "".join(c for c in url if c not in "<>" and c.isprintable()).replace(" ", "%20")

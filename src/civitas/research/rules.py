@@ -130,11 +130,7 @@ def best(index: Index, topic: str) -> list[Found]:
 
 
 def _quote(passage: Passage, topic: str, index: Index) -> str:
-    """Return the sentence of a passage that says most about a topic, with the one after it.
-
-    Headings, questions and code come last. It is empty if none can be quoted: links and images of
-    a page must not become links and images of the report.
-    """
+    """Return the sentence that says most about a topic, with the one after it; empty for none."""
     text = passage.text
     spans = sentences(text)
     wanted = index.weights(topic)
@@ -166,6 +162,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
             quoted = " ".join(text[start:end].split())
             if len(quoted) > _LONGEST_QUOTE:
                 quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
+            # A page's links and images must not become links and images of the report.
             if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
                 return quoted
     return ""

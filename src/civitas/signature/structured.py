@@ -145,10 +145,7 @@ def _closed(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
 def _tidy(
     schema: dict[str, Any], definitions: dict[str, Any], kept: dict[str, Any], *, cut: bool
 ) -> dict[str, Any]:
-    """Return a schema with references replaced by their targets and without generated titles.
-
-    Recursive types stay references, with their definitions in `kept`, or become words with `cut`.
-    """
+    """Return a schema without references and titles; recursive types go to `kept`, or are `cut`."""
     recursive = {name for name in definitions if _reaches(name, definitions)}
 
     def walk(node: Any, inside: tuple[str, ...]) -> Any:
@@ -216,10 +213,7 @@ def _references(node: Any) -> set[str]:
 
 
 def _converted(annotation: Any, done: dict[Any, Any]) -> Any:
-    """Return an annotation with each `typing.TypedDict` replaced by one of typing_extensions.
-
-    pydantic accepts the standard one only from Python 3.12 on, where it keeps its bases.
-    """
+    """Return an annotation with each `typing.TypedDict` replaced by one that pydantic accepts."""
     if typing_extensions.is_typeddict(annotation):
         return _converted_typeddict(annotation, done)
     origin, args = get_origin(annotation), get_args(annotation)

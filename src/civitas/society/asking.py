@@ -101,7 +101,10 @@ class Asking:
         async def call(step: Step) -> dict[str, Any]:
             try:
                 async with asyncio.timeout(self.timeout_s):
-                    return {"answer": answer_json(await self._within_budget(asked, prompt, step))}
+                    budget = asked.agent.budget or self.budget
+                    model = budgeted(asked.model, budget)
+                    with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
+                        return {"answer": answer_json(await model.complete(*prompt))}
             except JournalError:
                 raise
             except Exception as error:  # only this citizen loses its answer
@@ -113,13 +116,6 @@ class Asking:
         outcome = await self.record.step(key, call, beside=True, model=asked.name, citizen=who)
         await self.record.commit()
         return outcome
-
-    async def _within_budget(self, asked: AskedModel, prompt: Prompt, step: Step) -> Any:
-        """Return the model's answer, after recording the reservation of the call."""
-        budget = asked.agent.budget or self.budget
-        model = budgeted(asked.model, budget)
-        with await begun(step, budget, model, *prompt, args={"messages": prompt[0]}):
-            return await model.complete(*prompt)
 
     def charge_recorded(self, record: Record[Any], model: Any, mailboxes: Iterable[Any]) -> None:
         """Charge the budgets, once each, with what another process has spent on a run."""
@@ -149,12 +145,12 @@ class Asking:
 
 
 class AskedModel:
-    """A model for one citizen, whose calls go through `Asking`."""
+    """A model for one citizen, whose calls go through `Asking`; `own` is None for the society's."""
 
-    def __init__(self, asking: Asking, agent: Agent, model: Any) -> None:
+    def __init__(self, asking: Asking, agent: Agent, model: Any, own: Any = None) -> None:
         self._asking = asking
         self.agent = agent
-        self.model = model
+        self.model, self.own = model, own
         self.name = str(getattr(model, "name", type(model).__name__))
         self.context_tokens: int | None = getattr(model, "context_tokens", None)
 

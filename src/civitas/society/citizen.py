@@ -13,7 +13,7 @@ from civitas.action import action
 from civitas.agent import Agent
 from civitas.block import checked_params
 from civitas.dispatch import named
-from civitas.errors import BudgetExceeded, DefinitionError, ModelError, StateError
+from civitas.errors import BudgetExceeded, DefinitionError, ModelError, NotInSpace, StateError
 from civitas.memory.memory import Memory, last
 from civitas.params import AgentParams
 from civitas.society.draw import Draws
@@ -74,7 +74,7 @@ class CitizenMemory(Memory):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
         self.status: dict[str, Any] = {} if status is None else status
         self.most = most
-        self.stream: list[Any] = _events(stream)[-most:]
+        self.stream: list[Any] = _events(stream, most)
 
     def _start_empty(self) -> None:
         self.status = {}
@@ -123,14 +123,14 @@ class CitizenMemory(Memory):
         """
         match given:
             case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
-                self.status, self.stream = status, _events(stream)
+                self.status, self.stream = status, _events(stream, self.most)
             case _:
                 raise StateError("the state of a CitizenMemory must have a status and a stream")
 
 
-def _events(stream: Iterable[Any]) -> list[Any]:
-    """Return events as stored: JSON's lists as tuples."""
-    return [tuple(each) if isinstance(each, list) else each for each in stream]
+def _events(stream: Iterable[Any], most: int) -> list[Any]:
+    """Return the last events as stored: JSON's lists as tuples."""
+    return [tuple(each) if isinstance(each, list) else each for each in stream][-most:]
 
 
 class CitizenAgent(Agent):
@@ -172,11 +172,10 @@ class CitizenAgent(Agent):
         if not isinstance(getattr(memory, "status", None), dict):
             raise DefinitionError(f"citizen {id!r}: memory must be a CitizenMemory, got {memory!r}")
         agent_params = checked_params(self.ParamsType, agent_params)
-        if blocks is not None and agent_params is not None:
+        if blocks is not None:
+            may = agent_params or (self.ParamsType or object)()
             blocks = [
-                block
-                for block in blocks
-                if getattr(agent_params, getattr(block, "enabled_by", ""), True)
+                each for each in blocks if getattr(may, getattr(each, "enabled_by", ""), True)
             ]
         super().__init__(id, name, type, toolbox, memory, agent_params, blocks, **options)
         for block in self.blocks:
@@ -218,7 +217,7 @@ class CitizenAgent(Agent):
         """
         mailbox: Any = self._mailbox
         if not hasattr(mailbox, "want"):
-            raise self._not_in_space("want")
+            raise NotInSpace(f"agent {self.id!r} cannot want: it is not in a Society")
         if not isinstance(want, Want):
             raise DefinitionError(f"want must be a Want such as Move(…), got {want!r:.80}")
         mailbox.want(want)

@@ -199,8 +199,6 @@ def _mix_rows(h: NDArray[Any], rest: NDArray[Any]) -> None:
 def _scaled(bits: NDArray[Any], n: Any) -> NDArray[Any]:
     """Return the upper 64 bits of `bits` times n, n at most 2³², without 128-bit numbers."""
     np = numpy()
-    if type(n) is int and n == _LARGEST_BELOW:
-        return bits >> np.uint64(32)
     n = np.asarray(n, np.uint64)
     low = (bits & np.uint64(0xFFFFFFFF)) * n
     low >>= np.uint64(32)

@@ -150,6 +150,7 @@ class Steps(Space):
     def _view_now(self) -> View:
         """Return the view that all citizens share in the next step."""
         clock, facts = self.clock, self.facts
+        news, self.news = self.news, []  # later announcements are for the next step
         return View(
             step=self.number,
             clock=clock,
@@ -157,15 +158,13 @@ class Steps(Space):
             city=self.city,
             seconds=clock.step_s,
             time=clock.time,
-            news=tuple(self.news),
+            news=tuple(news),
             at=self.books.at,
         )
 
     def _perceive(self, view: View) -> list[SocietyMailbox]:
         """Set every citizen's perception; return the mailboxes that have a turn."""
-        self.news = []
-        where = self.books.where
-        having: list[SocietyMailbox] = []
+        where, having = self.books.where, list[SocietyMailbox]()
         for mailbox in self.mailboxes:
             agent: Any = mailbox.agent
             mail = mailbox.mail
@@ -276,7 +275,7 @@ class Steps(Space):
         for mailbox in self._citizens if self.population is None else ():
             status = mailbox.agent.memory.status
             owned += status["money"]
-            place = status["place"]
+            place = status.get("place")
             if place is not None:
                 at_home = place == status.get("home")
                 home += at_home
@@ -373,13 +372,14 @@ class Steps(Space):
         self.books.enter(mailbox.id, agent.memory.status)
         for holder, name in ((agent._dispatcher, "llm"), *((b, "_llm") for b in agent.blocks)):
             model = getattr(holder, name, None)
-            if model is not None and type(model) is not AskedModel:
-                setattr(holder, name, self.asked_model(agent, model))
+            if model is not None:
+                own = model.own if type(model) is AskedModel else model  # of another society
+                setattr(holder, name, self.asked_model(agent, own))
 
     def asked_model(self, agent: Agent, own: Any) -> AskedModel | None:
         """Return the agent's model, or the society's, with calls limited in time and recorded."""
         model = self._model if own is None else own
-        return None if model is None else AskedModel(self._asking, agent, model)
+        return None if model is None else AskedModel(self._asking, agent, model, own)
 
     @property
     def row_books(self) -> RowBooks:

@@ -150,12 +150,11 @@ KINDS: Final[dict[str, type[Want]]] = {
     kind.__name__: kind for kind in (Move, Pay, Work, Buy, Save, Post, Follow, Like)
 }
 """civitas's wants by name."""
-_BY_NAME: Final = {name.lower(): kind for name, kind in KINDS.items()}
 
 
-def _own() -> dict[str, type[Want]]:
-    """Return all direct subclasses of Want by name, a user's own kinds among them."""
-    return {kind.__name__: kind for kind in Want.__subclasses__()}
+def _kinds() -> dict[str, type[Want]]:
+    """Return civitas's wants and a user's own, direct subclasses of Want, by name."""
+    return {kind.__name__: kind for kind in Want.__subclasses__()} | KINDS
 
 
 def answer_json(answer: Answer) -> list[Any]:
@@ -169,21 +168,20 @@ def answer_of_json(given: Any) -> Answer:
     """Return the answer of JSON data. Raises StateError."""
     try:
         name, values, done, reason, value = given
-        kind = KINDS.get(name) or _own()[name]
-        return Answer(kind(*values), done, reason, value)
+        return Answer((KINDS.get(name) or _kinds()[name])(*values), done, reason, value)
     except (TypeError, ValueError, KeyError) as error:
         raise StateError(f"an answer to a want is damaged: {given!r:.200}") from error
 
 
 def want_of(name: str, args: dict[str, Any]) -> Want:
     """Return the want of a message to a service, named in lower case. Raises InvalidArguments."""
-    kind = _BY_NAME.get(name) or {key.lower(): kind for key, kind in _own().items()}.get(name)
+    kind = {key.lower(): kind for key, kind in _kinds().items()}.get(name)
     if kind is None:
-        known = ", ".join(_BY_NAME)
+        known = ", ".join(KINDS).lower()
         raise InvalidArguments(f"action.name must be one of {known}, got {name!r:.80}")
     try:
         return kind(**args)
-    except TypeError:
+    except Exception:
         raise InvalidArguments(f"action.args are not those of {name}: {args!r:.200}") from None
 
 

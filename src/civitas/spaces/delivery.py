@@ -156,7 +156,6 @@ class RouterPort(Protocol):
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Any
     ) -> Pending[Any]:
         """Send a request of the agent in `mailbox`."""
-        ...
 
     def enter(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop: at once in the loop's thread, else in turn."""
@@ -181,4 +180,3 @@ class RouterPort(Protocol):
 
     def stopped_error(self, id: str) -> RequestError:
         """Return the error of messages to an agent that was removed, or whose space is closing."""
-        ...

@@ -90,12 +90,12 @@ class LanedMailbox(Mailbox):
         """Handle the messages that may be handled now."""
         super().dispatch_ready()
         arriving = self.arriving
-        if self._paused or not self.concurrency or self.leaving is not None:
+        if not self.concurrency or self.leaving is not None:
             return
         if arriving is not None and arriving.state != ENDED:
             return
         turns = AT_ONCE
-        while self._line and len(self._busy) < self._side_by_side:
+        while self._line and not self._paused and len(self._busy) < self._side_by_side:
             if not turns:
                 self.router.make_ready(self)
                 break
@@ -161,7 +161,7 @@ class LanedMailbox(Mailbox):
         for name in list(self._line):
             if len(self._busy) >= self._side_by_side:
                 return
-            for delivery in self._waiting[name]:
+            for delivery in self._waiting.get(name, ()):
                 if delivery.parent is not None:
                     self._begin_in(name, delivery)
                     break

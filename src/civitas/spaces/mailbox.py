@@ -306,7 +306,8 @@ class Mailbox:
         if delivery.inner:
             self._lift(delivery)
         else:
-            self.running -= self.concurrency if delivery is self.arriving else 1
+            # Not `self.concurrency`, which is 0 while a space over a broker is closing.
+            self.running -= self.agent.concurrency if delivery is self.arriving else 1
             if over is not None:
                 # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1
@@ -384,6 +385,3 @@ class Mailbox:
                 self.router.abort(delivery, error)
         for task in list(self.carried):
             task.cancel()
-
-    def __repr__(self) -> str:
-        return f"<Mailbox of {self.id!r}>"

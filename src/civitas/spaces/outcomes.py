@@ -54,6 +54,9 @@ class Outcomes:
         deadlines: how many requests have a timer that ends them
     """
 
+    post: Callable[[Delivery], None]
+    make_ready: Callable[[Mailbox], None]
+
     def __init__(self, thread: LoopThread) -> None:
         self.mailboxes: dict[str, Mailbox] = {}
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
@@ -69,14 +72,6 @@ class Outcomes:
         self._timing = False  # whether `_start_deadlines` is about to be called
         # The context of the loop's own work, which belongs to no handler.
         self._empty_context = Context()
-
-    def post(self, delivery: Delivery) -> None:
-        """Put a message into its receiver's mailbox, or end it."""
-        raise NotImplementedError
-
-    def make_ready(self, mailbox: Mailbox) -> None:
-        """Dispatch from a mailbox in the next turn of the loop."""
-        raise NotImplementedError
 
     def ended(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         """Free the place of a handler that has ended, and send or set its outcome."""
@@ -187,6 +182,7 @@ class Outcomes:
                 delivery.mailbox.forget(delivery)
         elif delivery.state == ASKING:
             delivery.state = ENDED
+            delivery.mailbox.asking.discard(delivery)  # a task cancelled at once does not begin
             if delivery.task is not None:
                 delivery.task.cancel()
         elif delivery.state == RUNNING and not delivery.cancelling:

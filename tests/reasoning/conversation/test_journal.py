@@ -41,7 +41,7 @@ from reasoning.conversation.journalled import (
     told,
     transcripts,
 )
-from reasoning.talkers import answer
+from reasoning.talkers import Talker, answer
 
 PROGRAM = "reasoning.conversation.journalled"
 TESTS = Path(__file__).parents[2]
@@ -368,6 +368,28 @@ async def test_a_run_that_is_over_is_known_in_another_process(tmp_path: Path) ->
 
 
 @on_a_loop
+async def test_a_participant_whose_failure_is_recorded_is_not_asked_again(tmp_path: Path) -> None:
+    class Weary(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            self.asked += 1
+            return answer("", stop_reason="max_iterations", detail="tired")
+
+    def make_it(cut: bool) -> Conversation:
+        def until(state: Any) -> None:
+            if cut:
+                raise RuntimeError("cut")
+
+        options: Any = {"stop_if_failed": "none", "max_turns": 1, "journal": tmp_path / "j.db"}
+        return Conversation([weary], until=until, **options)
+
+    weary = Weary("Ann")
+    assert (await make_it(True).reply("go", run_id=RUN)).stop_reason == "error"
+    reply = await make_it(False).reply("go", run_id=RUN)
+    assert (reply.stop_reason, weary.asked) == ("max_iterations", 1)
+    assert reply.messages[-1]["content"] == "(no answer: max_iterations: tired)"
+
+
+@on_a_loop
 async def test_a_person_who_gave_no_answer_is_asked_again(tmp_path: Path) -> None:
     class Desk:
         lines: tuple[str | None, ...] = (None, "Yes.")
@@ -457,6 +479,50 @@ async def test_resume_goes_on_with_the_run_that_was_cancelled(tmp_path: Path) ->
     assert talk.journal.replay(RUN) == reply
     contents = [m["content"] for m in b.memory.get_memories()]
     assert contents == ["go", "a: one", "one"]
+
+
+@on_a_loop
+async def test_what_a_long_thread_has_is_recorded_once_and_known_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    replies = 38
+
+    def begin_anew() -> None:
+        for file in tmp_path.glob("j.db*"):
+            file.unlink()
+
+    def make_it(cut: bool) -> Conversation:
+        def until(state: Any) -> None:
+            if cut and state.begun > 3 * (replies - 1) and state.turns == 1:
+                raise RuntimeError("cut")
+
+        agents = pair(*(f"{number} " + "x" * 900 for number in range(replies)))
+        return Conversation(agents, until=MaxTurns(2) | until, journal=tmp_path / "j.db")
+
+    talk = make_it(True)
+    assert talk.journal is not None
+    for number in range(replies):
+        reply = await talk.reply(f"go {number}", run_id=f"r{number}")
+    assert reply.stop_reason == "error"
+    sizes = [
+        sum(len(json.dumps(each.data, default=str)) for each in talk.journal.entries(f"r{number}"))
+        for number in (3, replies - 2)
+    ]
+    assert sizes[1] < 1.2 * sizes[0]
+    other = make_it(False)
+    reply = await other.reply(f"go {number}", run_id=f"r{number}")
+    assert (reply.stop_reason, other.state.count) == ("done", 3 * replies)
+    assert other.state.transcript[:-1] == talk.state.transcript
+    assert [each["content"] for each in reply.messages[:2]] == ["go 37", f"37 {'x' * 900}"]
+    assert talk.journal.replay(f"r{number}") == reply
+    # What another file of the same name never had is recorded whole.
+    talk.journal.close()
+    begin_anew()
+    talk.journal = tmp_path / "j.db"
+    await talk.reply("go 38", run_id="r38")
+    other = make_it(False)
+    assert (await other.reply("go 38", run_id="r38")).stop_reason == "done"
+    assert other.state.transcript[:3] == talk.state.transcript[:3]
 
 
 @on_a_loop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -40,6 +41,11 @@ def test_work_is_wanted_for_the_time_that_is_left() -> None:
     agent = citizen([EconomyBlock()], plan=plan("work", "work-1", 8.1))
     assert live(agent, 8, city=town(), place="work-1") == [Work("work-1", 360)]
     assert agent.status["act"] == "work"
+    away = citizen([EconomyBlock()], plan=plan("work", "work-1"))
+    assert live(away, 8, city=town(), place=None) == []
+    assert "act" not in away.status
+    anywhere = citizen([EconomyBlock()], plan=plan("work", "work-1"))  # without a city
+    assert live(anywhere, 8, place=None) == [Work("work-1", 900)]
 
 
 def test_in_a_shop_it_spends_what_the_budget_has_and_only_once() -> None:
@@ -69,6 +75,81 @@ def test_money_goes_to_the_bank_in_the_morning() -> None:
     assert save == Save(100_000 - 14 * 200)
     live(agent, step=97, city=town(), answers=[Answer(save, True, value=97_200)])
     assert agent.status["savings"] == 97_200
+
+
+def test_what_a_day_leaves_is_kept_for_a_week_and_a_wage_is_income_of_the_day() -> None:
+    for purse, after in ((0, 9200), (1000, 10_200), (60_000, 64_400)):
+        agent = citizen([EconomyBlock()], income=10_000, purse=purse)  # a budget of 9,200 a day
+        live(agent, step=96, city=town())
+        assert agent.status["purse"] == after
+    wages = [Answer(Work("work-1", 900), done, value=7000) for done in (True, False, True)]
+    agent = citizen([EconomyBlock()], earned=700, income=10_000, paid_day=0)
+    live(agent, 10, city=town(), answers=wages)
+    assert (agent.status["earned"], agent.status["income"]) == (14_700, 10_000)
+    assert agent.blocks[0].budget == 14_700 * 900 // 1000 + 200
+    live(agent, step=96, city=town())
+    assert (agent.status["earned"], agent.status["income"]) == (0, (60_000 + 14_700) // 7)
+    live(agent, step=97, city=town(), answers=[Answer(Save(5), False, "no bank", 99)])
+    assert agent.status.get("savings") is None
+
+
+@pytest.mark.parametrize(
+    ("do", "status", "bought", "act"),
+    (
+        ("shop", {"purse": 500}, Buy("shop-1", "goods", 500), "shop"),
+        ("shop", {"purse": 499}, None, "leisure"),
+        (
+            "shop",
+            {"purse": 9000, "money": 700, "savings": 9000},
+            Buy("shop-1", "goods", 700),
+            "shop",
+        ),
+        ("eat", {"purse": 9000}, Buy("shop-1", "food", 2300), "eat"),
+        ("eat", {"purse": 600}, Buy("shop-1", "food", 600), "eat"),
+        ("eat", {"purse": 499}, None, "idle"),
+    ),
+)
+def test_it_spends_its_purse_its_money_or_a_quarter_of_the_budget_but_not_too_little(
+    do: str, status: dict[str, int], bought: Buy | None, act: str
+) -> None:
+    agent = citizen([EconomyBlock()], plan=plan(do, "shop-1"), income=10_000, paid_day=0, **status)
+    agent.blocks[0].fits = lambda context: 1.0
+    assert live(agent, 12, city=town(), place="shop-1") == ([] if bought is None else [bought])
+    assert agent.status["act"] == act
+    if bought is not None:  # refused, it tries again
+        again = live(agent, 12, city=town(), place="shop-1", answers=[Answer(bought, False, "no")])
+        assert again == [bought]
+
+
+def test_it_fits_work_purchases_and_meals_in_a_restaurant() -> None:
+    block = EconomyBlock()
+    for words, score in (
+        ("work at office-3", 1.5),
+        ("shop at market-2", 1.5),
+        ("eat at restaurant-1", 1.5),
+        ("eat at home-1", 0),
+        ("sleep at home-1", 0),
+    ):
+        assert block.fits(words) == score
+    for where, place, reason in (
+        ("restaurant-1", "restaurant-1", "by rule, 1.5"),
+        ("home-1", "home-1", "no block fits by rule"),
+        ("restaurant-1", "home-1", "no block fits by rule"),
+    ):
+        agent = citizen([EconomyBlock()], plan=plan("eat", where))
+        live(agent, 12, city=town(), place=place)
+        assert agent.dispatcher.decisions[-1].reason == reason
+
+
+def test_its_actions_are_wants() -> None:
+    agent = citizen([EconomyBlock()])
+    live(agent, 12, city=town(), place="shop-1")
+    (block,) = agent.blocks
+    assert asyncio.run(block.buy("food", 300))
+    asyncio.run(block.save(-200))
+    live(agent, 12, city=town(), place=None)
+    assert not asyncio.run(block.buy("food", 300))
+    assert agent.wants == [Buy("shop-1", "food", 300), Save(-200)]
 
 
 def test_a_model_says_how_much_it_spends() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from tests.society.blocks.living import HOUR, citizen, live, shown
@@ -17,10 +18,26 @@ POSTS = [Posted(1, "2", "a song", "music", 0), Posted(2, "3", "a match", "sport"
 
 def test_one_likes_what_interests_and_whom_one_knows() -> None:
     assert likes(1000, 0, 500) == 500
-    assert likes(500, 0, 500) < likes(500, 500, 500)
+    assert (likes(800, 400, 500), likes(1000, 1000, 1000), likes(999, 0, 1)) == (600, 1000, 0)
     always = FeedBlock(block_params=FeedBlockParams(likes=1000, follows=1000, posts=0))
     agent = citizen([always], plan=BROWSE, profile={"interests": {"music": 1000}})
     assert live(agent, feed=POSTS) == [Like(1), Follow("2")]
+    assert agent.status["act"] == "browse"
+    always = FeedBlock(block_params=always.params)
+    known = citizen([always], id=2, plan=BROWSE, profile={}, relations={"3": 1000})
+    assert live(known, feed=POSTS) == [Like(2), Follow("3")]
+    alone = FeedBlock(block_params=FeedBlockParams(likes=1000, follows=0, posts=0, shown=1))
+    agent = citizen([alone], plan=BROWSE, profile={"interests": {"music": 1000, "sport": 1000}})
+    assert live(agent, feed=POSTS) == [Like(1)]  # it reads one post
+    assert live(citizen([FeedBlock(block_params=FeedBlockParams(posts=1000))], profile={})) == []
+
+
+def test_its_actions_are_wants() -> None:
+    agent = citizen([FeedBlock()])
+    (block,) = agent.blocks
+    for each in (block.post("Hello.", "music"), block.like(3), block.follow("2"), block.post("Hi")):
+        asyncio.run(each)
+    assert agent.wants == [Post("Hello.", "music"), Like(3), Follow("2"), Post("Hi", "")]
 
 
 def test_what_was_liked_is_not_liked_again() -> None:

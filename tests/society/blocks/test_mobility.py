@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.society.blocks.living import HOUR, citizen, live, town
 
-from civitas import ConfigError, ScriptedModel
+from civitas import ConfigError, NativeSpace, ScriptedModel
 from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams, explores, gravity
 from civitas.society.blocks.plan import PlanBlock
 from civitas.society.city.city import City
@@ -27,7 +27,8 @@ def going(where: str, block: MobilityBlock | None = None, **status: Any) -> Any:
 def test_the_near_and_the_large_are_chosen_more_often() -> None:
     assert gravity(10, 300) > gravity(10, 600) > gravity(10, 6000)
     assert gravity(20, 600) > gravity(10, 600)
-    assert gravity(1, 10**9) == 1
+    assert (gravity(10, 300), gravity(10, 300, 700)) == (10**10 // 600**2, 10**10 // 1000**2)
+    assert (gravity(1, 10**9), gravity(10**6, 0, 1)) == (1, 2**24)
     chosen = Counter(
         live(going("shop", id=number), 10, city=town())[0].to for number in range(1, 101)
     )
@@ -48,6 +49,52 @@ def test_one_explores_the_less_the_more_places_one_knows() -> None:
         (move,) = live(agent, 10, city=town())
         assert move.to == "shop-2"
         assert agent.status["visits"]["shop"]["shop-2"] == 4
+
+
+def test_of_nine_places_the_least_visited_is_forgotten_unless_it_is_the_new_one() -> None:
+    known = {f"shop-{number}": number for number in range(3, 11)}
+    agent = going("shop", visits={"shop": dict(known)}, place="home-1")
+    (move,) = live(agent, 10, city=town())
+    del known["shop-3"]
+    assert agent.status["visits"]["shop"] == {**known, move.to: 1}
+
+
+def test_it_fits_who_is_not_where_its_plan_wants_to_be() -> None:
+    block = MobilityBlock()
+    fits = [block.fits(each) for each in ("go home", "Move on", "travel", "work at office-1", "")]
+    assert fits == [2, 2, 2, 0, 0]
+    for where, place, status, score in (
+        ("park-1", "home-1", {}, 2),
+        ("park-1", "park-1", {}, 0),
+        (None, "home-1", {}, 0),
+        ("park-1", "home-1", {"stuck": "closed"}, 0),
+        ("park-1", None, {"moving": {"to": "park-1"}, "stuck": "closed"}, 2),
+    ):
+        agent = going("park-1")
+        live(agent, 9, city=town(), place=place)
+        agent.status["plan"][0]["where"] = where
+        agent.status.update(status)
+        assert agent.blocks[1].fits(agent.perceived) == score
+
+
+@pytest.mark.parametrize(
+    ("where", "hours", "why"),
+    (
+        ("atlantis", {}, "there is no place atlantis"),
+        ("park-1", {"park_1": (20, 22)}, "park-1 is closed"),
+        ("shop", {"shop_1": (20, 22), "shop_2": (20, 22)}, "no shop within reach is open"),
+        ("island", {}, "there is no way to island"),
+    ),
+)
+def test_who_cannot_set_out_stays_and_says_why(where: str, hours: Any, why: str) -> None:
+    city = town(**hours)
+    if where == "island":
+        city = City([*city.places, Place("island", "park", 9, 9)], city.roads)
+    plan = [{"do": "leisure", "where": where, "from": 0, "until": 24 * HOUR}]
+    agent = citizen([MobilityBlock()], plan=plan, now=0)
+    assert live(agent, 9, city=city) == []
+    assert agent.status["stuck"].startswith(why)
+    assert agent.status["act"] == "idle"
 
 
 def test_nobody_sets_out_for_what_will_be_closed_on_arrival() -> None:
@@ -106,6 +153,10 @@ def test_its_actions_need_a_city_and_say_so() -> None:
         asyncio.run(block.go("park-1"))
     live(agent, 8, city=town(park_1=(10, 20)))
     assert asyncio.run(block.go("park-1")) is False
+    with NativeSpace() as space:  # which is no society
+        space.add(agent)
+        assert asyncio.run(block.go("shop-1")) is True
+    assert [want.to for want in agent.wants] == ["shop-1"]
     assert asyncio.run(block.places("shop")) == ["shop-1", "shop-2"]
     shops = [Place(f"shop-{number:02}", "shop", 10 * number, 0) for number in range(12)]
     ways = [("home-1", shop.id, shop.x + 1) for shop in shops]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.society.blocks.living import citizen, live, said
 
 from civitas.society.blocks.needs import NEEDS, NeedsBlock, NeedsBlockParams, change_of
-from civitas.society.wants import Answer, Buy, Work
+from civitas.society.wants import Answer, Buy, Save, Work
 
 
 @given(st.integers(-300, 300), st.integers(0, 10**6), st.lists(st.integers(1, 5000), max_size=20))
@@ -32,21 +32,57 @@ def test_a_need_stays_from_0_to_1000(act: str, before: int, after: int) -> None:
 
 
 def test_the_first_need_at_its_threshold_is_urgent() -> None:
-    for levels, urgent in (([500, 100, 100, 100], "energy"), ([201, 201, 201, 301], "")):
+    for levels, urgent in (
+        ([200, 200, 200, 300], "hunger"),
+        ([201, 200, 200, 300], "energy"),
+        ([201, 201, 200, 300], "safety"),
+        ([201, 201, 201, 300], "social"),
+        ([201, 201, 201, 301], ""),
+    ):
         block = NeedsBlock()
         citizen([block], needs=dict(zip(NEEDS, levels, strict=True)))
         assert block.urgent == urgent
 
 
+REFUSED = (Answer(Work("work-1", 900), False, "not here"),)
+
+
 @pytest.mark.parametrize(
-    ("act", "rises", "falls"),
-    (("sleep", "energy", "hunger"), ("eat", "hunger", "energy"), ("social", "social", "hunger")),
+    ("act", "answers", "speed", "after"),
+    (
+        ("sleep", (), 1000, (270, 425, 320, 275)),
+        ("work", (), 1000, (180, 250, 320, 320)),
+        ("study", (), 1000, (180, 250, 320, 320)),
+        ("shop", (), 1000, (180, 250, 250, 200)),
+        ("social", (), 1000, (180, 250, 300, 900)),
+        ("leisure", (), 1000, (180, 260, 320, 250)),
+        ("browse", (), 1000, (180, 260, 320, 350)),
+        ("travel", (), 1000, (180, 250, 250, 200)),
+        ("idle", (), 1000, (180, 260, 250, 200)),
+        ("pray", (), 1000, (180, 260, 250, 200)),
+        # What was refused was not done; who rests or saves is not concerned.
+        ("work", REFUSED, 1000, (180, 260, 250, 200)),
+        ("leisure", REFUSED, 1000, (180, 260, 320, 250)),
+        ("work", (Answer(Save(5), False, "no bank"),), 1000, (180, 250, 320, 320)),
+        # A speed is that of falling alone.
+        ("sleep", (), 2000, (240, 425, 320, 250)),
+        ("idle", (), 0, (300, 300, 300, 300)),
+    ),
 )
-def test_an_act_raises_one_need_while_others_fall(act: str, rises: str, falls: str) -> None:
-    needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 500)
-    agent = citizen([NeedsBlock()], needs=dict(needs), act=act)
-    live(agent)
-    assert agent.status["needs"][rises] > 500 > agent.status["needs"][falls]
+def test_an_hour_of_each_act_changes_the_needs_as_stated(
+    act: str, answers: tuple[Answer, ...], speed: int, after: tuple[int, ...]
+) -> None:
+    block = NeedsBlock(block_params=NeedsBlockParams(speed=speed))
+    agent = citizen([block], needs=dict.fromkeys(NEEDS, 300), act=act)
+    live(agent, step_s=3600, answers=answers)
+    assert tuple(agent.status["needs"].values()) == after
+    assert agent.status["act"] == "idle"
+
+
+def test_a_meal_of_half_an_hour_is_most_of_a_days_hunger() -> None:
+    agent = citizen([NeedsBlock()], needs=dict.fromkeys(NEEDS, 100), act="eat")
+    live(agent, step_s=1800)
+    assert agent.status["needs"] == {"hunger": 900, "energy": 75, "safety": 100, "social": 100}
 
 
 def test_what_was_done_before_the_first_step_changes_nothing() -> None:
@@ -70,19 +106,9 @@ def test_a_message_is_company() -> None:
     needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 500)
     alone, told = (citizen([NeedsBlock()], needs=dict(needs), act="leisure") for _ in range(2))
     live(alone)
-    live(told, messages=[said("2"), said("3")])
+    wave = {"from": "4", "to": "1", "action": {"name": "wave", "args": {}}}
+    live(told, messages=[said("2"), wave, said("3")])
     assert told.status["needs"]["social"] == alone.status["needs"]["social"] + 120
     crowd = citizen([NeedsBlock()], needs=dict(needs), act="leisure")
     live(crowd, messages=[said(str(number)) for number in range(2, 9)])
     assert crowd.status["needs"]["social"] == alone.status["needs"]["social"] + 240
-
-
-def test_who_lives_faster_hungers_faster() -> None:
-    fast = NeedsBlockParams(speed=3000)
-    slow, quick = (
-        citizen([NeedsBlock()], act="idle"),
-        citizen([NeedsBlock(block_params=fast)], act="idle"),
-    )
-    live(slow)
-    live(quick)
-    assert quick.status["needs"]["hunger"] < slow.status["needs"]["hunger"]

@@ -46,6 +46,114 @@ def test_a_day_has_sleep_three_meals_and_work_without_a_gap(id: int) -> None:
     assert 6 * HOUR <= spent["work"] <= 9 * HOUR
 
 
+@pytest.mark.parametrize(
+    ("status", "params", "weekend", "plan"),
+    (
+        (
+            {"work": "work-1"},
+            {},
+            False,
+            [
+                item("sleep", "home-1", 0, 6.5),
+                item("eat", "home-1", 6.5, 7),
+                item("work", "work-1", 8, 12.5),
+                item("eat", "work-1", 12.5, 13),
+                item("work", "work-1", 13, 16.5),
+                item("eat", "home-1", 18.5, 19.25),
+                item("sleep", "home-1", 22.5, 24),
+            ],
+        ),
+        (
+            {"school": "work-1"},
+            {"dines": 1000},
+            False,
+            [
+                item("sleep", "home-1", 0, 6.5),
+                item("eat", "home-1", 6.5, 7),
+                item("study", "work-1", 8, 12.5),
+                item("eat", "work-1", 12.5, 13),
+                item("study", "work-1", 13, 15),
+                item("eat", "restaurant", 18.5, 19.25),
+                item("sleep", "home-1", 22.5, 24),
+            ],
+        ),
+        (  # up at eleven, at work an hour later, and until bedtime: it dines there
+            {"work": "work-1"},
+            {"wake": 11 * HOUR, "bed": 20 * HOUR, "hours": 20 * HOUR},
+            False,
+            [
+                item("sleep", "home-1", 0, 11),
+                item("eat", "home-1", 11, 11.5),
+                item("work", "work-1", 12, 12.5),
+                item("eat", "work-1", 12.5, 13),
+                item("work", "work-1", 13, 18.5),
+                item("eat", "work-1", 18.5, 19.25),
+                item("work", "work-1", 19.25, 20),
+                item("sleep", "home-1", 20, 24),
+            ],
+        ),
+        (
+            {"work": "work-1", "home": None},
+            {},
+            True,
+            [
+                item("sleep", None, 0, 6.5),
+                item("eat", None, 6.5, 7),
+                item("eat", None, 12.5, 13),
+                item("eat", None, 18.5, 19.25),
+                item("sleep", None, 22.5, 24),
+            ],
+        ),
+    ),
+)
+def test_sleep_meals_and_work_have_their_times(
+    status: dict[str, Any], params: dict[str, int], weekend: bool, plan: list[Any]
+) -> None:
+    params = {"spread": 0, "dines": 0, **params}
+    agent = citizen([PlanBlock(block_params=PlanBlockParams(**params))], **status)
+    live(agent, step=5 * 96 if weekend else 0, city=town())
+    set_items = [each for each in agent.status["plan"] if each["do"] in SET]
+    assert set_items == plan
+
+
+SET = ("sleep", "eat", "work", "study")
+
+
+def test_free_time_has_pieces_of_half_an_hour_to_two_and_a_purchase_takes_half_an_hour() -> None:
+    done: dict[str, set[str | None]] = {}
+    for id in range(1, 60):
+        agent = citizen([PlanBlock(block_params=PlanBlockParams(dines=1000))], id=id)
+        live(agent, 0, city=town(park_1=(8, 9), restaurant_1=(6, 10)))
+        plan = agent.status["plan"]
+        for one, other in itertools.pairwise(plan):
+            if one["do"] not in SET:
+                done.setdefault(one["do"], set()).add(one["where"])
+                most = HOUR // 2 if one["do"] == "shop" else 2 * HOUR
+                assert one["until"] - one["from"] <= most
+                assert one["until"] - one["from"] >= HOUR // 2 or other["do"] in SET
+            elif one["do"] == "eat":
+                assert one["where"] == "home-1"  # the restaurant is closed in the evening
+    # The park is open for an hour after breakfast only, and closed half an hour later.
+    assert done["shop"] == {"shop"}
+    assert done["browse"] == {"home-1"}
+    assert done["leisure"] <= {"home-1", "park"}
+    assert done["social"] <= {"restaurant", "park"}
+
+
+def test_who_moves_house_or_changes_work_makes_a_new_plan_of_the_day() -> None:
+    agent = citizen([PlanBlock()], work="work-1")
+    live(agent, 9, city=town())
+    for key, value in (("home", "park-1"), ("work", "shop-1"), ("work", None)):
+        agent.status.update({key: value}, plan=[item("browse", None, 0, 24)], stuck="there")
+        live(agent, 10, city=town())
+        plan = agent.status["plan"]
+        assert len(plan) > 1
+        assert plan[0]["where"] == agent.status["home"]
+        assert agent.status["work"] in {None, *(each["where"] for each in plan)}
+        assert "stuck" not in agent.status
+        assert "mended" not in agent.status
+
+
 @given(
     st.integers(0, DAY_S),
     st.integers(0, DAY_S),
@@ -139,18 +247,61 @@ def test_after_four_full_places_it_stays_at_home() -> None:
 
 
 @pytest.mark.parametrize(
-    ("need", "do"),
-    (("hunger", "eat"), ("energy", "sleep"), ("safety", "leisure"), ("social", "social")),
+    ("need", "do", "where", "hours"),
+    (
+        ("hunger", "eat", None, 0.5),
+        ("energy", "sleep", "home-1", 2),
+        ("safety", "leisure", "home-1", 1),
+        ("social", "social", None, 1),
+    ),
 )
-def test_a_need_that_is_too_low_breaks_the_plan(need: str, do: str) -> None:
+def test_a_need_that_is_too_low_breaks_the_plan(
+    need: str, do: str, where: str | None, hours: float
+) -> None:
     needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 900) | {need: 100}
-    agent = citizen(
-        [NeedsBlock(), PlanBlock()], needs=needs, plan=[item("browse", "park-1", 0, 24)], day=0
-    )
+
+    def hungry(doing: str, at: str) -> Any:
+        plan = [item(doing, at, 0, 24)]
+        return citizen([NeedsBlock(), PlanBlock()], needs=dict(needs), plan=plan, day=0)
+
+    agent = hungry("browse", "park-1")
     live(agent, 15, city=town(), place="park-1")
-    assert agent.status["plan"][agent.status["now"]]["do"] == do
-    later = agent.status["plan"][agent.status["now"] + 1]
-    assert (later["do"], later["where"]) == ("browse", "park-1")
+    assert agent.status["plan"] == [
+        item("browse", "park-1", 0, 15),
+        item(do, where, 15, 15 + hours),
+        item("browse", "park-1", 15 + hours, 24),
+    ]
+    assert (agent.status["now"], agent.status["mended"]) == (1, 1)
+    assert agent.memory.stream == [(60, f"Its plan broke: its {need} is too low; now {do}.")]
+    late = hungry("browse", "park-1")
+    live(late, 23.75, city=town(), place="park-1")
+    assert late.status["plan"][-1] == item(do, where, 23.75, 24)
+    there = hungry(do, "home-1")  # what it does helps already
+    live(there, 15, city=town())
+    assert "mended" not in there.status
+
+
+def test_who_is_unsafe_away_goes_home_and_company_waits_until_school_is_over() -> None:
+    for need, do, place, breaks in (
+        ("safety", "leisure", "park-1", True),
+        ("social", "study", "work-1", False),
+        ("hunger", "study", "work-1", True),
+        ("hunger", "sleep", "home-1", False),
+        ("energy", "eat", "home-1", False),
+    ):
+        needs = dict.fromkeys(("hunger", "energy", "safety", "social"), 900) | {need: 100}
+        plan = [item(do, place, 0, 24)]
+        agent = citizen([NeedsBlock(), PlanBlock()], needs=needs, plan=plan, day=0)
+        live(agent, 15, city=town(), place=place)
+        assert ("mended" in agent.status) is breaks
+
+
+def test_a_plan_before_the_needs_has_none_that_is_too_low() -> None:
+    agent = citizen([PlanBlock(), NeedsBlock()], plan=[item("browse", None, 0, 24)], day=0)
+    del agent.status["needs"]
+    live(agent, 15)
+    assert "mended" not in agent.status
+    assert agent.status["needs"]["hunger"] == 1000
 
 
 def test_company_waits_until_work_is_over_and_nothing_breaks_sleep() -> None:

@@ -37,6 +37,11 @@ def test_relations_grow_with_contact_and_less_the_closer_they_are() -> None:
     assert seen == sorted(set(seen))
     live(agent, step=1000, step_s=60, messages=[said("5")])  # however short a step is
     assert agent.status["relations"]["5"] == 1
+    for contact, hours, after in ((2, 1, 8), (2, 0.5, 4), (1000, 1, 1000)):
+        block = SocialBlock(block_params=SocialBlockParams(contact=contact))
+        agent = citizen([block])
+        live(agent, step_s=int(hours * HOUR), messages=[said("2")])
+        assert agent.status["relations"] == {"2": after}
 
 
 def test_a_relation_without_contact_fades_by_the_day() -> None:
@@ -44,8 +49,12 @@ def test_a_relation_without_contact_fades_by_the_day() -> None:
     live(agent, step=95)
     assert agent.status["relations"] == {"2": 800, "3": 800}
     live(agent, step=96, messages=[said("2")])
-    relations = agent.status["relations"]
-    assert relations["2"] > 800 > relations["3"]
+    assert agent.status["relations"] == {"2": 801, "3": 796}
+    live(agent, step=97)
+    assert agent.status["relations"] == {"2": 801, "3": 796}
+    wave = {"from": "3", "to": "1", "action": {"name": "wave", "args": {}}}
+    live(agent, step=192, messages=[wave])  # only what is said is contact
+    assert agent.status["relations"] == {"2": 796, "3": 792}
 
 
 def test_of_too_many_relations_the_weakest_goes() -> None:
@@ -58,7 +67,8 @@ def test_of_too_many_relations_the_weakest_goes() -> None:
 def test_opinions_approach_within_the_bound_and_only_there() -> None:
     assert opinion_after(0, 300, 400, 200) == 60
     assert opinion_after(0, -300, 400, 200) == -60
-    assert opinion_after(0, 500, 400, 200) == 0
+    assert (opinion_after(0, 400, 400, 200), opinion_after(0, 401, 400, 200)) == (80, 0)
+    assert (opinion_after(500, 509, 400, 100), opinion_after(500, 490, 400, 100)) == (500, 499)
     agent = citizen([SocialBlock()])
     live(agent, messages=[said("2", topic="music", opinion=700)])
     assert agent.status["opinions"]["music"] == 520
@@ -76,9 +86,21 @@ def test_one_meets_who_is_there_or_else_writes_to_a_friend() -> None:
     agent = citizen([SocialBlock()], plan=MEET, relations={"7": 500})
     live(agent)
     assert agent.status["relations"]["7"] > 500
-    alone = citizen([SocialBlock()], plan=MEET)
-    live(alone)
-    assert alone.status["act"] == "leisure"
+    for relations in ({}, {"7": 0}):
+        alone = citizen([SocialBlock()], plan=MEET, relations=relations)
+        live(alone)
+        assert alone.status["act"] == "leisure"
+        assert alone.memory.stream == []
+    for here, to in ((1000, "2"), (0, "7")):
+        agent = citizen(
+            [SocialBlock(block_params=SocialBlockParams(here=here))],
+            plan=MEET,
+            relations={"7": 500, "8": 0},
+            profile={"interests": {"art": 300, "music": 800, "food": 700}},
+        )
+        live(agent, others=("2",))
+        assert agent.memory.stream[-1][1].startswith(f"It said to {to}: ")
+        assert "music" in agent.memory.stream[-1][1]
 
 
 def test_what_is_said_tells_what_one_thinks() -> None:

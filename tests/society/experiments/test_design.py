@@ -79,6 +79,18 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
     assert made.cells()[0].workflow[0].intervene["facts"]["x"] == "$much"  # it is in no parameter
 
 
+def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
+    made = Experiment(
+        name="e",
+        conditions={"wet": {"parameters": {"facts": {"rain": 1}}}},
+        parameters={"facts.wind": [2, 3]},
+        **RUN,
+    )
+    facts = [cell.parameters["facts"] for cell in made.cells()]
+    assert facts == [{"rain": 1, "wind": 2}, {"rain": 1, "wind": 3}]
+    assert made.as_json()["conditions"]["wet"]["parameters"] == {"facts": {"rain": 1}}
+
+
 def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: Path) -> None:
     society = {"citizens": 10, "llm": "local/small"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], seeds=2)
@@ -114,6 +126,11 @@ def test_all_that_is_wrong_is_told_up_to_five() -> None:
 
 WRONG: tuple[tuple[str, str, str], ...] = (
     ("- run: {days: 1}", "- run: {days: one}", ":9: workflow[0].run.days: Input should be a"),
+    (
+        "- run: {days: 1}",
+        "- step: 1\n- run: {days: 0}",
+        ":10: workflow[1].run.days: Input should be",
+    ),
     ("- run: {days: 1}", "- run: 10", ":9: workflow[0].run: must be a length such as 6h"),
     ("- run: {days: 1}", "- run: {days: 0.3}", ":9: workflow[0].run: 25920 s are not a whole"),
     ("- run: {days: 1}", "- run: {days: 1, steps: 2}", ":9: workflow[0].run: must have days or"),

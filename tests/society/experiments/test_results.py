@@ -75,7 +75,13 @@ def test_an_interval_is_students(tmp_path: Path) -> None:
     assert 5 in found
     assert 10 not in found
     assert str(found) == f"5.250 [{low:.3f}, {high:.3f}]"
-    for value, said in ((1234567.0, "1,234,567"), (7.0, "7"), (0.5, "0.5000"), (12e-6, "1.2e-05")):
+    for value, said in (
+        (1234567.0, "1,234,567"),
+        (7.0, "7"),
+        (-3.0, "-3"),
+        (0.5, "0.5000"),
+        (12e-6, "1.2e-05"),
+    ):
         assert str(Interval.of([value])) == said
     with pytest.raises(ConfigError, match="no value"):
         Interval.of([])
@@ -159,6 +165,8 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     one = experiment(metrics=[], published=[], workflow=[{"step": 1}, {"survey": survey}])
     run(one, out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
+    texts = drawn(one, tmp_path / "a.svg", "s.q")
+    assert {"base", "2.00"} <= set(texts)  # its mean, on an axis around it
     assert len([*tmp_path.glob("s.c*.png")]) == 5  # a picture of its own for each choice
 
 
@@ -213,6 +221,11 @@ def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
     said = "over 2 seeds (wide because there are few seeds); first 12 of 14 shown"
     assert [each for each in texts if said in each]
     assert said in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) -> None:
+    texts = drawn(experiment(workflow=[{"step": 1}], seeds=1), tmp_path / "a.svg")
+    assert "simulated time (hours)" in texts
 
 
 def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_path: Path) -> None:

@@ -103,6 +103,38 @@ async def test_the_gini_is_half_the_mean_difference_in_parts_of_the_mean() -> No
     assert row["gini"] == pytest.approx(apart / 2 / money.mean())
 
 
+async def test_the_models_measure_what_they_say() -> None:
+    async def lasts(population: Population) -> tuple[Any, dict[str, Any]]:
+        async with Society(population) as society:
+            return population.columns, (await society.run(steps=3))[-1]
+
+    columns, row = await lasts(wealth(20, mean=1, seed=1))
+    assert row["without"] == (columns["money"] == 0).mean() > 0
+    columns, row = await lasts(opinions(150, bound=0.2, seed=1))
+    last = np.sort(columns["opinion"])
+    parts = np.split(last, np.flatnonzero(np.diff(last) > 0.05) + 1)
+    assert row["groups"] == sum(len(part) >= 2 for part in parts)
+    assert row["spread"] == last[-1] - last[0]
+    columns, row = await lasts(epidemic(10, infected=3, infects=0, recovers=0, meets=1))
+    assert (row["susceptible"], row["infected"], row["recovered"]) == (0.7, 0.3, 0)
+    population = schelling(10, free=100, seed=1)
+    columns, row = await lasts(population)
+    assert len(set(columns["place"].tolist())) == 90
+    assert np.bincount(columns["kind"]).tolist() == [45, 45]
+    assert row["alike"] == columns["alike"].mean()
+    for network, edges in (("small_world", 60), ("scale_free", 57), (None, 120)):
+        made = epidemic(30, infected=1, network=network, seed=1).network
+        assert made is not None
+        assert edges * 0.8 < len(made.edges) <= edges
+    assert epidemic(30, meets=2).network is None
+    for make in (wealth, opinions, epidemic):
+        made = make(40)  # type: ignore[operator]
+        assert (made.seed, len(made)) == (0, 40)
+    assert (len(wealth()), len(epidemic()), len(opinions())) == (1000, 1000, 1000)
+    assert (epidemic().columns["health"] == 1).sum() == 10
+    assert (len(schelling()), schelling().seed) == (2250, 0)
+
+
 async def test_neighbours_become_alike() -> None:
     population = schelling(40, alike=375, seed=1)
     async with Society(population) as society:
@@ -147,6 +179,12 @@ async def test_opinions_gather_in_groups(bound: float, groups: int) -> None:
         (lambda: epidemic(10, infected=-1), "infected must be a whole number from 0 to 10, got -1"),
         (lambda: epidemic(10, infected=11), "infected must be a whole number from 0 to 10, got 11"),
         (lambda: schelling(10, free=1000), "free must be a whole number from 0 to 999, got 1000"),
+        (lambda: schelling(2), "width must be a whole number from 3 up, got 2"),
+        (lambda: epidemic(0, infected=0), "citizens must be a whole number from 1 up, got 0"),
+        (
+            lambda: epidemic(9, infected=1, network="ring"),
+            "network must be one of random, scale_fr",
+        ),
         (lambda: wealth(0), "citizens must be a whole number from 1 up, got 0"),
     ),
 )

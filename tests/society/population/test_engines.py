@@ -45,8 +45,12 @@ async def test_many_chunks_come_to_the_same_as_few() -> None:
 async def test_a_killed_worker_of_ray_is_replaced() -> None:
     expected = (await lived(town(), 14, LocalEngine()))[-1]
     population, engine = town(), RayEngine(workers=2)
-    async with Society(population, engine=engine) as society:
+    engine.close()  # as the society does that had it before
+    other = Society(town(), engine=engine)
+    async with other, Society(population, engine=engine) as society:
         await society.run(steps=11)
+        with pytest.raises(ConfigError, match="the engine runs another population"):
+            await other.run(steps=1)
         os.kill(engine.pids()[1], signal.SIGKILL)
         await society.run(steps=2)
         # A full agent lives here, and its row there.

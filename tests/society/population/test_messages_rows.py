@@ -96,6 +96,26 @@ async def test_a_full_agent_gets_real_messages_of_rows_and_is_heard_by_them() ->
         assert columns(society)[1] == [1000 * 31, (1 * 31 + 3) * 31, 7 * 31]
 
 
+async def test_rows_hear_topics_that_are_known_with_opinions_that_are_whole_numbers() -> None:
+    heard: list[tuple[Any, ...]] = []
+
+    class Hearing(Talking):
+        def before_rows(self, rows: Any) -> None:
+            heard.extend(zip(*(rows.heard() or [()] * 5), strict=True))
+
+    population = Population({"to": np.array([-1, -1])}, None, [Hearing()])
+    agent = population.promote(2)
+    async with Society(population) as society:
+        for topic, opinion in ((MUSIC, -5000), ("", 1), ("chess", 2), (None, 3), (MUSIC, "much")):
+            agent.send(said(1, content=HI, topic=topic, opinion=opinion))
+        agent.send(said(1, content=7))
+        await society.run(steps=2)
+    hi, music = map(population.words.index, (HI, MUSIC))
+    told = [(music, -1000), (-1, 1), (-1, 2), (-1, 3), (-1, 0)]
+    expected = [*((0, 1, *each, hi) for each in told), (0, 1, -1, 0, -1)]
+    assert [tuple(map(int, each)) for each in heard] == expected
+
+
 async def test_agents_that_are_no_citizens_talk_with_rows() -> None:
     population = talking([-1, -1, -1])
     async with Society(population) as society:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.society.population.lives import differing, lived, same
 
-from civitas import City, Society
-from civitas.errors import ConfigError, DefinitionError, StateError
+from civitas import Agent, City, Society
+from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
 from civitas.society import (
     Column,
     Grid,
@@ -96,14 +96,40 @@ async def test_who_is_promoted_twice_or_not_there_is_said() -> None:
     population = thrifty()
     population.promote(1)
     # `007` is another id than 7, as it is among agents.
-    for wrong in (1, 99, "007"):
+    for wrong in (1, 99, "007", 2**64, "1" * 5000):
         with pytest.raises(ConfigError):
             population.promote(wrong)
     with pytest.raises(ConfigError, match="not a full agent"):
         population.demote(2)
-    async with Society(population):
+    async with Society(population) as society:
         with pytest.raises(DefinitionError, match="is in a society already"):
             Society(population)
+        society.add(Agent("2"))
+        with pytest.raises(DuplicateAgent):
+            population.promote(2)
+        assert population.full.tolist() == [id == 0 for id in range(30)]
+        society.remove("2")
+        assert population.promote(2).id == "2"
+
+
+async def test_what_an_intervention_pays_a_full_agent_it_has_in_that_step() -> None:
+    had = []
+
+    class Looking(WealthBlock):
+        async def forward(self) -> None:
+            had.append(self.status["money"])
+
+    population = Population({"money": np.array([10, 20, 30])}, None, [WealthBlock()])
+    agent = population.promote(2, blocks=[Looking()])
+    async with Society(population) as society:
+        with pytest.raises(ConfigError, match="takes an Intervention, got 'rain'"):
+            society.intervene("rain")  # type: ignore[arg-type]
+        society.intervene(Intervention(0, pay=[(2, 1, 5), (3, 2, 7), (1, 2, 99)]))
+        row = await society.step()
+        assert had == [22]
+        assert agent.status["money"] == population.columns["money"][1] >= 22
+        assert [why for _, _, why in society.failures] == ["pay: 1 has 15 cents, not 99"]
+        assert (row["failures"], row["owned"]) == (1, 60)
 
 
 @pytest.mark.parametrize("form", ("dict", "arrow", "parquet"))
@@ -116,6 +142,7 @@ def test_a_table_makes_a_population(form: str, tmp_path: Path) -> None:
         table = tmp_path / "people.parquet"
     population = Population(table, None, [WealthBlock()])
     assert population.ids.tolist() == [3, 7]
+    assert Population({"id": np.array([2**64 - 1, 5], np.uint64)}).row_of(2**64 - 1) == 1
     assert population.columns["money"].tolist() == [30, 70]
     assert population.status_of(population.row_of(7))["age"] == 40
     assert population.to_arrow().to_pydict()["id"] == [3, 7]
@@ -233,6 +260,7 @@ async def test_rows_beside_a_full_agent_count_their_neighbours() -> None:
 
         def step_rows(self, rows: Rows) -> None:
             """Count."""
+            assert (rows.params, rows.citizens) == (self.params, 8)
             rows["near"] = rows.neighbour_sum(rows.seen("has"))
 
     near = []
@@ -378,7 +406,7 @@ async def test_interventions_and_surveys_reach_rows() -> None:
         assert [failure[2] for failure in society.failures] == [
             "status: there is no citizen '99'",
             "pay: 1 has 0 cents, not 1",
-            "pay: there is no 99 who could pay or be paid",
+            "pay: there is no 99 who could be paid",
             "status: the population has no column for mood.now",
         ]
         mean = Question(

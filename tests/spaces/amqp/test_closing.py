@@ -63,9 +63,19 @@ def test_what_has_begun_ends_and_what_waits_stays_for_the_next(make_space: MakeS
     assert again.begun == ["waits", "sent"]
 
 
-def test_what_has_begun_may_still_ask_agents_of_its_space(make_space: MakeSpace) -> None:
+class Laned(Holder):
+    """Handles what it holds in one lane, and what it notes in another."""
+
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str:
+        return str(message["action"]["name"])
+
+
+@pytest.mark.parametrize("kind", (Holder, Laned))
+def test_what_has_begun_may_still_ask_agents_of_its_space(
+    kind: type[Holder], make_space: MakeSpace
+) -> None:
     there, here = make_space(grace=WAIT_S), make_space()
-    holder, helper = there.add(Holder("holder")), there.add(Holder("helper"))
+    holder, helper = there.add(kind("holder")), there.add(kind("helper"))
 
     async def ask(agent: Agent, _: Any) -> Any:
         await holder.gate("closing")
@@ -86,6 +96,32 @@ def test_what_has_begun_may_still_ask_agents_of_its_space(make_space: MakeSpace)
     closing.join(WAIT_S)
     assert not closing.is_alive()
     assert (holder.begun, helper.begun) == (["begun"], ["one", "two"])
+
+
+def test_what_has_begun_may_ask_an_agent_that_arrives_meanwhile(make_space: MakeSpace) -> None:
+    there, me = make_space(grace=WAIT_S), make_space().add(Agent("me"))
+    begins = Kept[str]()
+
+    class Late(Holder):
+        async def after_add(self) -> None:
+            begins.add("after_add")
+            await self.gate("arrived")
+
+    async def ask(agent: Agent, _: Any) -> Any:
+        return await agent.ask("late", "note", name="x")
+
+    there.add(Doer("asker", do=ask))
+    late = Late("late")
+    adding = threading.Thread(target=there.add, args=(late,))
+    adding.start()
+    begins.wait_for(1)
+    asked = me.ask("asker", "do")
+    until(lambda: there.statistics()["agents"]["late"]["waiting"])
+    closing = begin_to_close(there, me)
+    late.gate("arrived").open()
+    assert asked.result(timeout=WAIT_S / 2) == "x"
+    closing.join(WAIT_S)
+    adding.join(WAIT_S)
 
 
 def test_what_does_not_end_in_time_is_cancelled(make_space: MakeSpace) -> None:

@@ -14,9 +14,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent
-from conformance.conftest import Log, Recorder, message
-from conformance.gate import Holder
+from civitas import ActionError, Agent
+from conformance.conftest import Kept, Log, Recorder, message
+from conformance.gate import Doer, Gate, Holder
 from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 from spaces.amqp.worker import Approving, Notes, Worker
 
@@ -63,11 +63,19 @@ def unreadable(inbox: Path) -> Iterator[None]:
         os.close(nothing)
 
 
+class Laned(Holder):
+    """Handles its messages in one lane."""
+
+    def _lane(self, message: dict[str, Any], thread: str | None) -> str:
+        return "lane"
+
+
+@pytest.mark.parametrize("kind", (Holder, Laned))
 def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
-    make_space: MakeSpace, inbox: Path, log: Log
+    kind: type[Holder], make_space: MakeSpace, inbox: Path, log: Log
 ) -> None:
     space = make_space(inbox=inbox)
-    holder = space.add(Holder("holder"))
+    holder = space.add(kind("holder"))
     me = make_space().add(Agent("me"))
     held = me.ask("holder", "hold", name="first")
     holder.begun.wait_for(1)
@@ -76,8 +84,10 @@ def test_a_disk_that_is_full_holds_an_agent_up_and_loses_nothing(
     until(lambda: space.statistics()["agents"]["holder"]["waiting"] == 3)
     with full_disk(inbox):
         holder.gate("first").open()
-        log.wait_for("agent 'holder' begins nothing until its inbox can be written")
+        told = log.wait_for("agent 'holder' begins nothing until its inbox can be written")
         assert not held.done()
+        assert space.statistics()["agents"]["holder"]["waiting"] == 3
+        assert log.lines.count(told) == 1  # it is told once a second
     assert held.result(timeout=WAIT_S) == "first"
     assert [request.result(timeout=WAIT_S) for request in asked] == names
     assert holder.begun == ["first", *names]
@@ -95,6 +105,66 @@ def test_an_answer_is_sent_when_there_is_room_though_nothing_else_comes(
         log.wait_for("answers are held back until the inbox can be written")
         assert not held.done()
     assert held.result(timeout=WAIT_S) == "only"
+
+
+def test_what_waits_for_approval_while_the_disk_is_full_is_told_and_runs(
+    make_space: MakeSpace, inbox: Path, notes: Notes, log: Log, tmp_path: Path
+) -> None:
+    """It is not kept for the next process, which would ask again."""
+    yes = tmp_path / "yes"
+    space = make_space(inbox=inbox, approver=Approving(notes, str(yes)))
+    space.add(Worker("there", notes))
+    me = make_space().add(Agent("me"))
+    me.ask("there", "note", text="before").result(timeout=WAIT_S)
+    with full_disk(inbox):
+        asked = me.ask("there", "hold_approved", text="x")
+        log.wait_for("there.hold_approved cannot be kept while it awaits approval: ")
+        yes.touch()
+        log.wait_for("it cannot be kept that there.hold_approved was approved: ")
+        log.wait_for("agent 'there' begins nothing until its inbox can be written")
+    assert asked.result(timeout=WAIT_S) == "x by there"
+    assert notes.lines() == ["done before", "asked x", "begun x", "done x"]
+
+
+def test_what_a_handler_waits_for_while_the_disk_is_full_is_an_error(
+    make_space: MakeSpace, inbox: Path, notes: Notes, log: Log
+) -> None:
+    """The handler has begun, and its agent can begin nothing that it waits for."""
+    there, me = make_space(inbox=inbox), make_space().add(Agent("me"))
+    gate, begun = Gate(), Kept[str]()
+
+    async def ask_back(agent: Agent, _: Any) -> Any:
+        begun.add("begun")
+        await gate
+        args = {"to": "doer", "name": "echo", "args": {"value": 1}}
+        return await agent.ask("between", "ask_on", **args)
+
+    there.add(Doer("doer", do=ask_back))
+    make_space().add(Worker("between", notes))
+    asked = me.ask("doer", "do")
+    begun.wait_for(1)
+    with full_disk(inbox):
+        gate.open()
+        log.wait_for("answers are held back until the inbox can be written")  # the handler's
+    with pytest.raises(ActionError) as caught:
+        asked.result(timeout=WAIT_S)
+    assert caught.value.type == "InboxError"
+
+
+def test_a_space_is_closed_though_its_disk_is_full(
+    make_space: MakeSpace, inbox: Path, log: Log
+) -> None:
+    space = make_space(inbox=inbox)
+    holder, me = space.add(Holder("holder")), make_space().add(Agent("me"))
+    me.send(message("holder", "hold", name="only"))
+    holder.begun.wait_for(1)
+    with full_disk(inbox):
+        holder.gate("only").open()
+        log.wait_for("answers are held back until the inbox can be written")
+        assert log.wait_for("nothing can be forgotten: ").startswith("WARNING")
+        space.close()
+    log.wait_for("what ended last is not in the inbox: ")
+    assert repr(space) == "<AMQPSpace, closed>"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from benchmarks.ports import free_port
 from benchmarks.proxy import Proxy
 
 from civitas import Agent, AMQPOptions, AMQPSpace, BrokerError
+from conformance.conftest import Kept
 from spaces.amqp.conftest import WAIT_S, MakeSpace
 
 
@@ -44,6 +45,29 @@ def test_there_is_none_until_there_is_one(broker: Broker, make_space: MakeSpace)
         assert space.ids() == []
         proxy.accept()
         assert works(space)
+        space.close()
+
+
+def test_an_observer_that_could_not_be_added_sees_nothing_until_it_is(
+    broker: Broker, make_space: MakeSpace
+) -> None:
+    seen: Kept[dict[str, Any]] = Kept()
+    with Proxy(broker.port) as proxy:
+        proxy.refuse()
+        space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
+        with pytest.raises(BrokerError):
+            space.observe(seen.add, everywhere=True)
+        proxy.accept()
+        assert works(space)
+        space.observe(seen.add, everywhere=True)
+        me = space.add(Agent("me"))
+        for _ in range(2):  # the first is seen before the second is asked
+            me.ask("me", "help").result(timeout=WAIT_S)
+        seen.wait_for(4)
+        assert [(m["from"], m["action"]["name"]) for m in seen] == [
+            ("me", "help"),
+            ("me", "response"),
+        ] * 2
         space.close()
 
 

@@ -36,7 +36,7 @@ def test_the_defaults_are_rabbitmqs_own() -> None:
     (
         ("hostname", ("a", "10.0.0.1", "::1", "broker.example", "a" * 255)),
         ("port", (1, 65535, None)),
-        ("username", ("a", "jürgen", "with space")),
+        ("username", ("a", "jürgen", "with space", "a" * 4096)),
         ("password", ("x", "with : @ / #", "ü" * 300)),
         ("virtual_host", ("/", "agents", "a/b c", "ü" * 127 + "a")),
         ("use_ssl", (True, False)),
@@ -55,7 +55,7 @@ def test_what_each_may_be(field: str, values: tuple[Any, ...]) -> None:
     (
         ("hostname", ("", None, 5, b"localhost")),
         ("port", (0, 65536, -1, "5672", 5672.0, True)),
-        ("username", ("", None, 5)),
+        ("username", ("", None, 5, "a" * 4097)),
         ("password", ("", None, 5)),
         ("virtual_host", ("", None, 5)),
         ("use_ssl", (1, "yes", None)),
@@ -164,6 +164,11 @@ async def told(what: str, text: str) -> None:
 def test_on_connection_is_no_async_function() -> None:
     with pytest.raises(DefinitionError, match="on_connection="):
         AMQPSpace(on_connection=told)
+
+
+def test_how_long_a_space_may_keep_and_wait() -> None:
+    for seconds in (1, 2_000_000):
+        AMQPSpace(keep=seconds, grace=seconds).close()
 
 
 @pytest.mark.parametrize("exchange", ("a", "civitas.test:1-2_3", "A" * 100, "amq", "amqp.x"))

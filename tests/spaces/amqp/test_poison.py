@@ -298,6 +298,20 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
     assert goes_on(space)
 
 
+def test_none_is_lost_while_the_dead_letters_are_full(
+    broker: Broker, make_space: MakeSpace, dead: Dead, channel: BlockingChannel, exchange: str
+) -> None:
+    limit = '{"max-length": 1, "overflow": "reject-publish"}'
+    broker.ctl("set_policy", "full", f"^{exchange}.dead", limit, "--apply-to", "queues")
+    there = make_space().add(Worker("there", Notes("/dev/null")))
+    bodies = [b"one", b"two"]
+    for each in bodies:
+        properties = pika.BasicProperties(message_id=each.decode(), type="send")
+        channel.basic_publish(exchange, "agent.there", each, properties)
+    assert there.ask("there", "echo", value=1).result(timeout=WAIT_S) == 1
+    assert sorted(dead.next()[1] for _ in bodies) == sorted(bodies)
+
+
 @pytest.mark.parametrize(
     ("cut_at", "count"),
     # Of those under way, any but the first may have arrived.

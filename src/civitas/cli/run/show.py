@@ -115,6 +115,12 @@ class RunDisplay:
             self._since = self._loop.time()
         self._show_status()
 
+    def unanswered(self, action: str) -> None:
+        """Forget a call that was never executed: its question was cut off."""
+        asked = [id for id, name in self._open.items() if name == action]
+        if asked:
+            del self._open[asked[-1]]
+
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event."""
         self._erase_status()

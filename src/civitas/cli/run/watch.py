@@ -96,6 +96,9 @@ class Permission:
                 if note := self._notes.get(request.action):
                     print(note, file=sys.stderr, flush=True)
                 return await approve(self._approver, request)
+        except asyncio.CancelledError:
+            self.screen.unanswered(request.action)
+            raise
         finally:
             self.screen.release()
 
@@ -147,6 +150,9 @@ class JSONLines:
         """Do nothing: a program needs no sign of life."""
 
     finish = hold = release = begin
+
+    def unanswered(self, action: str) -> None:
+        """Do nothing: a program knows the calls that have ended."""
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Print an event."""

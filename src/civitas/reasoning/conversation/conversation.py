@@ -11,11 +11,7 @@ from civitas.errors import NotPermitted, StateError
 from civitas.reasoning.conversation.exchange import Exchange
 from civitas.reasoning.conversation.order import Order
 from civitas.reasoning.conversation.participants import KIND, Participants, Setup, restore
-from civitas.reasoning.conversation.record import (
-    at_end,
-    prepare,
-    resumed,
-)
+from civitas.reasoning.conversation.record import at_end, prepare, resumed
 from civitas.reasoning.conversation.state import Content, ConversationState
 from civitas.reasoning.conversation.termination import Condition
 from civitas.reasoning.group import budget_of
@@ -24,6 +20,7 @@ from civitas.reasoning.members import Group
 from civitas.reasoning.record import NULL_RECORD, Record, dumped, loaded
 from civitas.reasoning.reply import Reply
 from civitas.reasoning.reply_request import ReplyRequest, checked_content
+from civitas.reasoning.replying import own_reply
 from civitas.reasoning.resume import ENDED, ended
 from civitas.reasoning.thread import Interruption, Thread, steer
 
@@ -197,7 +194,8 @@ class Conversation(Group):
     async def _remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Let every participant observe a message; while one speaks, after the turn."""
         content = checked_content(message.get("content"), "observe")
-        if thread.underway is not None:
+        # A reply that leads here, of any thread, holds the turn until this returns.
+        if thread.underway is not None or own_reply(self) is not None:
             self._keep_for_all(content, thread)
             return
         await thread.turns.take()

@@ -22,6 +22,7 @@ from civitas.reasoning.conversation.state import (
 )
 from civitas.reasoning.events import TurnEnded
 from civitas.reasoning.group import in_thread
+from civitas.reasoning.loop.given import FEW, keep_list
 from civitas.reasoning.members import end_of, in_time
 from civitas.reasoning.record import NULL_RECORD, Record
 from civitas.reasoning.record import Step as RecordStep
@@ -40,12 +41,7 @@ _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
 
 
 class Exchange:
-    """One reply of a conversation under way.
-
-    Attributes:
-        loop: the event loop that it runs on
-        between: whether it is between two turns, where its state can be saved
-    """
+    """One reply of a conversation under way; `between` two turns its state can be saved."""
 
     def __init__(
         self,
@@ -65,7 +61,11 @@ class Exchange:
         self._participants = Participants(setup, state, request.thread)
         self._error: BaseException | None = None
         if record.state is None:
-            record.save(state)
+            kept = [each for each in state.transcript if each.number < state.begun]
+            if record is NULL_RECORD or len(kept) <= FEW:
+                record.save(state)
+            else:
+                record.save(state, transcript=(len(kept), keep_list(record, request.state, kept)))
         self._speaking: tuple[str, ...] = ()
 
     # -- the loop ----------------------------------------------------------------------------------

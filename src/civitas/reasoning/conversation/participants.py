@@ -17,7 +17,7 @@ from civitas.reasoning.conversation.order import Handover, Order, as_order
 from civitas.reasoning.conversation.state import Content, ConversationState, Utterance
 from civitas.reasoning.conversation.termination import Condition, as_condition
 from civitas.reasoning.events import Done, TurnStarted
-from civitas.reasoning.group import in_thread
+from civitas.reasoning.group import check_part, in_thread
 from civitas.reasoning.loop.recording import catch_up_models
 from civitas.reasoning.members import ask_member, await_own
 from civitas.reasoning.read_record import of_group
@@ -96,13 +96,7 @@ def _participants(agents: Iterable[Any], id: str) -> dict[str, Any]:
         )
     found: dict[str, Any] = {}
     for agent in agents:
-        missing = [n for n in ("id", "reply", "observe") if not hasattr(agent, n)]
-        if missing or isinstance(agent, type):
-            given = f"the class {agent.__name__}" if isinstance(agent, type) else repr(agent)[:80]
-            raise DefinitionError(
-                f"conversation {id!r}: a participant has id, reply and observe, and {given} has "
-                f"not{' ' + ', '.join(missing) if missing else ''}"
-            )
+        check_part(agent, ("id", "reply", "observe"), "agents", id)
         name = address(agent.id)
         if name in found:
             raise DefinitionError(

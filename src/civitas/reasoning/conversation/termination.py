@@ -203,10 +203,7 @@ class Elapsed(Condition):
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Return why it is met if the reply has taken that long; else None."""
         kept, now = state.kept, self.clock()
-        try:
-            spent = kept.get(f"{place}.spent", 0.0) + now - kept[f"{place}.at"]
-        except (KeyError, TypeError):
-            raise DefinitionError(f"{self}: the loaded state says no time") from None
+        spent = kept.get(f"{place}.spent", 0.0) + now - kept[f"{place}.at"]
         kept[f"{place}.at"], kept[f"{place}.spent"] = now, spent
         return str(self) if spent >= self.seconds else None
 

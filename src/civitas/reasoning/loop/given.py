@@ -1,7 +1,7 @@
 """What a model is given, recorded as the difference from the call before.
 
-What a thread remembers from its earlier runs is recorded as the difference from what was recorded
-of it last, so that a journal grows with what is new.
+What a thread has from its earlier runs is recorded as the difference from what was recorded of it
+last, so that a journal grows with what is new.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import ref
 
 from pydantic_core import to_json as plain_json
 
 from civitas.goal import Goal, format_goals
 from civitas.jsonvalue import json_text, read_json, readable
+from civitas.reasoning.read_record import kept_list
 from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
+    from civitas.journal.file import JournalFile
     from civitas.reasoning.loop.answer import OfferedActions
     from civitas.reasoning.record import Record
     from civitas.reasoning.thread import Thread
@@ -26,10 +29,10 @@ if TYPE_CHECKING:
 MAX_RESULT_CHARS = 20_000
 """How much of a result a model is shown."""
 
-_FEW: Final = 8
-"""So many messages of earlier runs are recorded as they are."""
+FEW: Final = 8
+"""So many messages or utterances of earlier runs are recorded as they are."""
 _MAX_LINKS: Final = 32
-"""How many differences are read at most to restore what a thread remembered."""
+"""How many differences are read at most to restore what a thread had."""
 
 NOT_RUN = "not executed, because another call of the same answer was wrong"
 
@@ -40,10 +43,7 @@ def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
 
 
 def result_content(result: dict[str, Any], limit: int) -> str:
-    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error alone.
-
-    A traceback is for people; it is in the step.
-    """
+    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error."""
     error = result.get("error")
     if error is not None:
         return json.dumps({"error": cut(readable(str(error)), limit)}, ensure_ascii=False)
@@ -53,13 +53,13 @@ def result_content(result: dict[str, Any], limit: int) -> str:
     return cut(json_text(rest), limit)
 
 
-class Remembered(NamedTuple):
-    """What a thread remembered from earlier runs, as a journal keeps it."""
+class _Remembered(NamedTuple):
+    """What a thread had from earlier runs, as a journal keeps it."""
 
-    journal: str
+    file: ref[JournalFile]  # another one of the same path need not have the value
     hash: str
     links: int
-    messages: list[dict[str, Any]]
+    items: list[Any]
 
 
 class Given:
@@ -90,9 +90,9 @@ class Given:
             noted["gone"] = gone
         if mine < len(new):
             others = new[: len(new) - mine]
-            if len(others) > _FEW:
+            if len(others) > FEW:
                 first = int(others[0].get("role") == "system")
-                noted["remembered"] = self._keep(others[first:])
+                noted["remembered"] = keep_list(self._record, self._thread, others[first:])
                 others = others[:first]
             if others:
                 noted["new"] = _json(others).decode()
@@ -106,30 +106,27 @@ class Given:
             noted |= {"tools": _json(tools).decode(), "schema": schema}
         return noted
 
-    def _keep(self, messages: list[dict[str, Any]]) -> str:
-        """Keep what the thread remembers; return its hash."""
-        record, last = self._record, self._thread.remembered
-        link: dict[str, Any] = {"new": messages}
-        links = 0
-        if last is not None and last.journal == record.journal and last.links < _MAX_LINKS:
-            gone = _forgotten(last.messages, messages)
-            if gone < len(last.messages):
-                new = messages[len(last.messages) - gone :]
-                link = {"after": last.hash, "gone": gone, "new": new}
-                links = last.links + 1
-        hash = record.keep(_json(link))
-        made = Remembered(record.journal, hash, links, messages)
-        record.then(partial(setattr, self._thread, "remembered", made))
-        return hash
+
+def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
+    """Keep what a thread has from earlier runs; return its hash, for `kept_list`."""
+    last = thread.remembered
+    link: dict[str, Any] = {"new": items}
+    links = 0
+    if last is not None and last.file() is record.file and last.links < _MAX_LINKS:
+        gone = _forgotten(last.items, items)
+        if gone < len(last.items):
+            link = {"after": last.hash, "gone": gone, "new": items[len(last.items) - gone :]}
+            links = last.links + 1
+    hash = record.keep(_json(link))
+    made = _Remembered(ref(record.file), hash, links, items)
+    record.then(partial(setattr, thread, "remembered", made))
+    return hash
 
 
 def given_for(
     entries: Iterable[Entry], path: str, sequence: int, kept: Callable[[str], bytes]
 ) -> dict[str, Any] | None:
-    """Return the messages, tools and schema of an entry's answer or failure; None if unknown.
-
-    `kept` returns a value of the journal by its hash.
-    """
+    """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
     own: list[Any] = []
     prompt: list[Any] = []
     about: dict[str, Any] = {}
@@ -142,7 +139,7 @@ def given_for(
         if noted is not None:
             new = read_json(noted.get("new", "[]"))
             if "remembered" in noted:
-                new += _remembered(noted["remembered"], kept)
+                new += kept_list(noted["remembered"], kept)
             same, gone = noted["same"], noted.get("gone", len(prompt))
             prompt = [*prompt[:same], *prompt[same + gone :], *new, *own[slice(*noted["own"])]]
             if "tools" in noted:
@@ -150,17 +147,6 @@ def given_for(
         if entry.sequence == sequence:
             return None if noted is None else {"messages": prompt, **about}
     return None
-
-
-def _remembered(hash: str | None, kept: Callable[[str], bytes]) -> list[Any]:
-    links = []
-    while hash is not None:
-        links.append(json.loads(kept(hash)))
-        hash = links[-1].get("after")
-    messages: list[Any] = []
-    for link in reversed(links):
-        messages = [*messages[link.get("gone", 0) :], *link["new"]]
-    return messages
 
 
 def _json(data: Any) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from civitas.errors import BudgetExceeded, StateError
+from civitas.errors import StateError
 from civitas.jsonvalue import Unreadable, json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
@@ -79,8 +79,8 @@ class Run(Asking):
         stop: Stop | None = None
         try:
             self._resume()
-        except (BudgetExceeded, Stop) as error:
-            stop = Stop.of(error)
+        except Stop as error:
+            stop = error
         if ended(record):
             return as_it_ended(record, self.schema)
 
@@ -279,10 +279,7 @@ class Run(Asking):
         return contents
 
     def _room(self, results: int) -> int:
-        """Return how many characters of each result fit, with room left in the context.
-
-        All results together get as many characters as the context has tokens: about half of it.
-        """
+        """Return how many characters of each result are shown: together about half the context."""
         context = getattr(self.model, "context_tokens", None)
         if not isinstance(context, int):
             return self.agent.max_result_chars

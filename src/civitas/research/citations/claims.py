@@ -76,9 +76,13 @@ _SOFT = re.compile(
 _BOUNDARY = re.compile(r"[,;:()—–|!?\n]|\.\s")
 _NOT_NEGATIONS = re.compile(
     r"\bnot\s+(?:only|just|merely|necessarily)\b|\bor\s+not\b|\bno\.\s?(?=\d)|\bno\s+matter\b|"
-    r"\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
+    r"\bnothing\s+(?:but|except|other\s+than)\b|\bnicht\s+nur\b|\bnon[\s-]seulement\b|\bnot?\s+(?:more|less|fewer|later)\s+than\b"
 )
-_NO_LONGER = re.compile(r"\bno\s+longer\b|\bnot\s+any\s?more\b", re.IGNORECASE)
+_NOT = re.compile(  # what says `not` in other words
+    r"\bno\s+longer\b|\bnot\s+any\s?more\b|\bfar\s+from(?=\s+\w+ing\b)|"
+    r"\b(?:fail|refuse|decline)[sd]?(?:ed)?\s+to\b",
+    re.IGNORECASE,
+)
 _REACH = 5  # how many content words a negation reaches
 _IDENTIFIER = re.compile(
     r".*(?:\w_\w|^_|[A-Za-z]\w*(?:\.|::)[A-Za-z_]|\(\)$|^--?[A-Za-z]|\+\+|#|[a-z][A-Z]|[A-Z]{2}|"
@@ -97,18 +101,19 @@ def plain(text: str) -> str:
 def claim(text: str) -> Claim:
     """Return the claim of a sentence."""
     made = Claim(plain(text))
-    text = _NOT_NEGATIONS.sub(" ", _NO_LONGER.sub("not", made.text))
+    text = _NOT_NEGATIONS.sub(" ", _NOT.sub("not", made.text))
     end = left = 0
+    seeks = False  # the first word that a negation reaches
     for found in WORD.finditer(text):
         word, small = found[0], found[0].casefold()
         if _BOUNDARY.search(text[end : found.start()]):
-            left = 0
+            left, seeks = 0, False
         end = found.end()
         about = _about(word)
         first = not made.words
         made.words.append(small)
         if is_negation(small) or (small == "none" and text[end : end + 4] == " of "):
-            made.denies = True
+            made.denies = seeks = True
             left = _REACH
             if not small.startswith("n'"):  # French: n'ouvre
                 continue
@@ -122,8 +127,9 @@ def claim(text: str) -> Claim:
         if about.terms[0] not in LIGHT:
             made.content[about.terms[0]] = about.terms
         (made.denied if left else made.plain).update(about.terms, (small,))
-        if left == _REACH:
+        if seeks and not small.endswith("ly"):
             made.heads.append((small, *about.terms))
+            seeks = about.terms[0] in LIGHT
         left = max(0, left - 1)
     made.numbers = [*_numbers(made.words)]
     return made

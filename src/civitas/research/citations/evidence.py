@@ -42,7 +42,9 @@ always never | before after | more less fewer | most least | maximum minimum | m
 enable disable | true false | allow forbid prevent prohibit | increase decrease | rise fall
 above below | old new | early late | large small | high low | add remove | like unlike
 start stop end | required optional | ascending descending | same different | all none | must may
-first second third last | read write | input output
+first second third last | read write | input output | accept reject refuse | include exclude
+import export | open close | send receive | local remote | public private | success failure
+inside outside | gain lose | win lose | rich poor
 """
 _OPPOSITES = [
     frozenset(word if word in STOP_WORDS else stem(word) for word in each.split())
@@ -141,17 +143,23 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
     """Return the fault of an added or lost negation, or of a word's opposite."""
     if said.denied and not best.softly - said.forms and stored.denied.isdisjoint(said.denied):
         return _NEGATION_MORE
-    if any(best.plain.intersection(head) and stored.denied.isdisjoint(head) for head in said.heads):
+    near = [best, *(each for each in stored.claims if _is_near(said, each))]
+    plain = set().union(*(each.plain for each in near))
+    if any(plain.intersection(head) and stored.denied.isdisjoint(head) for head in said.heads):
         return _NEGATION_MORE
-    if not said.denies and not said.softly:
-        left = said.plain - best.plain
-        if any(left.intersection(head) for head in best.heads):
-            return _NEGATION_LESS
+    left = said.plain - best.plain if not said.denies and not said.softly else set()
+    if any(left.intersection(head) for each in near for head in each.heads):
+        return _NEGATION_LESS
     for pair in _OPPOSITES:
         here, there = pair & (said.forms | said.terms), pair & (best.forms | best.terms)
         if here and there and not here & there:
             return f"says {min(here)}, where the passage says {min(there)}"
     return None
+
+
+def _is_near(said: Claim, other: Claim) -> bool:
+    """Return whether two claims share two fifths of the terms of one of them."""
+    return 5 * len(said.terms & other.terms) >= 2 * min(len(said.terms), len(other.terms))
 
 
 def _altered(said: Claim, best: Claim) -> str | None:

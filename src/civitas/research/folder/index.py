@@ -141,25 +141,22 @@ class FolderIndex:
         self._refreshing = threading.Lock()
         self._next = 0.0
         self._faults: Counter[str] = Counter()
-        self._pool = self._opened(index or _cached(self.root, pattern))
-
-    def _opened(self, path: str) -> SQLitePool[FolderIndexError]:
         file = SQLiteFile(
-            path,
+            index or _cached(self.root, pattern),
             kind="folder index",
             maker="search_folder",
             application=APPLICATION,
             migrations=MIGRATIONS,
             error=FolderIndexError,
         )
-        pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
-        mine = (os.fsencode(self.root), self._pattern)
+        self._pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
+        mine = (os.fsencode(self.root), pattern)
         select = "SELECT path, pattern FROM folder"
-        with pool.reading() as db:
+        with self._pool.reading() as db:
             theirs = db.execute(select).fetchone()
         if theirs is None:
             insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
-            with pool.writing() as db:
+            with self._pool.writing() as db:
                 db.execute(insert, mine)
                 theirs = db.execute(select).fetchone()
         if theirs != mine:
@@ -167,7 +164,6 @@ class FolderIndex:
                 f"it is of the folder {_shown(os.fsdecode(theirs[0]))} with pattern={theirs[1]!r}: "
                 "name another file"
             )
-        return pool
 
     def search(self, query: str, results: int) -> list[Resource]:
         """Return the files with the best passages for a query, best first, with only these."""

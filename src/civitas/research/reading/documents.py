@@ -10,6 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
@@ -81,10 +82,7 @@ def kind_of(name: str) -> str | None:
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
-    """Read a file of a kind that `kind_of` returned; return None if it is binary or minified.
-
-    Errors of parsers are raised as they are.
-    """
+    """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
     if kind == "pdf":
         return read_pdf_bytes(data)
     if b"\0" in data[:_LOOKED_AT] and not data.startswith(_UTF16):
@@ -102,8 +100,10 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
     if kind == "rest":
         return _rest(text)
     if kind == "table":
-        return _table(text, "\t" if name.lower().endswith(".tsv") else None)
-    sections_of = {"python": _python, "source": _by_lines}.get(kind)
+        # Of a quote that is never closed the rest of the file would be one value.
+        with suppress(csv.Error):
+            return _table(text, "\t" if name.lower().endswith(".tsv") else None)
+    sections_of = {"python": _python, "source": _by_lines, "table": _by_lines}.get(kind)
     return Document("", text, sections_of(text) if sections_of else [])
 
 

@@ -85,7 +85,7 @@ def search_web(
     else:
         ask = _ddgs(results, region, timeout_s)
 
-    async def search(query: str, pool: ResourcePool | None = None) -> list[Resource]:
+    async def search(query: str) -> list[Resource]:
         """Search the web. Read what it finds with visit_page.
 
         Args:
@@ -95,11 +95,7 @@ def search_web(
         if not words:
             raise SearchError("search_web: the query is empty")
         listed = await ask(words if site is None else f"{words} site:{site}")
-        found = [each for each in _resources(listed) if is_on(each.url, site)][:results]
-        if pool is not None:
-            for each in found:
-                pool.add(each)
-        return found
+        return [each for each in _resources(listed) if is_on(each.url, site)][:results]
 
     return Action("search_web", search, idempotent=True)
 

@@ -134,10 +134,10 @@ class CitizenBlock(Block):
     def want(self, want: Want) -> None:
         """Send a want to the world; outside a society, append it to the agent's `wants`."""
         agent = self.agent
-        if agent.space is None:
-            vars(agent).setdefault("wants", []).append(want)
-        else:
+        if hasattr(agent.space, "books"):
             agent.want(want)
+        else:
+            vars(agent).setdefault("wants", []).append(want)
 
     def act(self, act: str) -> None:
         """Record the citizen's act of this step; its needs change accordingly."""

@@ -147,8 +147,8 @@ class NeedsBlock(CitizenBlock):
     @property
     def urgent(self) -> str:
         """The first need at or below its threshold, in the order of `NEEDS`; else empty."""
-        needs, params = self.status["needs"], self.params
-        return next((need for need in NEEDS if needs[need] <= getattr(params, need)), "")
+        needs, params = self.status.get("needs", {}), self.params
+        return next((n for n in NEEDS if needs.get(n, 1000) <= getattr(params, n)), "")
 
     @action(idempotent=True)
     async def needs(self) -> dict[str, int]:

@@ -250,7 +250,9 @@ class SocialBlock(TalkBlock):
         if to is None:
             self.act("leisure")
             return None
-        topic, opinion = self._topic()
+        interests = self.interests
+        topic = max(interests, key=interests.__getitem__, default="")
+        opinion = self.opinion(topic)
         if not text:
             text = message_text(self.draws.below(4, "social.greeting"), topic, opinion)
         self._send(to, text, topic, opinion)
@@ -271,12 +273,6 @@ class SocialBlock(TalkBlock):
         if not friends:
             return None
         return friends[draws.choice([each[1] for each in friends], "social.friend")][0]
-
-    def _topic(self) -> tuple[str, int]:
-        """Return the topic of most interest, and the opinion on it."""
-        interests = self.interests
-        topic = max(interests, key=interests.__getitem__, default="")
-        return topic, self.opinion(topic)
 
     async def _by_model(self) -> tuple[str, str] | None:
         if self.llm is None:

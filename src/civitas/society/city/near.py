@@ -50,15 +50,19 @@ class Nearest:
         targets = self._kinds.get(kind, self._hang[:0])
         places = np.full((graph.count, limit + 1), -1, np.int32)
         metres = np.zeros((graph.count, limit + 1), np.int32)
-        if len(targets):
-            if graph.count <= WHOLE:
-                step = max(1, _AT_ONCE // len(targets))
-                for first in range(0, graph.count, step):
-                    part = slice(first, first + step)
-                    far = graph.whole[part][:, self._hang[targets]]
-                    self._nearest(far, targets, places[part], metres[part])
-            else:
-                self._by_tiles(graph, targets, places, metres)
+        hang, step = self._hang[targets], max(1, _AT_ONCE // max(1, len(targets)))
+        parts = [slice(first, first + step) for first in range(0, graph.count, step)]
+        if graph.count <= WHOLE and len(targets):
+            for part in parts:
+                self._nearest(graph.whole[part][:, hang], targets, places[part], metres[part])
+        elif 0 < len(targets) <= 256:  # few targets: search from each target
+            nodes, which = np.unique(hang, return_inverse=True)
+            found = dijkstra(graph.matrix.T.tocsr(), indices=nodes)
+            far = np.where(np.isinf(found), -1, found).astype(np.int32)[which].T
+            for part in parts:
+                self._nearest(far[part], targets, places[part], metres[part])
+        elif len(targets):
+            self._by_tiles(graph, targets, places, metres)
         return places.T.copy(), metres.T.copy()
 
     def _nearest(self, far: Any, targets: Any, places: Any, metres: Any) -> Any:
@@ -84,15 +88,6 @@ class Nearest:
         """Fill the tables of a large graph, tile by tile, with a growing search radius."""
         np = numpy()
         width, hang = places.shape[1], self._hang[targets]
-        if len(targets) <= 256:  # few targets: search from each target
-            nodes, which = np.unique(hang, return_inverse=True)
-            found = dijkstra(graph.matrix.T.tocsr(), indices=nodes)
-            far = np.where(np.isinf(found), -1, found).astype(np.int32)[which].T
-            step = max(1, _AT_ONCE // len(targets))
-            for first in range(0, graph.count, step):
-                part = slice(first, first + step)
-                self._nearest(far[part], targets, places[part], metres[part])
-            return
         tile = self._spots // 1500
         order = np.lexsort((tile[:, 1], tile[:, 0]))
         starts = np.flatnonzero(np.r_[True, (np.diff(tile[order], axis=0) != 0).any(axis=1)])

@@ -211,7 +211,7 @@ class Design(Part):
                 into = into.setdefault(step, {})
                 if not isinstance(into, dict):
                     raise FieldError((at, f"{step!r} has no {each!r}"))
-            into[path[-1] if path else root] = value
+            into[path[-1] if path else root] = copy.deepcopy(value)  # another cell adds to its own
         if self.society.make is None:
             try:
                 kind = parameters_of(self.society.model)

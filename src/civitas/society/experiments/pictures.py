@@ -90,8 +90,12 @@ def draw_day(rows: list[dict[str, Any]], path: str | PathLike[str]) -> None:
         path: the file
 
     Raises:
+        ConfigError: one of them is no such row
         MissingExtra: matplotlib is not installed
     """
+    for key in ("time", "home", "work", "moving", "owned"):
+        if any(key not in row for row in rows):
+            raise ConfigError(f"rows must be of Society.run: one has no {key!r}")
     figure, (people, money) = figure_of(7.5, 5, 2, height_ratios=(3, 1), sharex=True)
     times = [datetime.fromisoformat(row["time"]) for row in rows]
     curves = (("home", "at home", "-"), ("work", "at work", "--"), ("moving", "on the way", "-."))

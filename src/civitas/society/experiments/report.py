@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import functools
-import html
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,7 +76,7 @@ def _page(
         ("after", design.source),
         ("notes", design.notes),
     ]
-    parts = [f"<h1>{_safe(design.name)}</h1><p>{_safe(design.question)}</p><h2>Set-up</h2>"]
+    parts = [f"<h1>{escape(design.name)}</h1><p>{escape(design.question)}</p><h2>Set-up</h2>"]
     parts += [_table((), [each for each in setup if each[1]]), "<h2>Results</h2>"]
     for metric, path in pictures.items():
         shown = _series(design, results, metric)
@@ -102,17 +102,17 @@ def _page(
     said = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
     how = "the program that has made it"
     if design.command is not None:
-        how = f"<code>{_safe(design.command)}</code>"
+        how = f"<code>{escape(design.command)}</code>"
     parts.append(
         "<h2>To repeat it</h2><p>The same file, code, versions and seeds give the same table, as "
         f"far as a model answers the same: {how}.</p><details><summary>The experiment as run"
         "</summary><pre>"
-        f"{_safe(said)}</pre></details>"
+        f"{escape(said)}</pre></details>"
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv='
         '"Content-Security-Policy" content="default-src \'none\'; img-src data:; style-src '
-        f"'unsafe-inline'\"><title>{_safe(design.name)}</title><style>{_STYLE}</style></head><body>"
+        f"'unsafe-inline'\"><title>{escape(design.name)}</title><style>{_STYLE}</style></head><body>"
         + "\n".join(parts)
         + "</body></html>\n"
     )
@@ -146,18 +146,14 @@ def _ours(results: Results, published: Published) -> str:
 
 def _figure(path: Path, caption: str) -> str:
     data = base64.b64encode(path.read_bytes()).decode()
-    image = f'<img alt="{_safe(caption)}" src="data:image/png;base64,{data}">'
-    return f"<figure>{image}<figcaption>{_safe(caption)}</figcaption></figure>"
+    image = f'<img alt="{escape(caption)}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    top = "".join(f"<th>{_safe(each)}</th>" for each in head)
-    lines = ["<tr>" + "".join(f"<td>{_safe(each)}</td>" for each in row) + "</tr>" for row in rows]
+    top = "".join(f"<th>{escape(each)}</th>" for each in head)
+    lines = ["<tr>" + "".join(f"<td>{escape(each)}</td>" for each in row) + "</tr>" for row in rows]
     return f"<table>{f'<tr>{top}</tr>' if head else ''}{''.join(lines)}</table>"
-
-
-def _safe(text: str) -> str:
-    return html.escape(text)
 
 
 # -- pictures --------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ class Results:
 def _short(value: float) -> str:
     """Return a number as text with four significant digits."""
     size = abs(value)
-    if size >= 1000 or size == int(size) == value:
+    if size >= 1000 or size == int(size):
         return f"{value:,.0f}"
     if size < 1e-4:
         return f"{value:.1e}"

@@ -69,7 +69,8 @@ async def sweep(
     shared = _determined_by(design)
     same = _hash(shared)
     _claim(design, folder, shared)
-    known = functools.cache(_file_hash)  # of this call: a file may change before the next
+    # Of this call: a file may change before the next.
+    known = functools.cache(lambda path: hashlib.sha256(path.read_bytes()).hexdigest())
     parts = [folder / "parts" / f"{_key(same, cell, known)}.parquet" for cell in cells]
     left = [each for each in zip(cells, parts, strict=True) if not each[1].exists()]
     far = Progress(len(cells), len(cells) - len(left), sum(cell.steps for cell, _ in left))
@@ -131,10 +132,6 @@ def _determined_by(design: Design) -> dict[str, str]:
 
 def _hash(said: Any) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
-
-
-def _file_hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _key(fingerprint: str, cell: Cell, known: Callable[[Path], str]) -> str:

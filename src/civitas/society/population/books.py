@@ -49,7 +49,13 @@ class RowBooks(Books):
             nowhere = (place < 0) & (arrays["moving_to"] < 0)
             place[nowhere] = home[nowhere]
             self.count_places()
-            self._start_checked()
+            there = self.at_place + self.coming_to
+            over: Any = () if self.capacity is None else (there > self.capacity).nonzero()[0]
+            if len(over):
+                raise ConfigError(
+                    f"{there[over[0]]} citizens start at {population.places[over[0]]!r}, which "
+                    f"holds {self.capacity[over[0]]}: give them other places or homes"
+                )
 
     def count_places(self) -> None:
         """Count the citizens at each place and on the way to it."""
@@ -57,17 +63,6 @@ class RowBooks(Books):
         place, to = arrays["place"], arrays["moving_to"]
         self.at_place = np.bincount(place[place >= 0], minlength=count)
         self.coming_to = np.bincount(to[to >= 0], minlength=count)
-
-    def _start_checked(self) -> None:
-        if self.capacity is None:
-            return
-        over = numpy().flatnonzero(self.at_place + self.coming_to > self.capacity)
-        if len(over):
-            name = self.population.places[int(over[0])]
-            raise ConfigError(
-                f"{int(self.at_place[over[0]])} citizens start at {name!r}, which holds "
-                f"{int(self.capacity[over[0]])}: give them other places or homes"
-            )
 
     # -- who is there ------------------------------------------------------------------------------
 
@@ -174,7 +169,7 @@ class RowBooks(Books):
         money = self.population.arrays["money"]
         due = (
             np.bincount(sender, np.where(reason, 0, cents), len(money))
-            if (len(sender) > 1 and (sender[1:] == sender[:-1]).any())
+            if (sender[1:] == sender[:-1]).any()
             else None
         )
         doubtful = (money[sender] < (cents if due is None else due[sender])) & (reason == 0)
@@ -239,23 +234,6 @@ class RowBooks(Books):
         self.population.arrays["money"] += sum(cents.values())
         for id, each in cents.items():
             self.balances[id] -= each * len(self.population)
-
-    def pay(self, sender: str, to: str, cents: int) -> str:
-        """Move money, all or none; return why not, or ""."""
-        balances = self.balances
-        if type(cents) is not int or cents < 1:
-            return f"cents must be 1 or more, got {cents!r:.40}"
-        for id in (sender, to):
-            if not isinstance(id, str) or id not in balances:
-                return f"there is no {id!s:.80} who could pay or be paid"
-        if balances[sender] < cents:
-            return f"{sender} has {balances[sender]} cents, not {cents}"
-        balances[sender] -= cents
-        balances[to] += cents
-        for id in (sender, to):
-            if id in self._status:
-                self._status[id]["money"] = balances[id]
-        return ""
 
     def end_step(self) -> None:
         """Run the services' end of step, and let citizens arrive who are due by the next step."""
@@ -348,19 +326,16 @@ class RowBooks(Books):
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
                 "service must move money by books.pay alone"
             )
-        money = self.population.arrays["money"]
-        if len(money) and money.min() < 0:
-            row = int(np.flatnonzero(money < 0)[0])
-            raise StateError(
-                f"step {self.step}: {self.population.id_of(row)} has {int(money[row])} cents"
-            )
+        citizens, own = self.population, self.balances
+        for ids, cents in ((own.at, own.cents), (citizens.ids, citizens.arrays["money"])):
+            if len(cents) and cents.min() < 0:
+                at = cents.argmin()
+                raise StateError(f"step {self.step}: {[*ids][at]} has {cents[at]} cents")
         if self.capacity is not None:
-            over = np.flatnonzero(self.at_place > self.capacity)
-            if len(over):
+            for at in np.flatnonzero(self.at_place > self.capacity)[:1]:
                 raise StateError(
-                    f"step {self.step}: {int(self.at_place[over[0]])} are at "
-                    f"{self.population.places[int(over[0])]}, which holds "
-                    f"{int(self.capacity[over[0]])}"
+                    f"step {self.step}: {self.at_place[at]} are at {self.population.places[at]}, "
+                    f"which holds {self.capacity[at]}"
                 )
 
     def load_state_dict(self, given: Any) -> None:

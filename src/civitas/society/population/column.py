@@ -175,33 +175,26 @@ class Register(Protocol):
     @property
     def columns(self) -> Mapping[str, Any]:
         """The arrays, by name, full agents included."""
-        ...
 
     def fresh(self, name: str) -> Any:
         """Return a column as it is now."""
-        ...
 
     def row_of(self, id: str | int) -> int:
         """Return the row of a citizen."""
-        ...
 
     def _row(self, id: str) -> int | None: ...
 
     def id_of(self, row: int) -> str:
         """Return the id of a row."""
-        ...
 
     def encoded(self, what: str, value: Any) -> int:
         """Return the number that stands for a value in wants."""
-        ...
 
     def decoded(self, what: str, number: int) -> Any:
         """Return what a number in wants stands for."""
-        ...
 
     def place_number(self, place: str | None) -> int:
         """Return the number of a place."""
-        ...
 
 
 # -- several values of each ------------------------------------------------------------------------

@@ -48,10 +48,7 @@ class Messages:
 
 
 def row_messages(society: Any, said: Table | None) -> Table | None:
-    """Return what rows said to rows; send the rest as real messages.
-
-    Where somebody intercepts or observes messages, all of it is.
-    """
+    """Return what rows said to rows; send the rest, or all if somebody observes, as messages."""
     population, router = society.population, society.router
     if said is None or population is None:
         return None
@@ -124,21 +121,15 @@ def _delivered(
                 listed.append((row, *heard))
                 came.append(each)
     earlier = Messages(*np.zeros((len(PARTS), 0), np.int64)) if before is None else before
-    fields = {} if said is None else said.fields
-    parts = np.array(listed, np.int64).reshape(-1, len(PARTS)).T
-    of_rows = (
-        [*parts]
-        if said is None
-        else [
-            np.concatenate([own, part])
-            for own, part in zip(
-                (fields["to"], said.sender, _topic(fields), fields["opinion"], fields["text"]),
-                parts,
-                strict=True,
-            )
-        ]
-    )
-    new = Messages(*of_rows)
+    new = Messages(*np.array(listed, np.int64).reshape(-1, len(PARTS)).T)
+    if said is not None:
+        to, text, topic, opinion = (
+            said.fields[each] for each in ("to", "text", "topic", "opinion")
+        )
+        own = (to, said.sender, np.where(topic <= 0, -1, topic), opinion, text)
+        new = Messages(
+            *(np.concatenate([each, getattr(new, p)]) for p, each in zip(PARTS, own, strict=True))
+        )
     if not len(new):
         return earlier
     count = len(new) - len(came)
@@ -174,11 +165,6 @@ def _heard(population: Population, args: dict[str, Any]) -> tuple[int, int, int]
     content = args.get("content")
     text = population._word.get(content, -1) if isinstance(content, str) else -1
     return number, max(-1000, min(1000, opinion)), text
-
-
-def _topic(fields: Any) -> Any:
-    """Return the topics of what rows said; −1 for none."""
-    return numpy().where(fields["topic"] <= 0, -1, fields["topic"])
 
 
 def _ranks(population: Population, sent: Iterable[Sent]) -> Any:

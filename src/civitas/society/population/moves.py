@@ -22,8 +22,7 @@ def settle(books: Any, table: Table) -> None:
         table.settled(wants.NO_PLACE)
         return
     sender, to = table.sender, table.fields["to"]
-    repeated = len(sender) > 1 and bool((sender[1:] == sender[:-1]).any())
-    if repeated:
+    if (sender[1:] == sender[:-1]).any():
         _one_by_one(books, table, reason, value)
         table.settled(reason, value)
         return

@@ -12,6 +12,8 @@ from civitas.society.arrays import numpy, sha256_of, tuned_malloc
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.population.block import checked, writes
 from civitas.society.population.column import MONEY, PLACE, PLACES, SETTLED, Column
+from civitas.society.population.step import begin
+from civitas.society.population.table import arrow_of, columns_of, fill
 from civitas.society.population.views import Columns
 from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
@@ -98,8 +100,6 @@ class Population:
                 raise ConfigError(f"a population must have 1 to {MOST:,} citizens, got {citizens}")
             self.ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
-            from civitas.society.population.table import columns_of
-
             self.ids, table = columns_of(citizens)
         count = len(self.ids)
         if network is not None and len(network) != count:
@@ -111,11 +111,7 @@ class Population:
         """The rows that `arrays` has: all, but in a worker of an engine."""
         self.arrays = {name: column.new_array(count) for name, column in self.declared.items()}
         if table is not None:
-            from civitas.society.population.table import fill
-
             fill(self, table)
-        from civitas.society.population.step import begin
-
         begin(self, given=() if table is None else tuple(table))
 
     def __len__(self) -> int:
@@ -143,11 +139,7 @@ class Population:
             self.source.changed()
 
     def spread(self, function: Callable[[int, int], Any], count: int) -> list[Any]:
-        """Call a function of (first, until) for parts of `count` items, on the engine's threads.
-
-        Returns:
-            what it gave, in the order of the parts; nothing for none
-        """
+        """Return what a function of (first, until) gives for parts of `count` items, on threads."""
         firsts = range(0, count, _PART)
         each = map if self.pool is None else self.pool.map
         return list(each(function, firsts, [min(count, first + _PART) for first in firsts]))
@@ -170,9 +162,10 @@ class Population:
         return row
 
     def _row(self, id: str) -> int | None:
-        if not (id.isascii() and id.isdecimal() and len(id) < 20):
+        if not (
+            id.isascii() and id.isdecimal() and len(id) <= 20 and (number := int(id)) < 1 << 64
+        ):
             return None
-        number = int(id)
         row = int(numpy().searchsorted(self.ids, numpy().uint64(number)))
         return row if row < len(self.ids) and self.id_of(row) == id else None
 
@@ -394,6 +387,4 @@ class Population:
 
     def to_arrow(self) -> Any:
         """Return the citizens as a pyarrow Table, `id` first; places by their ids."""
-        from civitas.society.population.table import arrow_of
-
         return arrow_of(self, self.arrays)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError, StateError
 from civitas.society.arrays import numpy, package
@@ -20,9 +20,6 @@ from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import Wants, in_threads
 from civitas.text import error_text
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger("civitas.society")
 
@@ -106,6 +103,8 @@ class RayEngine(LocalEngine):
 
     def _begin(self, population: Population) -> None:
         """Start Ray and the workers with the current columns."""
+        if self._population not in (None, population):
+            raise ConfigError("the engine runs another population: each needs a RayEngine")
         if self._parts:
             return
         ray = self._ray
@@ -182,6 +181,7 @@ class RayEngine(LocalEngine):
             self._began = False
             self._ray.shutdown()
         self._thread.shutdown()
+        self._thread = ThreadPoolExecutor(1, "civitas-ray")  # of a next society
 
 
 class _Part:
@@ -212,9 +212,11 @@ class _Part:
         """Return its rows' wants; a lost worker is replaced and repeats its steps."""
         wants: list[Wants] = self._safe(ask, "step")
         if len(self._since) >= _SAVED:
-            saved = self._actor.save.remote()
+            actor = self._actor
+            saved = actor.save.remote()
             self._safe(saved, "save")
-            self._saved, self._since = saved, []
+            if actor is self._actor:  # of one that was lost meanwhile there is no copy
+                self._saved, self._since = saved, []
         return wants
 
     def columns(self, names: list[str]) -> dict[str, Any]:
@@ -242,14 +244,10 @@ class _Part:
                     "a worker of rows %d to %d was lost: it is replaced", self.first, self.until
                 )
                 self._actor = self._made()
-                last = self._since[:-1] if what == "step" else self._since
-                for given in last:
-                    self._actor.step.remote(given)
-                ask = (
-                    self._actor.step.remote(self._since[-1])
-                    if what == "step"
-                    else getattr(self._actor, what).remote(*args)
-                )
+                for given in self._since:
+                    ask = self._actor.step.remote(given)
+                if what != "step":
+                    ask = getattr(self._actor, what).remote(*args)
         raise AssertionError("unreachable")
 
     def end(self) -> None:

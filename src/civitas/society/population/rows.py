@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ConfigError
@@ -62,8 +63,6 @@ class Rows(Company):
         self._own: Mapping[str, Any] = {}
         self._block = ""
         self._gathered: dict[str, Any] = {}
-        self._ids: Any = None
-        self._index: Any = None
 
     def __len__(self) -> int:
         return self.until - self.first if self._chosen is None else len(self._chosen)
@@ -73,26 +72,19 @@ class Rows(Company):
 
     # -- columns -----------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def index(self) -> Any:
         """Which rows of the population these are."""
-        if self._index is None:
-            np = numpy()
-            rows = np.arange(self.first, self.until)
-            self._index = rows if self._chosen is None else rows[self._chosen]
-        return self._index
+        return self.inside(numpy().arange(self.first, self.until))
 
-    @property
+    @cached_property
     def ids(self) -> Any:
         """Their ids."""
-        if self._ids is None:
-            self._ids = self.part(self.population.ids)
-        return self._ids
+        return self.part(self.population.ids)
 
     def part(self, array: Any) -> Any:
         """Return these rows' entries of an array over the whole population, read-only."""
-        whole = array[self.first : self.until]
-        return whole if self._chosen is None else whole[self._chosen]
+        return self.inside(array[self.first : self.until])
 
     def inside(self, array: Any) -> Any:
         """Return the entries of these rows in an array over the rows `first` … `until` − 1."""
@@ -101,8 +93,7 @@ class Rows(Company):
     def column(self, name: str) -> Any:
         """Return the current column of these rows, read-only."""
         base = self.population.base
-        whole = self.population.arrays[name][self.first - base : self.until - base]
-        return whole if self._chosen is None else whole[self._chosen]
+        return self.inside(self.population.arrays[name][self.first - base : self.until - base])
 
     @property
     def at(self) -> Any:
@@ -259,8 +250,7 @@ class Rows(Company):
         sums = np.zeros(high - low + 1, np.int64)
         np.cumsum(np.asarray(values)[others[low:high]], out=sums[1:])
         part = starts[self.first : self.until + 1] - low
-        found = sums[part[1:]] - sums[part[:-1]]
-        return found if self._chosen is None else found[self._chosen]
+        return self.inside(sums[part[1:]] - sums[part[:-1]])
 
     def links(self) -> tuple[Any, Any]:
         """Return the network as compressed rows: starts and neighbours."""

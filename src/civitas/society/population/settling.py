@@ -68,7 +68,9 @@ class Settlers:
         of = of[at]
         group_of = self.group[of]
         groups = np.flatnonzero(np.bincount(group_of))
-        if len(groups) > 1 and (table.kind is Work or _repeats(table.sender[at])):
+        if len(groups) > 1 and (
+            table.kind is Work or ((who := table.sender[at])[1:] == who[:-1]).any()
+        ):
             # A citizen that wants something of several, or the government that pays for several,
             # may have too little for all: then the order decides.
             one_by_one(books, [self.services[number] for number in of.tolist()], table, at)
@@ -82,11 +84,6 @@ class Settlers:
                 first.settle_rows(books, table, at[mine])
             else:
                 one_by_one(books, first, table, at[mine])
-
-
-def _repeats(sender: Any) -> bool:
-    """Whether somebody wants more than once."""
-    return bool((sender[1:] == sender[:-1]).any())
 
 
 def keep_together(books: Any, services: Sequence[Service]) -> None:

@@ -22,10 +22,7 @@ Wants = dict[type[Want], list[tuple[Any, Mapping[str, Any]]]]
 
 
 def begin(population: Register, given: Iterable[str] = ()) -> None:
-    """Draw the citizens, and have the blocks fill their columns, by `begin_rows`.
-
-    Columns that a table has given remain as they are.
-    """
+    """Draw the citizens, and have the blocks fill their columns, but none that is `given`."""
     from civitas.society.population.people import draw
 
     whole = Rows(population, Moment(city=population.city), 0, len(population), {})
@@ -106,10 +103,7 @@ def _call(rows: Rows, block: Any, hook: str, chosen: Any) -> None:
 
 
 def merged(parts: Iterable[Wants]) -> dict[type[Want], Table]:
-    """Return the wants of consecutive parts of a population as one table per kind.
-
-    It takes them out of the parts, whose memory is then free for the next table.
-    """
+    """Take the wants out of consecutive parts of a population; return one table per kind."""
     by_kind: dict[type[Want], list[Any]] = {}
     for part in parts:
         for kind in [*part]:

@@ -149,7 +149,7 @@ def joined(kind: type[Want], parts: Sequence[tuple[Any, Mapping[str, Any]]]) -> 
                     for each, part in zip(values, parts, strict=True)
                 ]
             )
-    if len(sender) > 1 and (sender[1:] < sender[:-1]).any():
+    if (sender[1:] < sender[:-1]).any():
         order = np.argsort(sender, kind="stable")
         sender = sender[order]
         fields = {name: values[order] for name, values in fields.items()}

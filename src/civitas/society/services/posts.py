@@ -141,7 +141,7 @@ class PostsById:
 
     def load(self, given: Mapping[str, Any]) -> None:
         """Restore a state of `Feed.state_dict`."""
-        self._posts, self._by_author = {}, {}
+        self._posts, self._by_author, self._hottest = {}, {}, None
         for number, author, text, topic, posted, liked in given["posts"]:
             hot = heat(len(liked), posted)
             self._keep(Posted(number, author, text, topic, posted, dict.fromkeys(liked), hot))

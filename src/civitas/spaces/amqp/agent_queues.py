@@ -251,11 +251,8 @@ class LocalAgents:
         evict: Callable[[Mailbox, RequestError], None],
     ) -> None:
         self._router = router
-        self._thread = router.thread
-        self._loop = router.loop
         self._broker = broker
         self._publisher = broker.publisher
-        self._names = broker.names
         # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
         self._stale_s = 3 * broker.heartbeat + 10
         self._queues = queues
@@ -272,7 +269,7 @@ class LocalAgents:
         await self._broker.open()
         while (leaving := self._leaving.get(mailbox.id)) is not None:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
-        queue = AgentQueue(mailbox, self._names.agent_queue(mailbox.id))
+        queue = AgentQueue(mailbox, self._broker.names.agent_queue(mailbox.id))
         if mailbox.open:
             self._here[mailbox] = queue
         try:
@@ -317,10 +314,10 @@ class LocalAgents:
                 logger.warning(
                     "the queue of agent %r is gone from the broker; declaring it again", mailbox.id
                 )
-                self._thread.spawn(self._restore(queue))
+                self._router.thread.spawn(self._restore(queue))
 
         await self._queues.claim_and_consume(queue, claimed, deliver, cancelled)
-        self._loop.call_later(_BACKLOG_S, begin)
+        self._router.loop.call_later(_BACKLOG_S, begin)
         if queue.lost:
             queue.lost = False
             self._queue_lost(queue.id)
@@ -331,7 +328,7 @@ class LocalAgents:
         if queue is not None and not self._router.ending:
             # What is published after this may be for another agent of that id.
             sent = self._publisher.in_flight(mailbox.id)
-            self._leaving[queue.id] = self._thread.spawn(self._release(queue, sent))
+            self._leaving[queue.id] = self._router.thread.spawn(self._release(queue, sent))
 
     async def removed(self, mailbox: Mailbox) -> None:
         """Wait until a removed agent's queue is deleted."""
@@ -366,10 +363,10 @@ class LocalAgents:
     def restore(self) -> None:
         """Consume the queues on a new channel."""
         for queue in self._here.values():
-            self._thread.spawn(self._restore(queue))
+            self._router.thread.spawn(self._restore(queue))
 
     async def _restore(self, queue: AgentQueue) -> None:
-        mailbox, until = queue.mailbox, self._loop.time() + self._stale_s
+        mailbox, until = queue.mailbox, self._router.loop.time() + self._stale_s
         async with queue.lock:
             while (
                 self._here.get(mailbox) is queue
@@ -384,7 +381,7 @@ class LocalAgents:
                 except DuplicateAgent:
                     # Another process has the id, or the broker does not know yet that our old
                     # connection is lost.
-                    if self._loop.time() > until:
+                    if self._router.loop.time() > until:
                         self._replaced(mailbox)
                 except BrokerError as error:
                     logger.error("%s", error)

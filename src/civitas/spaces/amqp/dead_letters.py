@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import ssl
 import time
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Self
 
@@ -30,11 +28,8 @@ from civitas.message import address
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.connection import explain, parameters, tls
-from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.amqp.wire import Outbound, Unreadable
-
-logger = logging.getLogger("civitas.amqp")
 
 MOST: Final = 1000
 """How many dead letters are listed at most."""
@@ -51,43 +46,36 @@ _BY_BROKER = {
 }
 
 
-class DeadLetterExchange:
-    """Publishes messages that cannot be handled to the dead-letter exchange, at least once."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def refuse(self, tag: Tag, properties: Any, body: bytes, reason: str, agent: str) -> None:
-        """Publish an unreadable message, then acknowledge it."""
-        logger.error("a message to %r goes to the dead letters: %s", agent, reason)
-        acknowledge = partial(self._broker.consumer.acknowledge, tag)
-        self.send(properties, body, reason, agent, acknowledge)
-
-    def send(
-        self, properties: Any, body: bytes, reason: str, agent: str, confirmed: Callable[[], Any]
-    ) -> None:
-        """Publish a message; call `confirmed` when the broker has confirmed it."""
-        headers = {
-            **wire.known_headers(properties),
-            "reason": reason[:1000].encode(errors="backslashreplace").decode(),
-            "agent": agent,
-            "message": str(properties.message_id or ""),
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
-        self._broker.publisher.publish(
-            Outbound(
-                self._broker.new_key(),
-                properties.type if isinstance(properties.type, str) else "",
-                self._broker.names.agent_key(agent),
-                body,
-                mandatory=True,
-                reply_to=properties.reply_to,
-                correlation_id=properties.correlation_id,
-                headers=headers,
-                about=confirmed,
-                exchange=self._broker.names.dead,
-            )
+def bury(
+    broker: Broker,
+    properties: Any,
+    body: bytes,
+    reason: str,
+    agent: str,
+    confirmed: Callable[[], Any],
+) -> None:
+    """Publish a message to the dead letters, at least once; then call `confirmed`."""
+    headers = {
+        **wire.known_headers(properties),
+        "reason": reason[:1000].encode(errors="backslashreplace").decode(),
+        "agent": agent,
+        "message": str(properties.message_id or ""),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    broker.publisher.publish(
+        Outbound(
+            broker.new_key(),
+            properties.type if isinstance(properties.type, str) else "",
+            broker.names.agent_key(agent),
+            body,
+            mandatory=True,
+            reply_to=properties.reply_to,
+            correlation_id=properties.correlation_id,
+            headers=headers,
+            about=confirmed,
+            exchange=broker.names.dead,
         )
+    )
 
 
 @dataclass(frozen=True)
@@ -141,8 +129,9 @@ class DeadLetter:
             agent = address(agent)
         except InvalidId:
             agent = ""
+        named = f"{message_id}\0{agent}\0{reason}\0{time}\0".encode()
         return cls(
-            key=_key(message_id, agent, reason, time, body),
+            key=sha256(named + body).hexdigest()[:12],
             agent=agent,
             reason=reason,
             time=time,
@@ -173,11 +162,6 @@ def _receiver(names: Names, death: dict[str, Any], message: Any) -> object:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _key(*parts: str | bytes) -> str:
-    whole = b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-    return sha256(whole).hexdigest()[:12]
 
 
 class DeadLetters:

@@ -86,9 +86,6 @@ _FORGET = (
     "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE ended <= ? LIMIT ?)"
 )
 
-_MOST = 1 << 40
-"""More entries than any inbox has; larger bounds are cut to this."""
-
 _ENDS_IN_MEMORY: Final = 100_000
 """How many ended messages are remembered without a file."""
 
@@ -215,7 +212,6 @@ class Inbox:
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
         """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
-        at_most = max(0, min(at_most, _MOST))
         return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
 
     def close(self) -> None:

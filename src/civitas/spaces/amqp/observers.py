@@ -35,8 +35,8 @@ class Observers:
 
     async def add(self, callback: Callback) -> None:
         """Show a callback the messages of every process from now on."""
-        self._callbacks = (*self._callbacks, callback)
         await self._broker.open()
+        self._callbacks = (*self._callbacks, callback)
         with suppress(LinkLost, AMQPError):  # the next connection attaches
             await self.attach()
 

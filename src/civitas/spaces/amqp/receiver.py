@@ -14,7 +14,7 @@ from civitas.spaces import delivery as kinds
 from civitas.spaces.amqp import wire
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.consumer import Tag
-from civitas.spaces.amqp.dead_letters import DeadLetterExchange
+from civitas.spaces.amqp.dead_letters import bury
 from civitas.spaces.amqp.inbox import ENDED, STARTED, Entry, Inbox
 from civitas.spaces.amqp.recorder import Ident, InFlight, Recorder
 from civitas.spaces.amqp.wire import Inbound, Outbound, Unreadable
@@ -58,7 +58,7 @@ class Receiver:
         self._consumer = broker.consumer
         self._publisher = broker.publisher
         self._innermost = innermost
-        self._dead_letters = DeadLetterExchange(broker)
+        self._bury = partial(bury, broker)
         self._show = show
         self._cancelled: dict[Ident, None] = {}
         self._unread: list[tuple[Mailbox, Tag, Any, bytes]] = []
@@ -73,7 +73,9 @@ class Receiver:
             if to not in (mailbox.id, EVERYONE):
                 raise Unreadable(f"it is to {to!r}, but was in the queue of {mailbox.id!r}")
         except Unreadable as error:
-            self._dead_letters.refuse(tag, properties, body, str(error), mailbox.id)
+            logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
+            acknowledge = partial(self._consumer.acknowledge, tag)
+            self._bury(properties, body, str(error), mailbox.id, acknowledge)
             return
         if inbound.kind == wire.CANCEL:
             self.cancel(properties.correlation_id or "", mailbox.id)
@@ -221,7 +223,7 @@ class Receiver:
         delivery.mailbox = mailbox
         delivery.state = kinds.ENDED
         refuse = partial(self._router.refuse, delivery, InDoubt(text, where))
-        self._dead_letters.send(*inbound.raw, text, mailbox.id, refuse)
+        self._bury(*inbound.raw, text, mailbox.id, refuse)
 
     def cancel(self, key: str, agent: str) -> None:
         """Cancel a request whose sender no longer waits for it."""

@@ -48,6 +48,7 @@ from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
 
+_AGAIN_S: Final = 1.0
 _LAST_S: Final = 5.0
 """How long the end of a space waits for each operation of the broker."""
 
@@ -191,6 +192,9 @@ class AMQPRouter(Router):
             logger.error("the queue of the dead letters was deleted; declaring it again")
             self.broker.drop()
             self.broker.publisher.publish(message)
+        elif message.exchange is not None and outcome == REFUSED:
+            logger.error("the queue of the dead letters is full; trying again in %s s", _AGAIN_S)
+            self.loop.call_later(_AGAIN_S, self.broker.publisher.publish, message)
         elif callable(about):
             about()
         elif kind == wire.SEND:
@@ -233,6 +237,8 @@ class AMQPRouter(Router):
         error = ActionError("MessageTooLarge", str(self._not_taken(message, TOO_LARGE)))
         answer = json.loads(message.body)
         id = answer["action"]["args"].get("original_message_id")
+        if id is None:  # a `say` back has it in its headers
+            id = (message.headers or {}).get("original")
         args = {"error": str(error), "original_message_id": id}
         message.body = wire.written(Envelope(answer["from"], answer["to"], "error", args))
         if message.kind == wire.REPLY:
@@ -271,10 +277,7 @@ class AMQPRouter(Router):
             self.receiver.cancel(delivery.key, to)
         self.requests.cancel(delivery)
 
-    def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
-        if not isinstance(delivery, InFlight):
-            super()._answer(delivery, value, error)
-            return
+    def _answer(self, delivery: Any, value: Any, error: RequestError | None) -> None:
         answer = answers(delivery, value, error)
         if answer is not None:
             if self.observers:

@@ -284,13 +284,13 @@ _LONGEST = 1000
 
 def error_headers(error: BaseException) -> dict[str, Any]:
     """Return the headers of an error; its text is in the body."""
+    found = {"outcome": type(error).__name__}
     if isinstance(error, ActionError):
         # All headers must fit into one frame of 128 kB.
-        found = {"outcome": type(error).__name__, "type": error.type[:_LONGEST]}
+        found["type"] = error.type[:_LONGEST]
         if error.where is not None:
             found["where"] = error.where[:_LONGEST]
-        return found
-    return {"outcome": type(error).__name__}
+    return found
 
 
 def error_of(headers: dict[str, Any], args: dict[str, Any]) -> RequestError | None:
