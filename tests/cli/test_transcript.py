@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from civitas.cli.chat.transcript import Transcript, folded
@@ -73,7 +73,8 @@ def test_each_answer_stands_there_once(steps: list[tuple[str, str]], dumb: bool)
         assert found[id] == (shown(text.strip()) or "(nothing)")
 
 
-@given(st.text(st.sampled_from("ab字 \n"), max_size=80), st.integers(12, 30))
+@given(st.text(st.sampled_from("abab字  \n"), min_size=30, max_size=80), st.integers(12, 30))
+@example("aaaa bbbb cccc dddd", 16)
 def test_no_line_is_too_wide_and_no_word_broken(text: str, width: int) -> None:
     lines, _ = folded(text, 3, width)
     assert lines.replace("字", " 字 ").split() == text.replace("字", " 字 ").split()

@@ -11,7 +11,7 @@ import pytest
 
 from civitas import Journal, RefuseAll
 from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
-from civitas.errors import ConfigError, ModelError, RunMismatch, StateError
+from civitas.errors import ConfigError, ModelError, PageError, RunMismatch, StateError
 from civitas.journal import Entry
 from civitas.models.names import model
 from civitas.orders.act import act_agent, actions_of, check_journal_apart, keys
@@ -26,7 +26,7 @@ from civitas.orders.order import (
     without_keys,
 )
 from civitas.orders.research import check, researcher, write
-from civitas.research import Report
+from civitas.research import Report, ResourcePool
 
 SERVED = "http://127.0.0.1:1/v1#m"
 
@@ -176,6 +176,16 @@ def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path
     ]
     web = researcher(replace(order, folder=None, searxng="http://127.0.0.1:1", search_web=False))
     assert list(web.tools) == ["search_web", "visit_page", "read_pdf"]
+    on_site = researcher(
+        replace(order, folder=None, search_web=True, site="sqlite.org", allow_hosts=["127.0.0.1"])
+    )
+
+    async def visited(tool: str, url: str) -> None:
+        await on_site.tools[tool].function(url=url, pool=ResourcePool())
+
+    for tool in ("visit_page", "read_pdf"):
+        with pytest.raises(PageError, match=r"is not on sqlite\.org"):
+            asyncio.run(visited(tool, "http://127.0.0.1:9/"))
 
 
 def test_an_order_of_another_version_is_said_and_shown_as_an_entry() -> None:

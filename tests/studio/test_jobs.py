@@ -91,7 +91,7 @@ def test_a_review_goes_from_the_page_to_the_terminal_and_back(
             assert "Two." in terminal.until("you> ")
         assert studio.jobs.resume(run) == run
         card = told.until("card", kind="decision")
-        assert (card["conclusion"]["summary"], card["round"]) == ("Two.", 2)
+        assert (card["conclusion"]["summary"], card["round"], card["task"]) == ("Two.", 2, "Do it")
         studio.cards.decide(card["number"], {"choice": "accept"})
         assert told.until("job", run=run, state="ended")["reason"] == "terminated"
         assert len(server.requests) == 2

@@ -32,7 +32,6 @@ _COMMANDS = {
 }
 
 _HELP = {"help_option_names": ["-h", "--help"]}  # for the subcommands, too
-_SHELLS = ("bash", "zsh", "fish")
 
 
 class _Formatter(click.HelpFormatter):
@@ -102,7 +101,7 @@ def command(ctx: click.Context) -> None:
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
     """Print a script for SHELL that completes commands, options, models and folders.
 

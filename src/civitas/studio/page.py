@@ -32,10 +32,6 @@ _HEAD: Final = """
 STATIC: Final = Path(__file__).parent / "static"
 QUIET: Final[dict[str, Any]] = {"api_visibility": "private", "show_progress": "hidden"}
 """Options of a form's calls: no public API, and no progress indicator over the fields."""
-_FONTS: Final = ("system-ui", "sans-serif")
-_MONO: Final = ("ui-monospace", "Menlo", "Consolas", "monospace")
-
-_DARK: Final = ("", "_dark")
 _COLOURS: Final = {  # light, and dark
     "button_primary_background_fill": ("#0f766e", "#2dd4bf"),
     "button_primary_background_fill_hover": ("#115e59", "#5eead4"),
@@ -157,10 +153,11 @@ def look() -> dict[str, Any]:
         spacing_size="sm",
         radius_size="sm",
         text_size="md",
-        font=_FONTS,
-        font_mono=_MONO,
+        font=("system-ui", "sans-serif"),
+        font_mono=("ui-monospace", "Menlo", "Consolas", "monospace"),
     ).set(
-        **{f"{name}{dark}": pair[bool(dark)] for name, pair in _COLOURS.items() for dark in _DARK}
+        **{name: light for name, (light, _) in _COLOURS.items()},
+        **{f"{name}_dark": dark for name, (_, dark) in _COLOURS.items()},
     )
     return {"theme": theme, "head": _HEAD, "favicon_path": STATIC / "icon.svg"}
 

@@ -32,7 +32,6 @@ _LISTED: Final = 200
 """The most answers to a survey, or citizens of a name, that a page lists."""
 _RECENT: Final = 12
 """The most events, the most messages and the most relations on a citizen's card."""
-_STEPS: Final = ("5min", "15min", "30min", "1h")
 
 
 class Control(BaseModel):
@@ -122,7 +121,7 @@ class SocietyTab:
                 given = {
                     "citizens": gradio.Number(300, label="Citizens", **number),
                     "days": gradio.Number(1, label="Days", min_width=70),
-                    "step": gradio.Dropdown(_STEPS, **step),
+                    "step": gradio.Dropdown(("5min", "15min", "30min", "1h"), **step),
                     "seed": gradio.Number(0, label="Seed", **number),
                     "model": gradio.Textbox(
                         label="Model", placeholder="none: by rules", min_width=170

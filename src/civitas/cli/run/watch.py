@@ -202,17 +202,14 @@ def _fields(event: Any) -> dict[str, Any]:
     made = {name: getattr(event, name) for name in names}
     if isinstance(event, CallEnded):
         # Not of a failed call: its traceback is for the program's own authors.
-        made["result"] = None if event.error is not None else _as_json(event.result.get("result"))
+        value = event.result.get("result")
+        text = json.dumps(value) if isinstance(value, str) else json_text(value)
+        made["result"] = None if event.error is not None else cut(text, MAX_CHARS)
     elif isinstance(event, DecisionMade | ConclusionReached):
         made[event.kind] = _bounded(made[event.kind].to_json())
     elif event.kind == "message":
         made["message"] = _bounded(event.message)
     return made | {"past": True} if getattr(event, "past", False) else made
-
-
-def _as_json(value: Any) -> str:
-    """Return a result as JSON text, cut; a text is quoted, to differ from other values."""
-    return cut(json.dumps(value) if isinstance(value, str) else json_text(value), MAX_CHARS)
 
 
 def _bounded(value: dict[str, Any]) -> dict[str, Any]:
