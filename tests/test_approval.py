@@ -131,7 +131,9 @@ def test_only_true_permits(form, answer, permitted, caplog):
     assert isinstance(made, Approver)
     assert ask(made) is permitted
     assert caplog.text == "" if isinstance(answer, bool) else f"got {answer!r}" in caplog.text
+    caplog.clear()
     assert ask(CallbackApprover(made.approve)) is permitted
+    assert caplog.text == "" if isinstance(answer, bool) else f"got {answer!r}" in caplog.text
 
 
 @pytest.mark.parametrize("form", ("async def", "def"))

@@ -70,13 +70,15 @@ def test_what_is_no_length_is_refused(length: object) -> None:
 @pytest.mark.parametrize(
     "start",
     (
-        *("", "tomorrow", "2026-13-01", "2026-01-05T00:00Z", "2026-01-05T00:00:00.5"),
+        *("", "morgen früh", "2026-13-01", "2026-01-05T00:00Z", "2026-01-05T00:00:00.5"),
         *(5, None, datetime(2026, 1, 5, tzinfo=UTC)),
     ),
 )
 def test_what_is_no_start_is_refused(start: object) -> None:
-    with pytest.raises(ConfigError, match="start must be a date and time"):
+    with pytest.raises(ConfigError, match="start must be a date and time") as raised:
         Clock(start)  # type: ignore[arg-type]
+    if isinstance(start, str):
+        assert str(raised.value).endswith(f'got "{start}"')
 
 
 @pytest.mark.parametrize("number", (-1, 1.0, True, None, "1"))

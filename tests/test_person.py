@@ -169,5 +169,12 @@ def test_waiting_on_a_running_loop_is_an_error_and_a_question_is_a_text() -> Non
         asyncio.run(_asked(Context(Agent("alone"))))
 
 
+def test_a_program_without_a_loop_may_ask() -> None:
+    agent = Agent("alone", approver=CallbackApprover(lambda request: True, lambda asked: "red"))
+    context = Context(agent, message={"from": "me"})
+    assert (context.sender, context.ask_person("Which colour?").result()) == ("me", "red")
+    assert Context(agent, message={"from": "me"}, sender="you").sender == "you"
+
+
 async def _asked(context: Context[Any]) -> str:
     return await context.ask_person("Anyone?")

@@ -340,15 +340,19 @@ def test_its_state_is_not_taken_from_elsewhere(journal: Journal) -> None:
         budget.load_state_dict(Budget(actions=3).state_dict())
 
 
-@pytest.mark.parametrize("account", ("[]", "{", '{"taken": [1]}', '{"taken": [1, 2, 3, "4"]}'))
-def test_a_damaged_account_is_named(path: Path, journal: Journal, account: str) -> None:
+def test_a_damaged_account_is_named(path: Path, journal: Journal) -> None:
     Budget(actions=3, journal=journal, name="a").reserve(actions=1).settle()
-    db = sqlite3.connect(path)
-    with db:
-        db.execute("UPDATE budgets SET account = ?", (account,))
-    db.close()
-    with pytest.raises((JournalError, DefinitionError), match="budget 'a'"):
-        Budget(actions=3, journal=journal, name="a")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        whole = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])
+        wrong: list[dict[str, Any]] = [
+            *({"taken": [1]}, {"spent": [0, 0, 0, "1"]}, {"over": None}),
+            *({"fault": 7}, {"begun": {}}, {"begun": "today"}),
+        ]
+        parts = [json.dumps(whole | each) for each in wrong]
+        for account in ("[]", "{", "{}", *parts):
+            db.execute("UPDATE budgets SET account = ?", (account,))
+            with pytest.raises((JournalError, DefinitionError), match="budget 'a'"):
+                Budget(actions=3, journal=journal, name="a")
 
 
 def test_a_forked_child_that_opens_it_again_shares_it(path: Path, journal: Journal) -> None:

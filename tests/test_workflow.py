@@ -100,6 +100,24 @@ def test_cleanup_runs_whatever_failed_and_the_failure_is_raised(fails: str) -> N
     assert raised.value.__notes__ == [f"in agent 'a': {fails}"]
 
 
+def test_a_block_that_cannot_prepare_is_named_and_nothing_but_cleanup_follows() -> None:
+    log: list[str] = []
+    blocks: list[Block] = [Noted("one", log, "before_forward"), Noted("two", log, "after_forward")]
+    with pytest.raises(ValueError, match="one broke") as raised:
+        asyncio.run(Stepping(log, blocks).run())
+    assert log == [
+        "before_forward",
+        "one.before_forward",
+        "one.after_forward",
+        "two.after_forward",
+        "after_forward",
+    ]
+    assert raised.value.__notes__ == [
+        "in agent 'a', block 'one': before_forward",
+        "then, in the cleanup: ValueError: two broke (in agent 'a', block 'two': after_forward)",
+    ]
+
+
 def test_a_block_that_fails_is_named_and_keeps_no_other_from_cleaning_up() -> None:
     log: list[str] = []
     blocks: list[Block] = [Noted("one", log, "after_forward"), Noted("two", log, "after_forward")]
@@ -116,6 +134,10 @@ def test_the_first_failure_is_raised_and_later_ones_are_its_notes() -> None:
     with pytest.raises(KeyError) as raised:
         asyncio.run(agent.run())
     assert any("one broke" in note for note in raised.value.__notes__)
+    agent = Stepping([], [], "after_forward")
+    with pytest.raises(KeyError) as raised:
+        asyncio.run(agent.run())
+    assert raised.value.__notes__ == ["in agent 'a': after_forward"]
 
 
 def test_a_cancelled_step_cleans_up() -> None:
@@ -296,10 +318,25 @@ def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None
         dispatcher.register_blocks([Legs(), Talk()])
         assert (await dispatcher.dispatch("I want to talk with my friends")).name == "talk"
         assert (await dispatcher.dispatch({"intention": "walk to the town"})).name == "legs"
-        assert await dispatcher.dispatch("sleep") is None
+        assert await dispatcher.dispatch("sleep, or go to a") is None
         assert [each.block for each in dispatcher.decisions] == ["talk", "legs", None]
 
     asyncio.run(main())
+
+
+def test_a_name_of_several_words_is_read_as_words_and_of_equal_scores_the_first_wins() -> None:
+    class FarTravelBlock(Block):
+        pass
+
+    class Second(Block):
+        description = "far_off travel"
+
+    for blocks in ([FarTravelBlock(), Second()], [Second(), FarTravelBlock()]):
+        dispatcher = BlockDispatcher()
+        dispatcher.register_blocks(blocks)
+        assert dispatcher.by_rule({"do": "Travel", "how": "far"}) is blocks[0]
+        assert dispatcher.by_rule("the block") is blocks[isinstance(blocks[0], Second)]
+        assert [each.reason for each in dispatcher.decisions] == ["by rule, 2", "by rule, 1"]
 
 
 def test_a_block_may_say_itself_how_well_it_fits() -> None:
@@ -405,3 +442,13 @@ def test_an_agent_has_what_it_was_given_and_defaults_else() -> None:
     assert "block" in Agent(3).params.block_dispatch_prompt
     agent.params.block_dispatch_prompt = "Choose."
     assert agent.dispatcher.prompt == "Choose."
+    # As seed 000 writes it in an agent's own `__init__`.
+    agent.params = AgentParams(block_dispatch_prompt="Pick.")
+    agent.dispatcher = BlockDispatcher(agent.llm, agent.params.block_dispatch_prompt)
+    agent.dispatcher.register_blocks(agent.blocks)
+    assert (agent.dispatcher.prompt, [*agent.dispatcher.blocks]) == ("Pick.", ["legs"])
+    assert agent.dispatcher.llm is agent.blocks[0].llm is model
+    own = Block(llm="own", environment="city")
+    Agent("b", toolbox=toolbox, blocks=[own])
+    assert (own.llm, own.environment, own.agent.id) == ("own", "city", "b")
+    assert Block().llm is None

@@ -59,7 +59,8 @@ class Block:
         super().__init_subclass__(**kwargs)
         cls.name = cls.__dict__.get("name") or cls.__name__
         marked = actions_of(cls)
-        described = {name: _summary(getattr(cls, at)) for name, (at, _) in marked.items()}
+        docs = {name: getattr(cls, at).__doc__ or "" for name, (at, _) in marked.items()}
+        described = {name: text.strip().partition("\n")[0] for name, text in docs.items()}
         cls.actions = {**cls.actions, **described, **cls.__dict__.get("actions", {})}
 
     async def before_forward(self) -> None:
@@ -76,8 +77,3 @@ class Block:
 def checked_params(kind: type[Any] | None, given: Any) -> Any:
     """Return parameters as given; a `ParamsType` checks a dict of its fields."""
     return kind(**given) if kind is not None and isinstance(given, dict) else given
-
-
-def _summary(function: Any) -> str:
-    """Return the first line of a docstring."""
-    return (function.__doc__ or "").strip().partition("\n")[0]

@@ -139,7 +139,9 @@ class BlockDispatcher:
             else:
                 if wanted is None:
                     wanted = _words(_text(context))
-                score = len(wanted & _words(" ".join(_about(each, block))))
+                actions = getattr(block, "actions", None) or {}
+                about = (each, getattr(block, "description", "") or "", *actions, *actions.values())
+                score = len(wanted & _words(" ".join(about)))
             if score > best:
                 best, name = score, each
         if name is None:
@@ -186,11 +188,6 @@ class BlockDispatcher:
 def named(block: Any) -> str:
     """Return a block's name, or its class's."""
     return getattr(block, "name", "") or type(block).__name__
-
-
-def _about(name: str, block: Any) -> list[str]:
-    actions = getattr(block, "actions", None) or {}
-    return [name, getattr(block, "description", "") or "", *actions, *actions.values()]
 
 
 def _words(text: str) -> set[str]:

@@ -128,7 +128,8 @@ async def execute_in_thread(
         future: asyncio.Future[dict[str, Any]] = WORKERS.run(
             loop, _fly, flight, environment, action, args
         )
-        return await future
+        result = await future
+        return await result if inspect.isawaitable(result) else result  # of an async override
     except asyncio.CancelledError:
         # At least one side sees the other: this one sets `over` before it reads `future`, and
         # the thread sets `future` before it reads `over`.

@@ -258,10 +258,7 @@ def readable(text: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as text: a string as it is, else JSON, with `str()` of what has no JSON.
-
-    A value whose JSON form is a string, such as a path or a date, is shown as that string.
-    """
+    """Return a value as text: a string (or a path, a date) as it is, else JSON, else `str()`."""
     kind = type(value)
     if kind is str:
         return readable(value)
@@ -283,10 +280,7 @@ def json_text(value: Any) -> str:
 
 
 def as_json(value: Any, part: bool = False) -> Any:
-    """Return a value as JSON data, or else the text that a model is shown for it.
-
-    In a top-level object only the items without a JSON form are replaced.
-    """
+    """Return a value as JSON data, with the text that a model is shown in place of the rest."""
     try:
         return to_json(value)
     except NotJSON:

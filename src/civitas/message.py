@@ -136,14 +136,14 @@ def check_message(message: Any, sender: str) -> Envelope:
     id = message.get("id")
     meta = message.get("meta")
     if type(action) is not dict:
-        _missing_or_wrong(message, "action", "an object")
+        raise _wrong(message, "action", "an object")
     if not _KEYS.issuperset(message):
         _unknown(message, _KEYS, "")
     name = action.get("name")
     if not _ACTION_KEYS.issuperset(action):
         _unknown(action, _ACTION_KEYS, "action.")
     if type(name) is not str:
-        _missing_or_wrong(action, "name", "a string", "action.")
+        raise _wrong(action, "name", "a string", "action.")
     if not name or len(name) > MAX_ID:
         raise InvalidMessage("action.name", f"must have 1 to {MAX_ID} characters")
     if type(to) is not str or not 0 < len(to) <= MAX_ID:
@@ -225,14 +225,13 @@ def _to(message: dict[str, Any]) -> str:
         if 0 < len(to) <= MAX_ID:
             return to
         raise InvalidMessage("to", f"must have 1 to {MAX_ID} characters, not {len(to)}")
-    _missing_or_wrong(message, "to", "an agent's id or *")
-    raise AssertionError("unreachable")
+    raise _wrong(message, "to", "an agent's id or *")
 
 
-def _missing_or_wrong(where: dict[str, Any], key: str, wanted: str, path: str = "") -> None:
+def _wrong(where: dict[str, Any], key: str, wanted: str, path: str = "") -> InvalidMessage:
     if key not in where:
-        raise InvalidMessage(path + key, "is missing")
-    raise InvalidMessage(path + key, f"must be {wanted}, not {type(where[key]).__name__}")
+        return InvalidMessage(path + key, "is missing")
+    return InvalidMessage(path + key, f"must be {wanted}, not {type(where[key]).__name__}")
 
 
 def _unknown(where: dict[str, Any], known: frozenset[str], path: str) -> None:

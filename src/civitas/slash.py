@@ -97,8 +97,9 @@ def format_slash(message: dict[str, Any]) -> str:
     to = checked.to if _is_plain(checked.to) and "." not in checked.to else _json(checked.to)
     parts = [f"/{to}.{action}"]
     for name, value in checked.args.items():
-        shown = name if _is_identifier(name) and name.isprintable() else _json(name)
-        parts.append(f"{shown}:{_json(value)}")
+        # \w lacks a few characters that Python has in names: such a name is quoted.
+        plain = name.isidentifier() and _WORD.fullmatch(name) and name.isprintable()
+        parts.append(f"{name if plain else _json(name)}:{_json(value)}")
     line = " ".join(parts)
     if len(line) > MAX_LINE:
         raise _too_long()
@@ -116,11 +117,6 @@ def _too_long() -> SlashError:
 def _is_plain(text: str) -> bool:
     """Return whether an id or an action's name needs no quotes."""
     return text.isascii() and text.isprintable() and not any(c in ' ":\\' for c in text)
-
-
-def _is_identifier(name: str) -> bool:
-    # \w lacks a few characters that Python has in names: such a name is quoted.
-    return name.isidentifier() and _WORD.fullmatch(name) is not None
 
 
 def _json(value: Any) -> str:

@@ -55,10 +55,7 @@ def escaped(text: str) -> str:
 
 
 def shown_lines(text: str, file: TextIO | None = None) -> str:
-    """Return `text` with its lines kept and other terminal control characters escaped.
-
-    Characters that the file's encoding lacks are escaped, too.
-    """
+    """Return `text` for a terminal or file: control characters, and what it lacks, escaped."""
     shown = "\n".join(escaped(line) for line in text.split("\n"))
     encoding = getattr(file, "encoding", None)
     return shown.encode(encoding, "backslashreplace").decode(encoding) if encoding else shown
@@ -97,12 +94,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def lazily(
     package: str, home: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of a package that loads its names on first use.
-
-    Args:
-        package: its name
-        home: the module below the package that has each name
-    """
+    """Return `__getattr__` and `__dir__` of a package that loads names from their `home` on use."""
     names = vars(sys.modules[package])
 
     def load(name: str) -> Any:

@@ -64,11 +64,7 @@ class _Job(NamedTuple):
 
 
 class WorkerThreads:
-    """Runs calls in daemon threads; the thread that was idle last is used first.
-
-    A call never waits for another: one that finds no idle thread starts a new one. Every method may
-    be called in any thread.
-    """
+    """Runs calls in daemon threads, the last idle first; no call waits for another."""
 
     def __init__(
         self, name: str = "civitas-worker", *, idle_s: float = IDLE_S, limit: int = MAX_THREADS
@@ -107,10 +103,7 @@ class WorkerThreads:
     def run(
         self, loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Call a function in a thread; return a future of the loop that gets its outcome.
-
-        Cancelling the future, or closing the loop, drops the outcome; the thread cannot be stopped.
-        """
+        """Call a function in a thread; return a future of the loop that gets its outcome."""
         future: asyncio.Future[T] = loop.create_future()
         self._start(_Job(function, args, copy_context(), partial(_deliver, loop, future)))
         return future

@@ -92,9 +92,15 @@ def test_a_name_may_go_any_way_inside_the_folder(root: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "suggested"),
-    (("README", '"README.md"'), ("readme.md", '"README.md"'), ("src/wigdet.py", '"widget.py"')),
+    (
+        ("README", '"README.md"'),
+        ("readme.md", '"README.md"'),
+        ("src/wigdet.py", '"widget.py"'),
+        ("s", '"s.configuration"'),
+    ),
 )
 def test_an_error_names_what_is_close(root: Path, wanted: str, suggested: str) -> None:
+    (root / "s.configuration").write_text("")
     with pytest.raises(NoSuchFile, match="does not exist; close to it: ") as caught:
         actions(root)["read_file"].execute(file_name=wanted)
     assert str(caught.value).endswith(suggested)

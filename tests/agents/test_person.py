@@ -128,6 +128,16 @@ def test_a_person_decides_in_words() -> None:
     assert "The agent's answer:\n  many\n" in said
 
 
+def test_a_person_decides_in_words_for_several_at_once() -> None:
+    ann, shown = person("c Go on.", "a")
+    models = [ScriptedModel(["one"]) for _ in range(2)]
+    workers = [ReActAgent(f"R{n}", model) for n, model in enumerate(models)]
+    reply = DualActAgent(human=ann, reactive=workers).reply_sync("Count.")
+    assert (reply.stop_reason, reply.text) == ("terminated", "R0: one\nR1: one")
+    assert all(model.received[0][-1]["content"].startswith("Go on.") for model in models)
+    assert "JSON" not in shown.getvalue()
+
+
 def test_a_person_reads_what_was_done_and_may_stop() -> None:
     async def count(folder: str) -> str:
         """Count files."""

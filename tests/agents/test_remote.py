@@ -52,10 +52,12 @@ def decide(action: str, instruction: str = "") -> str:
 def test_it_replies_by_messages_and_says_what_was_observed(spaces: tuple[Any, Any]) -> None:
     there, here = spaces
     model = ScriptedModel(["Hello.", "Fine."])
-    there.add(ReActAgent("worker", model))
     me = here.add(Agent("me"))
     remote = RemoteAgent(me, "worker")
     asyncio.run(remote.observe("It rains."))
+    with pytest.raises(AgentNotFound):
+        remote.reply_sync("Who is there?")
+    there.add(ReActAgent("worker", model))
     assert remote.reply_sync("Hi").text == "Hello."
     assert remote.reply_sync("How are you?").stop_reason == "done"
     assert [messages[-1]["content"] for messages in model.received] == [
@@ -82,6 +84,25 @@ def test_it_says_the_last_hundred_observed_and_a_thread_to_whoever_keeps_them_ap
         assert RemoteAgent(me, "chatty").reply_sync("Hi", thread="other").text == "three"
     assert threads.received[0][-1]["content"].split("\n\n") == [*map(str, range(1, 101)), "Hi"]
     assert [each["content"] for each in threads.received[1] if each["role"] != "system"] == ["Hi"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "value", "reason"),
+    ((["[1, 2]"], [1, 2], "done"), (["two", "[2]"], [2], "done"), (["1", "2"], None, "unreadable")),
+)
+def test_an_answer_is_read_by_the_schema_and_asked_for_once_more(
+    answers: list[str], value: Any, reason: str
+) -> None:
+    model = ScriptedModel(answers)
+    with NativeSpace() as space:
+        space.add(ReActAgent("worker", model))
+        reply = RemoteAgent(space.add(Agent("me")), "worker").reply_sync("Which?", list[int])
+    assert (reply.value, reply.stop_reason, reply.text) == (value, reason, answers[-1])
+    assert reply.messages[0]["content"] == "Which?"
+    assert len(model.received) == len(answers)
+    faults = [each[-1]["content"] for each in model.received[1:]]
+    assert all("Answer with JSON alone" in fault for fault in faults)
+    assert reply.detail == "" if reason == "done" else "Answer with JSON alone" in reply.detail
 
 
 @pytest.mark.parametrize("far", ("H", "R"))

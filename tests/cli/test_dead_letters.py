@@ -89,12 +89,12 @@ def test_letters_are_listed_and_sent_again(run: Any, exchange: str, bury: Bury) 
         f"civitas: {second} stays: it is to 'Carl', but was in the queue of 'Bob'\n"
     )
     bury(to_bob("help"))
-    rows = run("list", *here).stdout.splitlines()
+    rows = run(*here, "list").stdout.splitlines()
     stayed, third = (row for row in rows if not row.startswith(" "))
     assert stayed == second
     sent = run("resend", third, *here)
     assert (sent.returncode, sent.stdout) == (0, f"{third} is sent to Bob\n")
-    gone = run("resend", first, *here)
+    gone = run(*here, "resend", first)
     assert (gone.returncode, gone.stdout) == (1, "")
     assert gone.stderr == (
         f"civitas: there is no dead letter {first}: `civitas dead-letters` lists them\n"

@@ -387,6 +387,7 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     assert "<code>civitas simulate e.yaml --seeds=2 --sweep=feed=true,false</code>" in page
     again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
     assert [json.loads(line)["kind"] for line in again.stdout.splitlines()] == ["progress", "done"]
+    assert "cells" not in again.stderr
 
 
 def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> None:

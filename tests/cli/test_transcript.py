@@ -101,3 +101,35 @@ def test_what_was_said_before_a_call_is_another_text() -> None:
     transcript.piece("A", "It is")
     transcript.answered("A", "It is 3.")
     assert "".join(written) == "A: I will see.\n#a call#\nA: It is 3.\n"
+
+
+def test_who_is_at_work_stands_in_the_last_line_until_something_is_shown() -> None:
+    """Not below an answer that is still written; as much of it as the terminal is wide."""
+    written: list[str] = []
+    transcript = Transcript(written.append, ("<", ">"))
+
+    def new() -> str:
+        text = "".join(written)
+        written.clear()
+        return text
+
+    transcript.at_work(["A", "B"])
+    assert new() == "<A, B are at work>"
+    transcript.at_work(["B\x1b"], 3)
+    assert new() == "\r\x1b[K<B\\x1b is at work, 3 s>"
+    transcript.line("#")
+    assert new() == "\r\x1b[K#\n<B\\x1b is at work, 3 s>"
+    transcript.piece("B", "It is")
+    assert new() == "\r\x1b[KB: It"
+    transcript.at_work(["B"], 4)
+    assert new() == ""
+    transcript.answered("B", "It is 3.")
+    assert new() == " is 3.\n<B is at work, 4 s>"
+    transcript.hold()
+    transcript.answered("C", "Later.")
+    transcript.at_work([])
+    assert new() == "\r\x1b[K"
+    transcript.release()
+    assert new() == "C: Later.\n"
+    transcript.at_work(["字" * 60])
+    assert new() == f"<{'字' * 39}>"  # of 80 columns, if it is unknown how many there are

@@ -515,12 +515,12 @@ def test_a_context_is_filled_in(space, me, form):
     class Async(Agent):
         @action
         async def use(self, value: int, ctx: Context) -> None:
-            got.append((value, ctx.agent, ctx.message, ctx.deps))
+            got.append((value, ctx.agent, ctx.message, ctx.deps, ctx.sender))
 
     class Plain(Agent):
         @action
         def use(self, ctx: Context, value: int) -> None:
-            got.append((value, ctx.agent, ctx.message, ctx.deps))
+            got.append((value, ctx.agent, ctx.message, ctx.deps, ctx.sender))
 
     deps = object()
     agent = space.add((Async if form == "async def" else Plain)("agent", deps=deps))
@@ -536,6 +536,7 @@ def test_a_context_is_filled_in(space, me, form):
                 "action": {"name": "use", "args": {"value": 1}},
             },
             deps,
+            "me",
         )
     ]
 

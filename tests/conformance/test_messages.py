@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, action
+from civitas import Agent, NativeSpace, action
 from civitas.errors import CivitasError, InvalidMessage, NotInSpace
 from conformance.conftest import Listener, Recorder, message, settle
 
@@ -156,6 +156,32 @@ def test_what_does_not_conform_is_refused_where_it_is_sent(space, way, bad, fiel
     assert list(other.messages) == []
     assert list(me.messages) == []
     me.ask("other", "ping").result(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("to", "name", "field"),
+    (
+        ("", "ping", "to"),
+        ("x" * 256, "ping", "to"),
+        ("other", "", "action.name"),
+        ("other", "x" * 256, "action.name"),
+        ("other", "\ud800", "action.name"),
+    ),
+)
+def test_what_does_not_conform_is_refused_in_the_short_form_too(to, name, field):
+    with NativeSpace() as space, pytest.raises(InvalidMessage) as caught:
+        space.add(Agent("me")).ask(to, name)
+    assert caught.value.field == field
+
+
+def test_the_longest_names_are_sent(space):
+    class Long(Agent):
+        @action(name="n" * 255)
+        async def long(self) -> str:
+            return "done"
+
+    space.add(Long("i" * 255))
+    assert space.add(Agent("me")).ask("i" * 255, "n" * 255).result(timeout=10) == "done"
 
 
 def test_a_request_to_everyone_is_invalid(space):

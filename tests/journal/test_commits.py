@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,45 @@ async def test_what_could_not_be_written_is_not_followed_by_anything_even_if_can
             await record.commit()
         record.close()
         assert journal.entries("R") == []
+
+
+@on_a_loop
+async def test_a_run_that_could_not_be_written_does_not_hinder_others(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", timeout=0.2) as journal:
+        one, other = await begun(journal), await begun(journal, "other")
+        with locked(journal.path):
+            one.note("asked", {})
+            first = asyncio.ensure_future(one.commit())
+            await settled()
+            one.note("started", {})
+            other.note("asked", {})
+            second, third = (asyncio.ensure_future(each.commit()) for each in (one, other))
+            with pytest.raises(JournalError, match="locked"):
+                await first
+        with pytest.raises(JournalError, match="locked"):
+            await second
+        await third
+        assert [len(journal.entries(run)) for run in ("R", "other")] == [0, 1]
+        one.close()
+        other.close()
+
+
+def test_threads_may_keep_the_same_large_value_at_once(tmp_path: Path) -> None:
+    values = [f"{number}" * 2_000_000 for number in range(4)]
+
+    async def recorded(journal: Journal, run: str) -> None:
+        record = await begun(journal, run)
+        for value in values:
+            record.note("asked", {"text": value})
+        await record.commit()
+        record.close()
+
+    with Journal(tmp_path / "j") as journal, ThreadPoolExecutor(4) as threads:
+        runs = [f"R{number}" for number in range(4)]
+        list(threads.map(lambda run: asyncio.run(recorded(journal, run)), runs))
+        for run in runs:
+            assert [entry.data["text"] for entry in journal.entries(run)] == values
+    assert len(list((tmp_path / "j-kept").iterdir())) == len(values)
 
 
 @pytest.fixture

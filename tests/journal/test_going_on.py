@@ -596,6 +596,41 @@ def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
             assert agent.reply_sync("go", run_id="R").messages == unbroken.messages
 
 
+def test_a_call_that_a_hook_refused_stays_refused_after_a_crash(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        crashing = Crashing(journal, tmp_path / "after")
+        script = [[Call("a", "spend", {}), Call("b", "slow", {})], "Well."]
+
+        def spend() -> str:
+            """Spend."""
+            raise AssertionError("refused")
+
+        async def slow() -> str:
+            """End last."""
+            await settled(lambda: len(calls_ended(journal)) >= 1)
+            return crashing("slow")
+
+        def go_on(journal: Journal) -> tuple[Reply, list[str]]:
+            seen: list[str] = []
+
+            def refuse(agent: Any, kwargs: dict[str, Any]) -> None:
+                if kwargs["action"] == "spend":
+                    raise PermissionError("not today")
+
+            actions = [Action("slow", slow, idempotent=True), Action("spend", spend)]
+            agent = ReActAgent("a", ScriptedModel(script), actions=actions, journal=journal)
+            agent.register_hook("pre_acting", "refuse", refuse)
+            agent.register_hook("post_acting", "see", lambda _, given: seen.append(given["action"]))
+            return agent.reply_sync("go", run_id="R"), seen
+
+        unbroken, seen = go_on(journal)
+        assert seen == ["slow"]
+        assert unbroken.steps[0].error == "not today"
+        with Journal(tmp_path / "after") as after:
+            reply, seen = go_on(after)
+        assert (reply.messages, seen) == (unbroken.messages, ["slow"])
+
+
 def test_a_file_name_that_is_no_text_does_not_damage_a_run(tmp_path: Path) -> None:
     def list_files() -> list[str]:
         """As `os.listdir` gives a name that is not UTF-8."""

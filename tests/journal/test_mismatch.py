@@ -153,6 +153,16 @@ def test_a_copy_of_a_run_that_has_ended_has_ended_whatever_is_asked_for_now(tmp_
             journal.fork("R", "copy")
 
 
+def test_a_copy_of_a_run_with_the_longest_id_goes_on(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        longest = "r" * 255
+        react(journal, "Yes.").reply_sync("go", run_id=longest)
+        copies = [journal.fork(longest), journal.fork(longest)]
+        assert len({longest, *copies}) == 3
+        for copy in copies:
+            assert react(journal).reply_sync("go", run_id=copy).text == "Yes."
+
+
 def test_a_copy_of_the_beginning_of_a_run_goes_on_from_there(tmp_path: Path) -> None:
     bought: list[str] = []
 

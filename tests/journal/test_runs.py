@@ -24,7 +24,7 @@ from civitas import (
     SQLiteMemory,
     TokenBoundedMemory,
 )
-from civitas.action import action
+from civitas.action import Action, action
 from civitas.models.protocol import Call, ModelReply
 from civitas.reasoning.events import (
     CallEnded,
@@ -352,6 +352,35 @@ def test_a_dual_act_gives_values_of_the_type_asked_for(tmp_path: Path, several: 
         assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
     with Journal(tmp_path / "after") as journal:
         assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
+
+
+def test_a_member_with_a_journal_of_its_own_records_each_turn_as_a_run(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        worker = ReActAgent("r", ScriptedModel(["One.", "Two."]), journal=journal)
+        script = [decision("CONTINUE"), decision("CONTINUE"), decision("TERMINATE")]
+        human = ReActAgent("h", ScriptedModel(script))
+        reply = DualActAgent(human=human, reactive=worker).reply_sync("go", run_id="R")
+        assert reply.run_id == "R"
+        assert [run.id for run in journal.runs()] == ["R/R1/r", "R/R2/r"]
+        assert journal.replay("R/R2/r").text == "Two."
+
+
+def test_the_value_of_a_terminal_action_stays_what_it_was_whatever_was_asked_for(
+    tmp_path: Path,
+) -> None:
+    def finish() -> str:
+        """Finish."""
+        return "all done"
+
+    def pair() -> DualActAgent:
+        end = Action("finish", finish, terminal=True)
+        worker = ReActAgent("r", ScriptedModel([Call("c", "finish", {})]), actions=[end])
+        human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
+        return DualActAgent(human=human, reactive=worker, journal=tmp_path / "j")
+
+    whole = pair().reply_sync("go", schema=Answer, run_id="R")
+    assert (whole.text, whole.value) == ("all done", "all done")
+    assert pair().reply_sync("go", schema=Answer, run_id="R") == whole
 
 
 @on_a_loop

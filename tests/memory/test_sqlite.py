@@ -304,6 +304,7 @@ def told(path: Path) -> Any:
         ("What was the RETRY limit?", 0),
         ("4711", 1),
         ("bibliotheque", 2),
+        ("bibliothe\u0300que", 2),
         ("天気", 3),
         ("明日の天気", 3),
         ("foo_bar", 4),

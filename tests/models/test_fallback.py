@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from civitas import Action, Budget
 from civitas.errors import (
     ContextOverflow,
     DefinitionError,
@@ -13,7 +15,15 @@ from civitas.errors import (
     ModelError,
     RemoteForbidden,
 )
-from civitas.models import FallbackModel, ModelReply, OpenAIModel, ScriptedModel, TextPiece
+from civitas.models import (
+    BudgetedModel,
+    FallbackModel,
+    ModelReply,
+    OpenAIModel,
+    RecordedModel,
+    ScriptedModel,
+    TextPiece,
+)
 from conformance.model import ModelConformance, joined, never, parts_of, run, until_error, user
 
 
@@ -50,6 +60,42 @@ def test_when_none_answers_each_reason_is_given() -> None:
 def test_whatever_keeps_a_model_from_answering_another_may_answer(error: Exception) -> None:
     model = FallbackModel([broken(error), ScriptedModel(["back"])])
     assert run(model.complete(user("Hi"))).text == "back"
+
+
+class Asked:
+    """A model of a user, which may take no schema."""
+
+    name, context_tokens, max_tokens = "asked", None, 100
+
+    def __init__(self) -> None:
+        self.received: list[tuple[Any, ...]] = []
+
+    async def complete(self, messages: Any, actions: Any = None, **more: Any) -> ModelReply:
+        self.received.append((messages, actions, more))
+        return ModelReply("Yes.")
+
+
+@pytest.mark.parametrize("stream", (False, True))
+def test_what_is_asked_comes_whole_to_the_model_that_is_wrapped(
+    tmp_path: Path, stream: bool
+) -> None:
+    actions = [Action("act", lambda: None, "Act.")]
+    for wrap in (
+        lambda model: FallbackModel([broken(), model]),
+        lambda model: BudgetedModel(model, Budget(tokens=10_000)),
+        lambda model: RecordedModel(model, tmp_path / "recording"),
+    ):
+        asked = Asked()
+        model: Any = wrap(asked)
+        for more in ({}, {"actions": actions}, {"schema": {"type": "string"}}):
+            if stream:
+                assert joined(run(parts_of(model, user("Hi"), **more))) == "Yes."
+            else:
+                assert run(model.complete(user("Hi"), **more)).text == "Yes."
+        schema = {"schema": {"type": "string"}}
+        assert asked.received == [
+            *((user("Hi"), None, {}), (user("Hi"), actions, {}), (user("Hi"), None, schema))
+        ]
 
 
 def test_offline_the_one_on_this_machine_answers() -> None:

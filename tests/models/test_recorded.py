@@ -247,7 +247,7 @@ def test_a_recording_that_is_missing_empty_or_something_else_is_named(path: Path
     path.write_text("\n".join([lines[0], lines[1][1:], lines[2], ""]))
     with pytest.raises(ModelError, match="line 2 is damaged; delete it to record it again"):
         RecordedModel(None, path)
-    with pytest.raises(ModelError, match="cannot be opened"):
+    with pytest.raises(ModelError, match="cannot be opened: Is a directory"):
         RecordedModel(None, path.parent)
 
 

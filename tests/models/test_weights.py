@@ -180,6 +180,9 @@ def test_who_gives_up_a_download_does_not_wait_for_its_end(wheels: HubServer, ho
         fetch(progress=progress)
     assert time.monotonic() - began < 20  # of the 30 that the server takes
     assert os.listdir(home) == []
+    mine = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+    running = [Path(f"/proc/{each}/cmdline").read_bytes() for each in mine]
+    assert not any(b"\0pip\0" in command for command in running)
 
 
 def test_an_index_that_wants_a_password(

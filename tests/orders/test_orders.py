@@ -11,11 +11,20 @@ import pytest
 
 from civitas import Journal, RefuseAll
 from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
-from civitas.errors import ConfigError, ModelError, RunMismatch
+from civitas.errors import ConfigError, ModelError, RunMismatch, StateError
+from civitas.journal import Entry
 from civitas.models.names import model
 from civitas.orders.act import act_agent, actions_of, check_journal_apart, keys
 from civitas.orders.models import budget_of, chosen_model, made_model
-from civitas.orders.order import Order, ResearchOrder, order_of, record, without_keys
+from civitas.orders.order import (
+    Order,
+    ResearchOrder,
+    line_of,
+    order_in,
+    order_of,
+    record,
+    without_keys,
+)
 from civitas.orders.research import check, researcher, write
 from civitas.research import Report
 
@@ -167,3 +176,22 @@ def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path
     ]
     web = researcher(replace(order, folder=None, searxng="http://127.0.0.1:1", search_web=False))
     assert list(web.tools) == ["search_web", "visit_page", "read_pdf"]
+
+
+def test_an_order_of_another_version_is_said_and_shown_as_an_entry() -> None:
+    """The last order counts; what is no order is passed over."""
+    state = {"task": "Do it", "root": "/tmp", "model": "m"}
+    entries = [
+        Entry(1, "", "begun", 0.0, {"kind": "ReActAgent", "agent": "files", "task": "Do it"}),
+        Entry(2, "act", "state", 0.0, {"state": state, "appended": {}}),
+        Entry(3, "act", "state", 0.0, {"state": state | {"review": "me"}, "appended": {}}),
+        Entry(4, "act", "over", 0.0, {"reason": "done"}),
+    ]
+    assert order_of(entries) == Order("Do it", "/tmp", "m", review="me")
+    assert order_of(entries[:1]) is None
+    assert line_of(entries[2]) == "set up: m in /tmp, reviewed by me"
+    newer = Entry(5, "act", "state", 0.0, {"state": state | {"color": "red"}, "appended": {}})
+    with pytest.raises(StateError, match="entry 5 was written by another version of civitas"):
+        order_of([*entries, newer])
+    assert order_in(newer) is None
+    assert not line_of(newer).startswith("set up")

@@ -834,6 +834,14 @@ def test_cancelling_reaches_an_action_of_a_participant() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
+def test_who_gives_the_outcome_has_heard_who_spoke_at_the_same_time() -> None:
+    ann, bob = Talker("Ann"), agent("Bob", "I see 2.", "3")
+    talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
+    assert talk.reply_sync("How many?", schema=int).value == 3
+    assert heard(bob)[:2] == ["How many?", "Ann: Ann 1"]
+    assert len(heard(bob)) == 3
+
+
 def test_the_outcome_is_given_by_a_schema_by_the_last_speaker() -> None:
     schema = {"type": "object"}
 
@@ -1020,6 +1028,18 @@ def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None
 
     saved = asyncio.run(main())
     assert [each["content"] for each in saved["own"]["transcript"]] == ["go", "Faster!"]
+
+
+def test_what_another_agent_notes_is_observed_at_once() -> None:
+    ann = Talker("Ann")
+    talk = Conversation([ann])
+
+    async def note() -> str:
+        await talk.observe("It rains.")
+        return ", ".join(ann.heard)
+
+    clerk = agent("clerk", use("note"), say("noted"), actions=[note])
+    assert clerk.reply_sync("Note it.").steps[0].result["result"] == "It rains."
 
 
 @pytest.mark.parametrize("in_space", (False, True))

@@ -134,6 +134,18 @@ def test_without_an_instruction_r_is_given_the_task() -> None:
     assert asked(r) == ["How many files are there?"]
 
 
+def test_an_h_of_ones_own_may_give_its_decision_as_the_value() -> None:
+    class Clerk:
+        id = "clerk"
+
+        async def reply(self, text: str) -> Reply:
+            return Reply("I accept.", {"action": "TERMINATE", "new_instruction": ""})
+
+    worker = ReActAgent("R", ScriptedModel(["three"]))
+    reply = DualActAgent(human=Clerk(), reactive=worker, first="reactive").reply_sync("Count.")
+    assert (reply.stop_reason, reply.text) == ("terminated", "three")
+
+
 def test_h_sees_what_r_really_called() -> None:
     def count(folder: str) -> int:
         """Count the files."""

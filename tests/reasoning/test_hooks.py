@@ -122,6 +122,37 @@ def test_what_a_hook_returns_takes_the_place_and_the_next_one_sees_it() -> None:
     assert kept == ["add, please", "", "10", "it is 10"]
 
 
+def test_only_what_a_hook_returns_changes_the_arguments() -> None:
+    def total(numbers: list[int]) -> int:
+        """Add integers."""
+        return sum(numbers)
+
+    def meddle(_: Any, kwargs: dict[str, Any]) -> None:
+        kwargs["args"]["numbers"].append(100)
+        kwargs["args"]["more"] = 1
+
+    def blur(_: Any, kwargs: dict[str, Any]) -> None:
+        kwargs["messages"].clear()
+
+    def hide(_: Any, kwargs: dict[str, Any]) -> None:
+        kwargs["result"].clear()
+
+    def add_one(_: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        kwargs["args"]["numbers"] = [*kwargs["args"]["numbers"], 1]
+        return kwargs
+
+    thinker = agent(*[{"name": "total", "args": {"numbers": [1, 2]}}, "3"] * 2, actions=[total])
+    for type, hook in (("acting", meddle), ("reasoning", blur)):
+        thinker.register_hook(f"pre_{type}", "meddle", hook)
+    thinker.register_hook("post_acting", "hide", hide)
+    (step,) = thinker.reply_sync("go").steps
+    assert (step.args, step.result["result"]) == ({"numbers": [1, 2]}, 3)
+    thinker.remove_hook("pre_acting", "meddle")
+    thinker.register_hook("pre_acting", "add", add_one)
+    (step,) = thinker.reply_sync("go").steps
+    assert (step.args, step.result["result"]) == ({"numbers": [1, 2, 1]}, 4)
+
+
 def test_a_hook_may_want_an_answer_of_a_schema() -> None:
     thinker = agent('{"sum": 3}')
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}

@@ -308,6 +308,12 @@ def test_a_description_is_shown_up_to_2000_characters() -> None:
 DEEP: dict[str, Any] = {"type": "array"}
 for _ in range(60):
     DEEP = {"type": "array", "items": DEEP}
+DEEP_OBJECT: dict[str, Any] = {"type": "object"}
+for _ in range(60):
+    DEEP_OBJECT = {"type": "object", "properties": {"in": DEEP_OBJECT}}
+DEEP_CHOICE: dict[str, Any] = {"type": "string"}
+for _ in range(60):
+    DEEP_CHOICE = {"anyOf": [DEEP_CHOICE]}
 
 SCHEMAS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (
@@ -345,9 +351,12 @@ def test_of_a_schema_only_what_is_harmless_is_used(
 
 
 def test_a_deep_schema_is_cut() -> None:
-    (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": {"x": DEEP}}})
-    assert json.dumps(found.parameters).count("items") < 12
-    assert found.check({"x": [[[]]]}) == {"x": [[[]]]}
+    args = {"x": DEEP, "y": DEEP_OBJECT, "z": DEEP_CHOICE}
+    (found,) = discovered_actions(Agent("me"), "B", {"a": {"args": args}})
+    text = json.dumps(found.parameters)
+    assert [text.count(word) for word in ('"items"', '"in"', '"anyOf"')] == [9, 9, 9]
+    given = {"x": [[[]]], "y": {"in": {}}, "z": "z"}
+    assert found.check(given) == given
 
 
 # -- chains ----------------------------------------------------------------------------------------

@@ -1111,12 +1111,20 @@ def test_an_environment_that_breaks_is_a_failure_that_is_logged(
     assert "unplugged" in caplog.text
 
 
-def test_an_actions_time_limit_is_a_result() -> None:
+class Asynchronous(Environment):
+    """Overrides the sync method alone, by an async one."""
+
+    async def execute_action(self, action: Action, args: dict[str, Any]) -> Any:  # type: ignore[override]
+        return self.format_result(await action.execute(**args))
+
+
+@pytest.mark.parametrize("environment", (Environment(), Asynchronous()))
+def test_an_actions_time_limit_is_a_result(environment: Environment) -> None:
     @action(timeout=0.01)
     async def hang() -> None:
         await asyncio.Event().wait()
 
-    thinker, model = agent(use("hang"), say("ok"), actions=[hang])
+    thinker, model = agent(use("hang"), say("ok"), actions=[hang], environment=environment)
     assert thinker.reply_sync("go").text == "ok"
     assert json.loads(model.last["content"]) == {"error": '"hang" took longer than 0.01 s'}
 

@@ -69,6 +69,17 @@ def test_nothing_of_a_reply_is_obeyed_by_the_terminal() -> None:
     assert text == "red \\x1b[31m and \\x07\n"
 
 
+def test_a_reply_that_the_model_did_not_write_is_printed() -> None:
+    end = Action("end", lambda: "It is over.", "End it.", {}, terminal=True)
+    text, reply = shown(agent("a", {"name": "end", "args": {}}, actions=[end]).stream("x"))
+    assert text == f"→ end {{}}\n← end: {reply.text}\n{reply.text}\n"
+    conclusion = json.dumps({"summary": "Counted.", "confidence": 1})
+    human = agent("H", decision("TERMINATE", "", "fine"))
+    dual = DualActAgent(human=human, reactive=agent("R", conclusion), first="reactive")
+    text, _ = shown(dual.stream("x"))
+    assert text == "Counted.\ndualact decides: TERMINATE fine\n"
+
+
 def test_why_there_is_no_answer_is_printed() -> None:
     text, reply = shown(agent("a", ModelError("no server")).stream("x"))
     assert text == "(error: ModelError: no server)\n"

@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -162,6 +163,9 @@ def test_a_durable_memory_has_a_part_for_each_sender(space: NativeSpace, tmp_pat
     ]
 
 
+LONG = f"{'x' * 250}/{'t' * 200}"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     (
@@ -169,6 +173,8 @@ def test_a_durable_memory_has_a_part_for_each_sender(space: NativeSpace, tmp_pat
         (("a/b", None), ("a", "b")),
         (("a%2Fb", None), ("a/b", None)),
         (("x" * 250, "t" * 200), ("x" * 250, "u" * 200)),
+        (("x" * 250, "t" * 200), (f"sha256:{sha256(LONG.encode()).hexdigest()}", None)),
+        (("default", None), ("%64efault", None)),
     ),
 )
 def test_no_two_senders_have_one_thread(one: Any, other: Any, space: NativeSpace) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, ReActAgent, ScriptedModel
+from civitas import Agent, NativeSpace, ReActAgent, ScriptedModel
 from civitas.block import Block
 from civitas.errors import DefinitionError, NotInSpace, StateError
 from civitas.society import (
@@ -41,6 +41,8 @@ def test_a_memory_keeps_the_last_events_and_messages() -> None:
     assert short.stream == [(3, "event 3")]
     assert memory.thread("t") is memory.thread("t")
     assert memory.thread("t").stream == []
+    with pytest.raises(ValueError, match="limit"):
+        memory.get_memories(-1)
     with pytest.raises(StateError):
         other.load_state_dict({"status": {}})
 
@@ -91,10 +93,15 @@ def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() ->
     plan = [{"do": "sleep", "where": "home-1"}]
     citizen = CitizenAgent(7, memory=CitizenMemory({"plan": plan, "now": 0}), blocks=[Looks()])
     assert asyncio.run(citizen.run()) == "slept 0"
-    with pytest.raises(NotInSpace):
-        citizen.want(Move("work"))
+    with NativeSpace() as space:
+        space.add(citizen)
+        with pytest.raises(NotInSpace, match="agent 7 cannot want: it is not in a Society"):
+            citizen.want(Move("work"))
+    for _ in range(9):
+        asyncio.run(citizen.run())
     citizen.status["now"] = 5
     assert asyncio.run(citizen.run()) is None
+    assert [each.block for each in citizen.dispatcher.decisions] == [*["Looks"] * 9, None]
 
 
 async def test_an_agent_with_threads_has_one_memory_in_a_society() -> None:

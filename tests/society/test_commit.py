@@ -240,6 +240,50 @@ async def test_a_service_that_makes_money_ends_the_run() -> None:
         await after(1, wanting(money=100), services=[Mint()])
 
 
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    (
+        (lambda books: books.balances.update({"1": -5, "2": 205}), "step 1: 1 has -5 cents"),
+        (lambda books: books.at["b"].update({"1": None}), "step 1: a citizen is in two places, or"),
+        (
+            lambda books: (
+                books.at["b"].update(books.at.pop("a")),
+                books.where.update(dict.fromkeys("12", "b")),
+            ),
+            "step 1: 2 are at b, which holds 1",
+        ),
+    ),
+)
+async def test_books_that_do_not_agree_end_the_run(spoil: Any, told: str) -> None:
+    class Spoils(Bank):
+        def after_step(self, books: Books) -> None:
+            if books.step == 1:
+                spoil(books)
+
+    people = [living(lambda me: None, id=id, home="a", money=100) for id in (1, 2)]
+    async with Society(people, Places(a=2, b=1), services=[Spoils()]) as society:
+        with pytest.raises(StateError) as caught:
+            await society.run(steps=3)
+        assert str(caught.value).startswith(told)
+        with pytest.raises(StateError, match="step 1 was broken off: resume from its journal"):
+            await society.step()
+
+
+@pytest.mark.parametrize(("id", "told"), (("1", "step 0: 1 has -5 cents"), ("bank", "bank has -8")))
+async def test_no_account_of_a_population_is_below_0(id: str, told: str) -> None:
+    class Spoils(Bank):
+        def after_step(self, books: Books) -> None:
+            cents = 104 if id == "1" else 15
+            books.balances[id] -= cents
+            books.balances["2"] += cents
+
+    async with Society(
+        Population({"money": [100, 100]}, blocks=[Saves()]), services=[Spoils(money=5)]
+    ) as society:
+        with pytest.raises(StateError, match=told):
+            await society.run(steps=1)
+
+
 async def test_a_service_that_fails_refuses_that_want_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -197,6 +197,8 @@ def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
     assert bank.deposits == {"c1": 20_020, "c2": 50_000}  # 50 cents more than it has
     (answer,) = settled(made, ("c1", Save(-20_020)))
     assert (answer.value, made.balances["c1"]) == (0, 50_020)
+    (answer,) = settled(made, ("c2", Save(-1)))
+    assert (answer.value, made.balances["c2"]) == (49_999, 1)
     assert made.total == 100_030
 
 
@@ -282,6 +284,7 @@ def test_each_step_but_the_last_of_a_day_leaves_it_open_and_the_government_keeps
     assert (made.balances["government"], made.balances["c2"]) == (400, 300)
     assert bank.deposits["c1"] == 1_000_027
     odd = Government(money=5, reserve=0)
+    assert (odd.month, odd.most_price, odd.most_wage, odd.brackets) == (30, 50, 50, BRACKETS)
     made = books(odd, c1={}, c2={})
     made.step, made.clock = 95, Clock().at(95)
     made.end_step()

@@ -9,7 +9,7 @@ import pytest
 from civitas import ConfigError
 from civitas.society.commit import Books, Wanted
 from civitas.society.services.feed import Feed
-from civitas.society.services.posts import DECADE_S, heat, shown_rank
+from civitas.society.services.posts import DECADE_S, Posted, heat, shown_rank
 from civitas.society.wants import Answer, Follow, Like, Post, Want, id_order
 
 
@@ -33,11 +33,17 @@ def test_ten_times_the_likes_weigh_as_much_as_12_and_a_half_hours() -> None:
     assert heat(0, 0) == heat(1, 0) == 0
     assert heat(10, 0) == DECADE_S
     assert heat(100, 0) == heat(10, DECADE_S) == heat(1, 2 * DECADE_S)
+    # 45,000 times the decimal logarithm, rounded: of 2, 3, 5 and 7 likes.
+    assert [heat(likes, 100) for likes in (2, 3, 5, 7)] == [13_646, 21_570, 31_554, 38_129]
 
 
 def test_interest_and_following_move_a_post_up() -> None:
     assert shown_rank(0, 1000, False) == shown_rank(0, 0, True) == 45_000
     assert shown_rank(7, 0, False) == 7
+    assert (shown_rank(0, 1, False), shown_rank(100, 333, True)) == (45, 100 + 14_985 + 45_000)
+    post = Posted(3, "2", "A song.", "music", 0, {"1": None})
+    assert str(post) == "post 3 of 2 about music (1 likes): A song."
+    assert str(Posted(4, "2", "Hello.", "", 0)) == "post 4 of 2 (0 likes): Hello."
 
 
 def test_the_newest_comes_first_and_likes_outweigh_age() -> None:
@@ -72,8 +78,15 @@ def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
     for _ in range(200):
         do(made, "2", Post("loud"))
     assert shown(feed, "3", limit=100) == list(range(201, 151, -1))
-    do(made, "3", Follow("1"))
-    assert 1 in shown(feed, "3", limit=100)
+    for _ in range(2):
+        do(made, "3", Follow("1"))
+    assert shown(feed, "3", limit=100) == [*range(201, 151, -1), 1]
+    made.step = 0
+    for _ in range(3):  # of an author's posts the last three are candidates
+        do(made, "1", Post("quiet"))
+    assert shown(feed, "3", limit=100)[-3:] == [204, 203, 202]
+    assert shown(feed, "3", limit=100)[-4] > 4
+    assert feed.follows == {"3": {"1": None}}
 
 
 @pytest.mark.parametrize(

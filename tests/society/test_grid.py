@@ -35,6 +35,17 @@ def test_the_seconds_are_those_from_neighbour_to_neighbour(around: int, torus: b
         }
 
 
+@pytest.mark.parametrize("around", (4, 8))
+@pytest.mark.parametrize("torus", (False, True))
+def test_neighbours_in_columns_are_those_of_each_cell(around: int, torus: bool) -> None:
+    grid = Grid(4, 3, around=around, torus=torus)
+    ids = grid.ids()
+    for cell, found in zip(ids, grid.next_to.tolist(), strict=True):
+        assert {ids[each] for each in found if each >= 0} == set(grid.neighbours(cell))
+    left, up, down, right = grid.next_to[ids.index("1,1")].tolist()[:4]
+    assert [ids[each] for each in (left, up, down, right)] == ["0,1", "1,0", "1,2", "2,1"]
+
+
 def test_capacity_and_position() -> None:
     assert Grid(3, 2).capacity("2,1") == 1
     assert Grid(3, 2, capacity=None).capacity("2,1") is None

@@ -113,6 +113,8 @@ def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
 def test_what_belongs_in_a_profile_is_not_taken_for_something_else() -> None:
     with pytest.raises(ConfigError, match="'age' must be in a citizen's `profile`"):
         completed([{"id": 1, "age": 30}])
+    with pytest.raises(ConfigError, match="a citizen must have an 'id', got"):
+        completed([{"id": 1}, {"name": "Ada"}])
 
 
 def test_too_many_for_the_homes_are_refused(city: City) -> None:
@@ -122,7 +124,8 @@ def test_too_many_for_the_homes_are_refused(city: City) -> None:
         make_people(Network(["a", "b"]), 1)
     with pytest.raises(ConfigError, match="count must be"):
         make_people(city, 0)
-    assert len(make_people(None, 3)) == 3
+    assert make_people(None, 3) == make_people(None, 3, seed=0) != make_people(None, 3, seed=1)
+    assert [each["id"] for each in make_people(None, 3)] == [1, 2, 3]
     home = city.by_kind("home")[0]
     most = city.capacity(home)
     one_more = [{"id": number, "home": home} for number in range(most + 1)]
@@ -234,6 +237,27 @@ def test_other_files_and_other_values_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"id\n\xff\n")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_people(tmp_path / "latin.csv")
-    for row in ({"id": 1, "money": True}, {"id": 1, "name": 5}, {"id": 1, "relations": 3}):
-        with pytest.raises(ConfigError, match="row 1, column"):
-            checked_people([row])
+    for column, *wrong in (
+        ("money", True, -1, 10**15 + 1),
+        ("age", -1, 121, "12.5"),
+        ("skill", -1, 100_001),
+        ("hunger", -1, 1001),
+        ("name", 5, "x" * 256, "a\nb"),
+        ("relations", 3, "2:-1", "2:1001", ":5"),
+        ("interests", "art:-1", "art:1001"),
+        ("opinions", "art:-1001", "art:1001"),
+    ):
+        for value in wrong:
+            with pytest.raises(ConfigError, match=f"row 1, column '{column}'"):
+                checked_people([{"id": 1, column: value}])
+    most = {"age": 120, "skill": 100_000, "money": 10**15, "name": "x" * 255, "safety": 1000}
+    least = dict.fromkeys(("age", "skill", "money", "social"), 0)
+    ends = {"opinions": "a:-1000;b:1000", "relations": "2:0;3:1000", "interests": "a:0; b b:1000;"}
+    high, low = checked_people([{"id": 1, **most, **ends}, {"id": 2, **least}])
+    assert (high["profile"]["age"], low["profile"]["skill"], low["needs"]) == (
+        120,
+        0,
+        {"social": 0},
+    )
+    assert high["opinions"] == {"a": -1000, "b": 1000}
+    assert high["profile"]["interests"] == {"a": 0, "b b": 1000}

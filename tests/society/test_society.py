@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -340,8 +341,11 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
     ),
 )
 def test_a_wrong_argument_of_a_society_is_named(arguments: dict[str, Any], told: str) -> None:
+    before = set(threading.enumerate())
     with pytest.raises((ConfigError, DuplicateAgent, DefinitionError), match=told):
         Society(**{"city": town(), **arguments})
+    new = set(threading.enumerate()) - before
+    assert not [each for each in new if each.name == "civitas-Society"]
 
 
 def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
@@ -349,6 +353,13 @@ def test_engines_and_memories_refuse_what_they_cannot_use() -> None:
         LocalEngine(concurrency=0)
     with pytest.raises(DefinitionError, match="CitizenMemory"):
         CitizenAgent(1, memory="a lot")  # type: ignore[arg-type]
+    for most in (0, 1.5, True):
+        with pytest.raises(DefinitionError, match=f"most= must be 1 or more, got {most}"):
+            CitizenMemory(most=most)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="threads must be"):
+        LocalEngine(threads=0)
+    with pytest.raises(ConfigError, match="rows must be True or False, got 1"):
+        LocalEngine(rows=1)  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="status= must be"):
         CitizenMemory([])  # type: ignore[arg-type]
 
@@ -454,13 +465,13 @@ def test_citizens_by_number_and_by_table_are_those_of_the_seed(tmp_path: Path) -
 def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
     city = City([Place("shop-1", "shop", 0, 0, 9, 8 * 3600, 9 * 3600)])
     here = [str(number) for number in range(13)]
-    view = View(3, Clock().at(3), {"weather": "rain"}, city, 900, 2700, ["Fire!"], {"shop-1": here})
+    view = View(3, Clock().at(3), {"town": "Zürich"}, city, 900, 2700, ["Fire!"], {"shop-1": here})
     answers = [Answer(Save(3), False, "no bank"), Answer(Save(4), True, value=4)]
     waved = {"from": "2", "to": "1", "action": {"name": "wave", "args": {"far": True}}}
     seen = Perception(view, "1", {}, "shop-1", [waved], answers, ["a post"])
     assert str(seen).splitlines() == [
         "It is Monday 2026-01-05 00:45:00.",
-        'weather: "rain".',
+        'town: "Zürich".',
         "You are at shop-1, which is closed.",
         "Here are also 0, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 others.",
         "2 (wave): {'far': True}",
@@ -472,7 +483,7 @@ def test_perception_in_words_names_ten_others_and_what_is_closed() -> None:
     assert seen.as_json() == {
         "step": 3,
         "clock": "Monday 2026-01-05 00:45:00",
-        "facts": {"weather": "rain"},
+        "facts": {"town": "Zürich"},
         "place": "shop-1",
         "open": False,
         "here": [each for each in here if each != "1"],
@@ -590,7 +601,7 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_run_with_other_parameters_or_another_network_is_refused(tmp_path: Path) -> None:
-    def made(bound: int = 400, rewired: float = 0.1, in_rows: bool = False) -> Society:
+    def made(bound: int = 350, rewired: float = 0.1, in_rows: bool = False) -> Society:
         network = Network.small_world(5, rewired=rewired, neighbours=2, seed=1)
         options: Any = {"seed": 1, "journal": tmp_path / "journal"}
         if in_rows:

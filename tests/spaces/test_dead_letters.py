@@ -268,7 +268,7 @@ def test_an_error_is_one_line_that_says_what_to_do(options: AMQPOptions, exchang
     assert f"there is no exchange '{exchange}' at localhost:{port}" in fault(options)
     assert "AMQP_PASSWORD" in fault(AMQPOptions(port=port, password="wrong"))
     assert "AMQP_VHOST" in fault(AMQPOptions(port=port, virtual_host="nowhere"))
-    assert "start RabbitMQ" in fault(AMQPOptions(port=9))
+    assert "(Connection refused): start RabbitMQ" in fault(AMQPOptions(port=9))
     assert "without use_ssl=True" in fault(AMQPOptions(port=port, use_ssl=True))
     with pytest.raises(ConfigError):
         DeadLetters(options, "amq.direct")

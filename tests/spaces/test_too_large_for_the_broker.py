@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import queue
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from benchmarks.broker import Broker
+from benchmarks.proxy import Proxy
 
 from civitas import Agent, AMQPOptions, AMQPSpace, action
 from civitas.errors import ActionError, MailboxFull
@@ -109,16 +111,25 @@ def test_what_only_its_escapes_make_too_large_is_told(broker: Broker) -> None:
         assert me.told.get(timeout=WAIT_S)[1] == "2"
 
 
-@pytest.mark.long
 def test_an_agent_leaves_while_the_broker_ends_the_channel(small_broker: Broker) -> None:
     """As it does when it gets the first message that is too large."""
-    options = AMQPOptions(port=small_broker.port)
-    with AMQPSpace(amqp_options=options) as here, AMQPSpace(amqp_options=options) as there:
+    with (
+        Proxy(small_broker.port) as proxy,
+        AMQPSpace(amqp_options=AMQPOptions(port=proxy.port)) as here,
+        AMQPSpace(amqp_options=AMQPOptions(port=small_broker.port)) as there,
+    ):
         me, other = here.add(Customer("me")), there.add(Agent("other"))
         here.add(Printer("Printer"))
+        proxy.stall()
         copies = [{"text": "x" * length, "times": 1} for length in (LARGE, 2)]
         for args in copies:
             me.send({"id": "1", "to": "Printer", "action": {"name": "copy", "args": args}})
-        here.remove("Printer")
+        leaving = threading.Thread(target=here.remove, args=("Printer",))
+        leaving.start()
+        while "Printer" in here.ids():
+            threading.Event().wait(0.001)
+        proxy.resume()
+        leaving.join(WAIT_S)
+        assert not leaving.is_alive()
         there.add(Printer("Printer"))
         assert other.ask("Printer", "copy", text="x", times=3).result(WAIT_S) == "xxx"

@@ -118,10 +118,21 @@ def test_a_token_with_signs_is_quoted_in_the_address() -> None:
         )
 
 
-def test_localhost_is_told_as_an_address() -> None:
-    """The name may lead a browser to ::1, where another program could have the port."""
+def test_localhost_is_told_as_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name may lead a browser to ::1, where another program could have the port.
+
+    The token may be of the environment; without a journal there, it is in a folder of the person.
+    """
+    monkeypatch.setenv("CIVITAS_JOURNAL", "")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("CIVITAS_STUDIO_TOKEN", "e" * 16)
     with Studio() as studio:
-        assert launch(studio, host="localhost").startswith("http://127.0.0.1:")
+        address = launch(studio, host="localhost")
+        assert address == f"{studio.url}?token={'e' * 16}"
+        assert address.startswith("http://127.0.0.1:")
+        kept = tmp_path / "state" / "civitas" / "studio.db"
+        assert studio.journal.path == str(kept)
+        assert kept.parent.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize(

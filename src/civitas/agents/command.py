@@ -42,11 +42,7 @@ async def run(
     sandbox: Sandbox | None = None,
     max_file_bytes: int | None = None,
 ) -> str:
-    """Run a shell command to its end, and return what it printed.
-
-    If cancelled, it kills the command first: in bubblewrap every process that it started, else its
-    process group.
-    """
+    """Run a shell command, return what it printed; if cancelled, kill it first."""
     readable, writable = os.pipe()
     output = _Output(readable)
     process = _Process(command, folder, writable, sandbox, max_file_bytes)

@@ -68,11 +68,7 @@ class Folder:
         self._identity = _identity(os.stat(path))
 
     def require_root(self) -> None:
-        """Check that the root's path still leads to the original folder.
-
-        Raises:
-            FileError: the folder was moved, removed or replaced
-        """
+        """Raise FileError if the root's path no longer leads to the original folder."""
         os.close(self._open_root())
 
     def _open_root(self) -> int:
@@ -109,12 +105,7 @@ class Folder:
         return found
 
     def read(self, name: str) -> str:
-        """Return the text of a file.
-
-        Raises:
-            FileTooLarge: the file has more than `max_bytes`
-            NotText: the file is not UTF-8
-        """
+        """Return the text of a file, or raise FileTooLarge or NotText."""
         with self.reading(name) as file:
             return text_file.read(file, name, self.max_bytes)
 
@@ -136,11 +127,7 @@ class Folder:
             return text_file.search(file, name, term)
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, replacing an existing one. It changes as a whole or not at all.
-
-        Raises:
-            FileTooLarge: the text has more than `max_bytes`
-        """
+        """Write a file, replacing an existing one. It changes as a whole or not at all."""
         data = text_file.encoded(name, text, self.max_bytes)
 
         def replace(parent: int, last: str, status: os.stat_result | None) -> None:
@@ -167,11 +154,7 @@ class Folder:
 
     @contextmanager
     def reading(self, name: str) -> Iterator[int]:
-        """Open a regular file for reading; yield its file descriptor and close it at the end.
-
-        Raises:
-            FileError: the file does not exist, is not regular, or leads out of the folder
-        """
+        """Open a regular file; yield its file descriptor, and close it at the end."""
 
         def open_file(parent: int, last: str, status: os.stat_result) -> int:
             _require(name, status, stat.S_ISREG)

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from civitas.agent import Agent
 from civitas.arguments import names_checked
-from civitas.jsonvalue import json_text
+from civitas.jsonvalue import Unreadable, json_text
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversational import ConversationalAgent
-from civitas.reasoning.reply import Reply
+from civitas.reasoning.reply import Reply, StopReason
 from civitas.reasoning.reply_request import ReplyRequest
 from civitas.reasoning.thread import Thread
 
@@ -22,7 +22,8 @@ class RemoteAgent(ConversationalAgent):
     """Another agent of a space, as a conversational agent: each reply is a `say` request to it.
 
     Each of its threads is a separate conversation with the other agent, if that agent separates
-    threads. Messages carry text; a schema is used here only, to read the answer. The last hundred
+    threads. Messages carry text; a schema is used here only, to read the answer: after one that
+    does not follow it, the other agent is asked once more, with the fault. The last hundred
     observations since the last reply are sent with the next request. A request that ends without
     its value raises as `request` does.
 
@@ -44,17 +45,33 @@ class RemoteAgent(ConversationalAgent):
         thread.own.append(json_text(message.get("content")))
 
     async def _respond(self, request: ReplyRequest) -> Reply:
+        thread = request.state
+        observed, thread.own = [*(thread.own or ()), *thread.hear()], None
+        try:
+            return await self._asked(request, observed)
+        except BaseException:  # sent with the next request
+            thread.own = deque([*observed, *(thread.own or ())], _MOST_OBSERVED)
+            raise
+
+    async def _asked(self, request: ReplyRequest, observed: list[str]) -> Reply:
         content = json_text(request.content)
-        observed, request.state.own = request.state.own or (), None
-        text = "\n\n".join([*observed, *request.state.hear(), content])
-        args: dict[str, Any] = {"content": text}
+        args: dict[str, Any] = {"content": "\n\n".join([*observed, content])}
         if request.thread is not None and await self._has_threads():
             args["thread"] = request.thread
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
-        said = await self._via.request(message, self._timeout)
-        text = json_text(said)
+        for _ in ("first", "again"):
+            value = await self._via.request(message, self._timeout)
+            text, fault = json_text(value), ""
+            if request.answer is None:
+                break
+            try:
+                value = request.answer.read(text)
+                break
+            except Unreadable as error:
+                value, args["content"] = None, (fault := str(error))
+        reason: StopReason = "unreadable" if fault else "done"
         messages = [{"role": "user", "content": content}, {"role": "assistant", "content": text}]
-        return Reply(text, said, messages, [], Usage(), "done", "", None, request.run_id)
+        return Reply(text, value, messages, [], Usage(), reason, fault, None, request.run_id)
 
     async def _has_threads(self) -> bool:
         """Return whether the other agent's `say` has the argument `thread`; ask only once."""

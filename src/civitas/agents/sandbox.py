@@ -63,11 +63,7 @@ class Sandbox:
 
 
 def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
-    """Return the chosen sandbox, or None if commands run without one.
-
-    Each process tries bubblewrap once. If it does not work, `"auto"` logs once why, in the log
-    `civitas.agents`.
-    """
+    """Return the chosen sandbox, or None if commands run without one; the log says why, once."""
     if choice not in get_args(SandboxChoice):
         raise ConfigError(f'sandbox must be "auto", "bwrap" or "none", got {choice!r}')
     if choice == "none":

@@ -112,10 +112,7 @@ def _decoded(
 
 
 def edited(name: str, text: str, old: str, new: str) -> tuple[str, int]:
-    """Replace `old`, which must occur exactly once; return the new text and the line number.
-
-    Overlapping occurrences count separately.
-    """
+    """Replace `old`, which must occur exactly once; return the new text and the line number."""
     if not old:
         raise FileError(
             f"{quoted(name)}: the text to replace is empty; write_file writes a whole file"

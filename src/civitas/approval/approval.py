@@ -236,8 +236,8 @@ class CallbackApprover:
 
     async def approve(self, request: ApprovalRequest) -> Decision:
         """Return the function's decision."""
-        answer = await _asked(self, self.function, request)
-        return answer if isinstance(answer, Refused) else answer is True
+        decision: Decision = await _asked(self, self.function, request)
+        return decision
 
 
 @dataclass(frozen=True, slots=True)

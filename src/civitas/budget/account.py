@@ -140,11 +140,10 @@ class Ledger:
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
         """Count what another process has spent, then raise if it exceeds a limit."""
         with self._lock:
+            _begin(accounts, now)
+            _add(accounts, amounts)
             for account in accounts:
-                if account.begun is None:
-                    account.begun = now
                 for kind in KINDS:
-                    account.taken[kind] += amounts[kind]
                     account.spent[kind] += amounts[kind]
             for account in accounts:
                 _refuse_if_closed(account, now)

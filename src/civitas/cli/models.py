@@ -97,14 +97,6 @@ def fetch(name: str, as_json: bool) -> None:
         click.echo(f'use it as: model("{_spelling(weights.named(name))}")')
 
 
-def _list_of_weights() -> str:
-    lines = [
-        f"  {listed.name:<14} {_size(listed.size):>7}  {listed.license}"
-        for listed in weights.LISTED
-    ]
-    return "\b\nWeights:\n" + "\n".join(lines)
-
-
 def _spelling(listed: weights.Listed) -> str:
     return "local" if listed is weights.DEFAULT else f"local:{listed.name}"
 
@@ -182,4 +174,6 @@ def _size(count: int) -> str:
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
-fetch.epilog = _list_of_weights()
+fetch.epilog = "\b\nWeights:\n" + "\n".join(
+    f"  {each.name:<14} {_size(each.size):>7}  {each.license}" for each in weights.LISTED
+)

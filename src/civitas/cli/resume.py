@@ -20,6 +20,7 @@ from civitas.cli.recorded import NOBODY, Recorded, refuse_forked, refused_in_dou
 from civitas.cli.run.act import run_act, screen_of
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.watch import Permission, watched
+from civitas.cli.runs import show_replay
 from civitas.errors import DefinitionError, RunMismatch, StateError
 from civitas.journal.describe import doubt_line
 from civitas.journal.doubt import Done
@@ -142,7 +143,9 @@ def command(
         if outline.state in ENDED and not isinstance(order, SimulateOrder):
             if isinstance(order, ResearchOrder):
                 _write_missing(order, recorded)
-            return _show_ended(recorded, as_json)
+            id = escaped(run_id)
+            click.echo(f"civitas: run {id} has ended; this is its recorded reply", err=True)
+            return show_replay(recorded, as_json)
         if isinstance(order, Order):
             with usage():
                 check_journal_apart(order, found.path)
@@ -157,9 +160,12 @@ def command(
         try:
             return run(as_json, recorded)
         except RunMismatch as error:
-            why = _may_be_copied(error, order, force)
-            if not why:
+            # A small model's actions name the files, so they change with the folder.
+            small = isinstance(order, Order) and is_small(order.model)
+            other_files = small and error.changed == ("actions",)
+            if not (other_files or force):
                 raise
+            why = "the folder has other files now" if other_files else "the program has changed"
             copy = found.fork(run_id)
         id = escaped(copy)
         print(f"civitas: {why}; resuming a fork, run {id}", file=sys.stderr, flush=True)
@@ -214,14 +220,6 @@ def _resume_agent(agent: Any, as_json: bool, recorded: Recorded) -> int:
     task = begun["task"] if begun.get("given") is None else begun["given"]
     options = {"schema": begun["schema"], "thread": begun["thread"]}
     return exit_code(asyncio.run(watched(agent, permission, task, outline.id, **options)))
-
-
-def _may_be_copied(error: RunMismatch, order: AnyOrder | None, force: bool) -> str:
-    """Return why a run of a changed program continues in a copy; empty if it may not."""
-    if isinstance(order, Order) and is_small(order.model) and error.changed == ("actions",):
-        # A small model's actions name the files, so they change with the folder.
-        return "the folder has other files now"
-    return "the program has changed" if force else ""
 
 
 def _decisions(
@@ -285,11 +283,3 @@ def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
     report = report_so_far(recorded.run_id, recorded.entries)
     for what, path in write(report, replace(order, **there)):
         click.echo(escaped(f"{what}: {path}"), err=True)
-
-
-def _show_ended(recorded: Recorded, as_json: bool) -> int:
-    from civitas.cli.runs import show_replay
-
-    id = escaped(recorded.run_id)
-    click.echo(f"civitas: run {id} has ended; this is its recorded reply", err=True)
-    return show_replay(recorded, as_json)

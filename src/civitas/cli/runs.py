@@ -15,7 +15,7 @@ import click
 from civitas.cli.options import journal_option, json_option, reading
 from civitas.cli.recorded import NOBODY, Recorded, print_doubts
 from civitas.cli.run.act import screen_of
-from civitas.cli.run.ended import exit_code
+from civitas.cli.run.ended import WORDS, exit_code
 from civitas.errors import StateError
 from civitas.journal.describe import doubt_line
 from civitas.models.protocol import ReasoningPiece, TextPiece
@@ -40,18 +40,11 @@ if TYPE_CHECKING:
     from civitas.reasoning.reply import Reply
 
 _STATES = {
-    "terminal": "done",
-    "terminated": "done",
+    **WORDS,
+    **dict.fromkeys(ANSWERED, "done"),
     "stopped": "stopped: its process ended",
-    "in_doubt": "stopped: an action is in doubt",
     "cancelled": "stopped: it was interrupted",
-    "deadline": "stopped: time limit reached",
-    "budget": "stopped: budget limit reached",
     "max_iterations": "stopped: iteration limit reached without an answer",
-    "max_loops": "stopped: the review did not accept it",
-    "no_progress": "stopped: the model repeated the same calls",
-    "unreadable": "stopped: the model's answer could not be used",
-    "error": "failed",
 }
 
 

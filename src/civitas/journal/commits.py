@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,7 +87,7 @@ class OpenRun:
     def commit_now(self) -> None:
         """Write what was noted; the thread waits. For use where nothing can be awaited."""
         if self._has_to_write(None):
-            self._commits.commit_now(self)
+            self._commits.write([self], wait=True)
 
     def _has_to_write(self, upto: int | None) -> bool:
         with self._guard:
@@ -146,7 +147,7 @@ class Commits:
         """Write what a run has noted. If cancelled, still wait until it is written."""
         if not self._waits:
             try:
-                self._write([run], wait=False)
+                self.write([run], wait=False)
                 return
             except BlockingIOError:
                 pass  # another one writes: a loop must not block on it
@@ -161,10 +162,6 @@ class Commits:
                 self._drain()  # else nothing would ever be written
         await until(written)
 
-    def commit_now(self, run: OpenRun) -> None:
-        """Write what a run has noted; the thread waits."""
-        self._write([run], wait=True)
-
     def _drain(self) -> None:
         """Write for all waiting runs, those that have come meanwhile in one transaction."""
         while True:
@@ -173,16 +170,16 @@ class Commits:
                 if not taken:
                     self._draining = False
                     return
-            try:
-                self._write(list(dict.fromkeys(run for run, _ in taken)), wait=True)
-            except BaseException as error:
-                for _, written in taken:
-                    written.set_exception(error)
-            else:
-                for _, written in taken:
+            with suppress(BaseException):  # each of these runs is broken by it
+                runs = dict.fromkeys(run for run, _ in taken if run.broken is None)
+                self.write(list(runs), wait=True)
+            for run, written in taken:
+                if run.broken is None:
                     written.set_result(None)
+                else:
+                    written.set_exception(run.broken)
 
-    def _write(self, runs: Sequence[OpenRun], wait: bool) -> None:
+    def write(self, runs: Sequence[OpenRun], wait: bool) -> None:
         """Write what runs have noted, in one transaction."""
         # Held until the new places are known: the next entries are written after them.
         if not self._writing.acquire(blocking=wait):
@@ -195,7 +192,8 @@ class Commits:
                     place = run.place
                     if entries:
                         if kept:
-                            self.file.write_kept(db, kept)
+                            insert = "INSERT OR IGNORE INTO kept VALUES (?, ?)"
+                            db.executemany(insert, kept.items())
                         place = self.file.write(db, run.number, place, entries, state)
                     written.append((run, len(entries), place))
             for run, count, place in written:

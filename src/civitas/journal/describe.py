@@ -143,10 +143,6 @@ def _failed(data: dict[str, Any]) -> str:
     return line
 
 
-def _permitted(data: dict[str, Any]) -> str:
-    return f"permitted: step {data['key']}"
-
-
 _DECISIONS: Final = {"repeat": "run it again", "skip": "skip it"}
 
 
@@ -206,7 +202,7 @@ _KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "started": _started,
     "ended": _ended,
     "failed": _failed,
-    "permitted": _permitted,
+    "permitted": lambda data: f"permitted: step {data['key']}",
     "decided": _decided,
     "heard": _heard,
     "state": _state,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b, sha256
@@ -76,7 +77,7 @@ class KeptFiles:
         if file.exists():
             return
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        part = self.folder / f"{hash}.{os.getpid()}"
+        part = self.folder / f"{hash}.{os.getpid()}.{threading.get_ident()}"
         try:
             with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
                 out.write(data)
@@ -214,16 +215,11 @@ class JournalFile(SQLitePool[JournalError]):
             row = db.execute("SELECT number FROM runs WHERE id = ?", (run_id,)).fetchone()
         except UnicodeEncodeError:  # a lone surrogate, which no id has
             row = None
-        if row is None:
-            raise self._unknown(run_id, db)
-        number: int = row[0]
-        return number
-
-    def _unknown(self, run_id: str, db: sqlite3.Connection) -> NoSuchRun:
-        """Return the error for a run that does not exist."""
+        if row is not None:
+            return int(row[0])
         last = db.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 5").fetchall()
         told = ", ".join(repr(id) for (id,) in last)
-        return NoSuchRun(
+        raise NoSuchRun(
             f"journal {self.name!r} has no run {run_id!r}; "
             + (f"its last ones are {told}" if told else "it has none at all")
         )
@@ -255,10 +251,6 @@ class JournalFile(SQLitePool[JournalError]):
             reason = f"a value of {len(data)} bytes cannot be written ({error.strerror})"
             raise JournalError(self.name, f"{reason}: make room, or give it to another") from error
         return hash, {}
-
-    def write_kept(self, db: sqlite3.Connection, kept: dict[str, bytes]) -> None:
-        """Store values by their hashes, each once."""
-        db.executemany("INSERT OR IGNORE INTO kept VALUES (?, ?)", kept.items())
 
     def kept(self, hash: str, db: sqlite3.Connection | None = None) -> bytes:
         """Return a value by its hash; JournalError if it is missing or damaged."""

@@ -15,7 +15,7 @@ from civitas.journal.commits import Commits
 from civitas.journal.doubt import Decision, Doubt, decisions_for, in_doubt, to_decide
 from civitas.journal.entry import Entry, Outline, copied
 from civitas.journal.file import JournalFile, as_text
-from civitas.journal.opening import Runs, check_id
+from civitas.journal.opening import MAX_ID, Runs, check_id
 from civitas.journal.run import Part, ReadPart, reply_of
 from civitas.jsonvalue import readable
 
@@ -264,8 +264,9 @@ class Journal:
         with self._file.writing() as db:
             taken = {id for (id,) in db.execute("SELECT id FROM runs")}
             if new_id is None:
+                stem = run_id[: MAX_ID - 10]
                 numbers = iter(range(1, len(taken) + 2))
-                new_id = next(id for n in numbers if (id := f"{run_id}.{n}") not in taken)
+                new_id = next(id for n in numbers if (id := f"{stem}.{n}") not in taken)
             elif new_id in taken:
                 raise ValueError(f"there is a run {new_id!r} already: give the copy another id")
             made = db.execute(

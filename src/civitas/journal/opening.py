@@ -126,11 +126,10 @@ def _after_fork() -> None:
         leases.close()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_after_fork)
 
 
-_MAX_ID = 255
+MAX_ID = 255
 
 
 class Runs:
@@ -245,7 +244,7 @@ class Runs:
 
 def check_id(run_id: object) -> None:
     """Check that a text can be the id of a run; raise DefinitionError if not."""
-    if not isinstance(run_id, str) or not 0 < len(run_id) <= _MAX_ID or not run_id.isprintable():
+    if not isinstance(run_id, str) or not 0 < len(run_id) <= MAX_ID or not run_id.isprintable():
         raise DefinitionError(
-            f"a run's id must be a printable text of 1 to {_MAX_ID} characters, got {run_id!r:.80}"
+            f"a run's id must be a printable text of 1 to {MAX_ID} characters, got {run_id!r:.80}"
         )

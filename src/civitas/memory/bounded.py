@@ -125,7 +125,7 @@ class TokenBoundedMemory(Memory):
             if start >= newest:
                 break
             end = start + 1
-            while end < newest and items[end].get("role") == "tool":
+            while items[end].get("role") == "tool":  # the newest is none
                 end += 1
             self._remove(start, end)
             newest -= end - start

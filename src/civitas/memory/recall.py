@@ -36,7 +36,7 @@ class Recall:
     def by_words(self, text: str, limit: int, id: str | None) -> list[dict[str, Any]]:
         """Return the messages that have the most and the rarest of a text's words."""
         query = any_of(distinct(terms(text[:FOUND_CHARS]), QUERY_WORDS))
-        if not query or not limit:
+        if not query:
             return []
         with self._file.reading() as db:
             if id is not None:
@@ -57,7 +57,7 @@ class Recall:
         """Return the messages whose vectors are nearest to a text's."""
         embedder = self._needed()
         (wanted,) = self._embedded(embedder, [sendable(text[:EMBEDDED_CHARS])])
-        if not limit or not any(wanted):
+        if not any(wanted):
             return []
         self.embed(id)
         with self._file.reading() as db:

@@ -16,11 +16,9 @@ from civitas.errors import DefinitionError, StateError
 from civitas.jsonvalue import copy_json
 from civitas.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from civitas.memory.embedder import Embedder
-from civitas.memory.file import MemoryFile, MemoryFileError
+from civitas.memory.file import MemoryFile
 from civitas.memory.memory import Memory, check_thread, last
 from civitas.memory.recall import Recall, insert, row_of
-
-__all__ = ["MemoryFileError", "SQLiteMemory"]
 
 logger = logging.getLogger("civitas.memory")
 

@@ -33,8 +33,6 @@ from civitas.models.weights import (
     path_of,
 )
 
-__all__ = ["Progress", "fetch"]
-
 Progress = Callable[[str, int, int | None], None]
 """Receives the current task, the bytes done, and the total bytes, or None if unknown."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from civitas.budget.amounts import picodollars
 from civitas.budget.bill import Bill, charged_json
-from civitas.errors import BudgetExceeded, DeadlineExceeded
+from civitas.errors import BudgetExceeded
 from civitas.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -132,12 +132,9 @@ def charge_spent(budget: Budget, model: Any, spent: Spending) -> None:
     if spent.untold or spent.unpriced != Usage():
         usd += _price(budget, model, spent.unpriced, spent.untold)
     calls, actions = spent.model_calls, spent.actions
-    try:
+    # No further call starts; the reply of a run that has ended is returned all the same.
+    with suppress(BudgetExceeded):
         budget.charge(tokens=spent.tokens, usd=usd, model_calls=calls, actions=actions)
-    except DeadlineExceeded:
-        raise
-    except BudgetExceeded:
-        pass  # no further call starts; the reply of a run that has ended is returned all the same
 
 
 def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:

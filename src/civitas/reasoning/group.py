@@ -78,11 +78,7 @@ def _check_members(owner: Any, of: Any, budget: Budget) -> None:
 
 
 def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
-    """Return the options of a request that are passed on to a member: thread, deps and budget.
-
-    A member without the parameter `deps` or `budget` does not get it. The caller has checked that
-    it can keep threads apart.
-    """
+    """Return the thread, and the deps and the budget, if it takes them, for a member."""
     options = {"thread": request.thread, "deps": request.deps}
     if budget_of(member, request.budget) is request.budget:
         options["budget"] = request.budget

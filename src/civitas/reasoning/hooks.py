@@ -56,8 +56,8 @@ class Hooks:
         for name, fn in self.by_type.get(type, {}).items():
             limit: asyncio.Timeout | None = None
             try:
-                # A copy: only the returned dict counts, so that a failed hook has changed nothing.
-                result: Any = fn(agent, dict(kwargs))
+                # Copies: only the returned dict counts, so that a failed hook has changed nothing.
+                result: Any = fn(agent, {key: _copied(value) for key, value in kwargs.items()})
                 if result is None:
                     continue
                 if inspect.isawaitable(result):
@@ -86,6 +86,10 @@ class Hooks:
                 except Exception as error:
                     raise HookError(str(agent.id), type, name, str(error)) from None
         return kwargs
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if type(value) in (dict, list) else value
 
 
 def _seconds(type: str, budget: Budget | None) -> float | None:

@@ -229,10 +229,7 @@ async def _request(
 
 
 async def await_own(given: Any) -> Any:
-    """Await a user's awaitable, if it is one.
-
-    A cancellation from inside it, although this task was not cancelled, becomes a ModelError.
-    """
+    """Await a user's awaitable, if it is one; its own cancellation becomes a ModelError."""
     if not inspect.isawaitable(given):
         return given
     try:
@@ -244,10 +241,7 @@ async def await_own(given: Any) -> Any:
 
 
 async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
-    """Call a user's function, plain or `async`; a plain one runs in a thread.
-
-    The thread cannot be stopped, but the caller need not wait for it.
-    """
+    """Call a user's function, plain or `async`; a plain one runs in a thread."""
     if in_thread and not is_async(function):
         given = await WORKERS.run(asyncio.get_running_loop(), function, *args)
     else:
@@ -256,11 +250,7 @@ async def called(function: Any, *args: Any, in_thread: bool = True) -> Any:
 
 
 async def in_time(request: Any, budget: Budget | None, what: str) -> Any:
-    """Await a user's awaitable within the budget's deadline, and return its result.
-
-    Raises:
-        DeadlineExceeded: the time was over before `what`
-    """
+    """Await a user's awaitable; DeadlineExceeded if the budget's time was over before `what`."""
     limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
     try:
         async with limit:

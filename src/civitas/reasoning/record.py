@@ -30,6 +30,7 @@ from civitas.reasoning.step import Step as Step
 
 if TYPE_CHECKING:
     from civitas.journal import Journal, Part
+    from civitas.journal.file import JournalFile
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -60,7 +61,12 @@ class Record(ReadRecord[S]):
     @property
     def journal(self) -> str:
         """Return the path of the journal."""
-        return self._part.run.file.path
+        return self.file.path
+
+    @property
+    def file(self) -> JournalFile:
+        """Return the file of the journal, as it was opened."""
+        return self._part.run.file
 
     def key_of(self, message: int) -> str:
         """Return the key by which memory deduplicates a message; a fork shares those it copied."""

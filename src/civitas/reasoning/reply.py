@@ -165,11 +165,6 @@ class Stop(Exception):
         return cls(reason, str(error) if detail is None else detail)
 
     @classmethod
-    def of(cls, error: BudgetExceeded | Stop) -> Stop:
-        """Return the Stop for an error while a run is resumed."""
-        return error if isinstance(error, Stop) else cls.at_limit(error)
-
-    @classmethod
     def on_hook(cls, agent: str | int, error: HookError) -> Stop:
         """Log an agent's hook that failed, and return the Stop."""
         log_failure(_LOGGER, f"a hook of agent {agent!r} failed", error)

@@ -153,11 +153,7 @@ _MAX_TOLD = 4000
 
 
 class AnswerSchema:
-    """The schema of an answer.
-
-    Attributes:
-        json: the JSON schema
-    """
+    """The schema of an answer, and its JSON form."""
 
     __slots__ = ("_convert", "json")
 

@@ -78,10 +78,7 @@ def joined(
 
 
 def observing(once: tuple[str, int] | None) -> AbstractContextManager[None]:
-    """Mark what agents observe in this context as this message of a run, or of none.
-
-    It is remembered once, however often it is observed.
-    """
+    """Mark what agents observe in this context as this message of a run, or of none."""
     return _with(ONCE, once)
 
 

@@ -86,14 +86,7 @@ async def guarded(
     over: Callable[[R], Mapping[str, Any]],
     stopped: Callable[[Stop], R],
 ) -> R:
-    """Run to the end and record the reason of the end, even if it is an exception.
-
-    Args:
-        record: the record of the run
-        run: does the work
-        over: returns what to record at the end, besides the reason
-        stopped: returns the reply of a run that is stopped here
-    """
+    """Run to the end, and record its reason and what `over` returns, even if it is an exception."""
     past = record.over  # of a run that is resumed
     try:
         reply = await run()

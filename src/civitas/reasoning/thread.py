@@ -38,20 +38,13 @@ class Underway(Protocol):
 
 
 class Turns:
-    """A lock for coroutines that, unlike `asyncio.Lock`, belongs to no loop.
-
-    An agent may be called from several `asyncio.run` calls in sequence, and from OS threads with
-    loops of their own at the same time. Turns are first come, first served.
-
-    Attributes:
-        handling: the message that led to the turn under way, or None
-    """
+    """A lock for coroutines of any loops and OS threads: first come, first served."""
 
     __slots__ = ("_taken", "_waiting", "handling")
 
     def __init__(self) -> None:
         self._taken = False
-        self.handling: Handling | None = None
+        self.handling: Handling | None = None  # the message that led to the turn under way
         # Made when a task has to wait: most agents have one request at a time.
         self._waiting: deque[asyncio.Future[None]] | None = None
 
@@ -118,14 +111,7 @@ class Thread:
 
 
 class Threads:
-    """The threads of one agent.
-
-    The agent's own thread is always kept. The number of others is limited: the least recently used
-    one is dropped first, but none that is in use. It can be called in any OS thread.
-
-    Attributes:
-        default: the agent's own thread
-    """
+    """The threads of one agent: its own, and many others, the least recently used dropped first."""
 
     __slots__ = ("_by_id", "_turns", "default")
 

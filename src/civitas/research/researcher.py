@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from civitas.action import ActionRegistry
-from civitas.errors import BudgetExceeded, DefinitionError, JournalError, SearchError
+from civitas.errors import DefinitionError, JournalError, SearchError
 from civitas.jsonvalue import json_text
 from civitas.reasoning.group import check_part
 from civitas.reasoning.loop.recording import catch_up_models, mark_known
@@ -298,12 +298,12 @@ class Researcher(RecordedAgent, Iterating):
             loop = asyncio.get_running_loop()
             request.state.underway = SimpleNamespace(loop=loop, interrupt=self._hear)
         if record is NULL_RECORD:
-            return await self._to_the_end(None)
-        spent = self._catch_up()
+            return await self._to_the_end()
+        record.at_end = partial(mark_known, record, self._model, self._budget)
+        catch_up_models(record, self._model, self.model, self._budget)
         if self._has_ended(record):
             return recording.replayed(record._read)
-        run = partial(self._to_the_end, spent)
-        return await guarded(record, run, recording.over, self._stopped)
+        return await guarded(record, self._to_the_end, recording.over, self._stopped)
 
     def _attach(self, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
@@ -332,14 +332,12 @@ class Researcher(RecordedAgent, Iterating):
         was = record.over["report"]["stop_reason"]
         return not more and (was != "max_iterations" or self.progress.iteration >= self.iterations)
 
-    async def _to_the_end(self, spent: Stop | None) -> Reply:
+    async def _to_the_end(self) -> Reply:
         # A run that has failed gets at least one more iteration.
         most = max(self.iterations, self.progress.iteration + (self.progress.stop == "error"))
         if self.progress.stop != "done" or not self._all_understood():
             self.progress.stop = None
         try:
-            if spent is not None:
-                raise spent
             while self.progress.stop is None:
                 if self.progress.iteration >= most:
                     self.progress.stop, self.progress.detail = "max_iterations", ""
@@ -357,16 +355,6 @@ class Researcher(RecordedAgent, Iterating):
         report = self._report()
         error = SearchError(report.detail) if report.stop_reason == "error" else None
         return recording.reply_of(report, self._request.run_id, error)
-
-    def _catch_up(self) -> Stop | None:
-        """Bring model and budget up to the record; return a Stop if the budget is used up."""
-        record, budget = self._record, self._budget
-        record.at_end = partial(mark_known, record, self._model, budget)
-        try:
-            catch_up_models(record, self._model, self.model, budget)
-        except BudgetExceeded as error:
-            return Stop.at_limit(error)
-        return None
 
     def _stop(self, stop: Stop) -> None:
         """Note the stop reason; in the extractive form, narrate what the tools found."""

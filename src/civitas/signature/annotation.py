@@ -73,10 +73,7 @@ def injected_class(annotation: Any) -> type | None:
 
 
 def split_annotated(annotation: Any) -> tuple[Any, str | None]:
-    """Return an annotation and its description from `Annotated[…]`.
-
-    Without constraints, `Annotated[…]` is removed.
-    """
+    """Return an annotation and its description; `Annotated[…]` goes if it has no constraints."""
     if get_origin(annotation) is not Annotated:
         return annotation, None
     bare, *metadata = get_args(annotation)
@@ -119,11 +116,7 @@ def form_of(annotation: Any) -> Form:
 def schemas_of(
     forms: dict[str, Form], *, returned: bool = False, cut: bool = False
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the JSON schemas of forms by name, and the definitions of recursive types in them.
-
-    Schemas describe values as they are read or, if `returned`, written. `cut` replaces a recursion
-    by words.
-    """
+    """Return the JSON schemas of forms, and the definitions of recursive types, or `cut` words."""
     structured = {name: form.adapter for name, form in forms.items() if form.schema is None}
     found: dict[str, Any] = {}
     definitions: dict[str, Any] = {}

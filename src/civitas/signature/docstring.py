@@ -56,10 +56,7 @@ def read_docstring(text: str | None) -> Docstring:
 
 
 def read_type(text: str | None) -> Any:
-    """Return the annotation of a type written in a docstring; Any if it is not understood.
-
-    The text, such as `list[str]`, is parsed, never evaluated.
-    """
+    """Return the annotation of a type written in a docstring, never evaluated; else Any."""
     if not text or len(text) > 200:
         return Any
     text = re.sub(r",\s*(optional|required|default\b.*)$", "", text.strip(" `"), flags=re.I)

@@ -148,10 +148,7 @@ class Signature:
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, bound_to_self: bool) -> Signature:
-        """Return the signature of a callable, made once; raise DefinitionError if it has none.
-
-        `bound_to_self` leaves out the first parameter, for a method taken from its class.
-        """
+        """Return the signature of a callable, made once; for a method of a class without `self`."""
         cached = (_METHODS if bound_to_self else _FUNCTIONS).get(id(function))
         if cached is not None and cached[0]() is function:
             return cached[1]
@@ -249,11 +246,7 @@ class Signature:
     # -- checks of arguments -----------------------------------------------------------------------
 
     def check(self, args: dict[str, Any], where: str) -> dict[str, Any]:
-        """Return arguments, JSON values by name, as annotated types, or raise InvalidArguments.
-
-        Missing parameters are left out: the function has their defaults. `where` is the name of
-        the function in an error, such as `Calculator.add`.
-        """
+        """Return the given arguments as annotated types, or raise InvalidArguments at `where`."""
         plain = self._plain
         if plain is not None and len(args) == len(plain):
             for name, value in args.items():

@@ -172,7 +172,13 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
         mailbox.wants = None
         mailbox.mail = [_sent_of_json(sent) for sent in each["mail"]]
         mailbox.answers = [answer_of_json(answer) for answer in each["answers"]]
-        _restore_agent(mailbox, each)
+        agent: Any = mailbox.agent
+        if "agent" in each:
+            agent.load_state_dict(each["agent"])
+        elif "memory" in each:
+            restore_memory(agent.memory, each["memory"], id)
+        for number, state in each.get("blocks", {}).items():
+            agent.blocks[int(number)].load_state_dict(state)
         society.enter_books(mailbox)
     router.wanting.clear()
     society.books.load_state_dict(given["services"])
@@ -197,16 +203,6 @@ def _agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     made["answers"] = [answer_json(each) for each in mailbox.answers]
     made["mail"] = [_sent_json(each) for each in mailbox.mail]
     return made
-
-
-def _restore_agent(mailbox: SocietyMailbox, given: dict[str, Any]) -> None:
-    agent: Any = mailbox.agent
-    if "agent" in given:
-        agent.load_state_dict(given["agent"])
-    elif "memory" in given:
-        restore_memory(agent.memory, given["memory"], mailbox.id)
-    for number, state in given.get("blocks", {}).items():
-        agent.blocks[int(number)].load_state_dict(state)
 
 
 def _sent_json(sent: Sent) -> list[Any]:

@@ -13,7 +13,7 @@ from civitas.action import action
 from civitas.agent import Agent
 from civitas.block import checked_params
 from civitas.dispatch import named
-from civitas.errors import BudgetExceeded, DefinitionError, ModelError, StateError
+from civitas.errors import BudgetExceeded, DefinitionError, ModelError, NotInSpace, StateError
 from civitas.memory.memory import Memory, last
 from civitas.params import AgentParams
 from civitas.society.draw import Draws
@@ -217,7 +217,7 @@ class CitizenAgent(Agent):
         """
         mailbox: Any = self._mailbox
         if not hasattr(mailbox, "want"):
-            raise self._not_in_space("want")
+            raise NotInSpace(f"agent {self.id!r} cannot want: it is not in a Society")
         if not isinstance(want, Want):
             raise DefinitionError(f"want must be a Want such as Move(…), got {want!r:.80}")
         mailbox.want(want)

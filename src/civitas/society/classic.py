@@ -305,7 +305,10 @@ def opinions(
     a quarter of the bound apart, and `spread`, the distance between the outermost opinions.
     """
     block = OpinionBlock(block_params=OpinionParams(bound=bound, pull=pull))
-    metrics = {"groups": lambda columns: _groups(columns["opinion"], bound), "spread": _spread}
+    metrics: dict[str, Any] = {
+        "groups": lambda columns: _groups(columns["opinion"], bound),
+        "spread": lambda columns: float(numpy().ptp(columns["opinion"])),
+    }
     network = _network(network, citizens, seed)
     return Population(citizens, None, [block], seed, network=network, metrics=metrics)
 
@@ -356,7 +359,3 @@ def _groups(opinions: Any, bound: float) -> int:
     found = np.sort(opinions)
     ends = np.flatnonzero(np.r_[np.diff(found) > bound / 4, True])
     return int((np.diff(np.r_[-1, ends]) * 100 >= len(found)).sum())
-
-
-def _spread(columns: Any) -> float:
-    return float(columns["opinion"].max() - columns["opinion"].min())

@@ -59,7 +59,7 @@ class Perception:
         place: the id of the citizen's place; None on the way, or without a city
         messages: the messages of the step before, in the order (sender, sequence)
         answers: the answers to its wants of the step before, in the order of the wants
-        feed: the posts that the feed shows the citizen, the best first
+        feed: posts that the citizen reads instead of those of its society's feed
     """
 
     view: View
@@ -97,7 +97,7 @@ class Perception:
 
     @property
     def news(self) -> list[Any]:
-        """Announcements, then the posts that the feed shows."""
+        """Announcements, then the posts of `feed`."""
         return [*self.view.news, *self.feed]
 
     @property
@@ -174,7 +174,8 @@ class Perception:
     def text(self) -> str:
         """Return the perception in words, for a prompt."""
         lines = [f"It is {self.clock}."]
-        lines += [f"{name}: {json.dumps(fact)}." for name, fact in self.facts.items()]
+        for name, fact in self.facts.items():
+            lines.append(f"{name}: {json.dumps(fact, ensure_ascii=False)}.")
         moving = self.status.get("moving")
         if self.place is not None:
             state = "" if self.open else ", which is closed"

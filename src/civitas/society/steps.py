@@ -150,7 +150,7 @@ class Steps(Space):
     def _view_now(self) -> View:
         """Return the view that all citizens share in the next step."""
         clock, facts = self.clock, self.facts
-        news, self.news = self.news, []  # what is announced from now on is for the next step
+        news, self.news = self.news, []  # later announcements are for the next step
         return View(
             step=self.number,
             clock=clock,
@@ -164,8 +164,7 @@ class Steps(Space):
 
     def _perceive(self, view: View) -> list[SocietyMailbox]:
         """Set every citizen's perception; return the mailboxes that have a turn."""
-        where = self.books.where
-        having: list[SocietyMailbox] = []
+        where, having = self.books.where, list[SocietyMailbox]()
         for mailbox in self.mailboxes:
             agent: Any = mailbox.agent
             mail = mailbox.mail

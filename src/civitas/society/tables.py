@@ -233,10 +233,7 @@ def _size_before(path: Path, step: int) -> int:
 
 
 def _columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
-    """Return the citizens in id order by column: values, and the texts that they number, or None.
-
-    Agents have the columns that `read_people` takes; a population has its columns of one value.
-    """
+    """Return the citizens in id order by column: values, and the texts they number, or None."""
     if (population := society.population) is not None:
         own = {
             name: (population.columns[name], population.declared[name].texts(population.places))

@@ -161,7 +161,7 @@ class LanedMailbox(Mailbox):
         for name in list(self._line):
             if len(self._busy) >= self._side_by_side:
                 return
-            for delivery in self._waiting[name]:
+            for delivery in self._waiting.get(name, ()):
                 if delivery.parent is not None:
                     self._begin_in(name, delivery)
                     break

@@ -385,6 +385,3 @@ class Mailbox:
                 self.router.abort(delivery, error)
         for task in list(self.carried):
             task.cancel()
-
-    def __repr__(self) -> str:
-        return f"<Mailbox of {self.id!r}>"

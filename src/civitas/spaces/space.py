@@ -180,9 +180,12 @@ class Space:
         router = self._router
         if router is None or self._closed:
             return {"agents": {}, "deadlines": 0}
-        found: dict[str, Any] = (
-            _statistics(router) if on_a_space() else self._thread.call(_statistics, router)
-        )
+
+        def count() -> dict[str, Any]:
+            agents = {id: each.statistics() for id, each in list(router.mailboxes.items())}
+            return {"agents": agents, "deadlines": router.pending}
+
+        found: dict[str, Any] = count() if on_a_space() else self._thread.call(count)
         return found
 
     def __enter__(self) -> Self:
@@ -384,13 +387,6 @@ async def _ended(callbacks: list[Delivery]) -> None:
     if late:
         names = ", ".join(ended[future].envelope.to for future in late)
         logger.warning("before_remove of %s took over %s s: not waited for", names, _LEAVE_S)
-
-
-def _statistics(router: Router) -> dict[str, Any]:
-    return {
-        "agents": {id: mailbox.statistics() for id, mailbox in list(router.mailboxes.items())},
-        "deadlines": router.pending,
-    }
 
 
 def _unknown(agent: Agent | str | int) -> AgentNotFound:

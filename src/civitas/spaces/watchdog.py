@@ -39,12 +39,11 @@ class _Pulse:
 
 
 class Watchdog:
-    """One daemon thread that asks each watched loop for a beat, four times a second."""
+    """A daemon thread that asks each watched loop for a beat, four times a second."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pulses: weakref.WeakKeyDictionary[Any, _Pulse] = weakref.WeakKeyDictionary()
-        self._changed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def watch(self, space: Router) -> None:
@@ -56,7 +55,6 @@ class Watchdog:
                     target=self._main, name="civitas-watchdog", daemon=True
                 )
                 self._thread.start()
-        self._changed.set()
 
     def forget(self, space: Router) -> None:
         """Stop watching a space's loop."""
@@ -67,14 +65,12 @@ class Watchdog:
         while True:
             with self._lock:
                 pulses = list(self._pulses.items())
-            if not pulses:
-                self._changed.wait()
-                self._changed.clear()
-                continue
+                if not pulses:
+                    self._thread = None  # `watch` starts another
+                    return
             while pulses:  # no reference to them is held while this waits
                 self._look(*pulses.pop())
-            self._changed.wait(_EVERY_S)
-            self._changed.clear()
+            threading.Event().wait(_EVERY_S)
 
     def _look(self, space: Router, pulse: _Pulse) -> None:
         if not space.thread_id:  # its loop has ended, or belongs to the parent process

@@ -14,7 +14,7 @@ UNSPACED = (
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _UNSPACED = re.compile(f"([{UNSPACED}])")
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[\w\u0300-\u036f]+")  # with the marks of letters that are written apart
 
 
 def indexed(text: str) -> str:

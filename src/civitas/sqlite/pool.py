@@ -40,6 +40,7 @@ class SQLitePool(Generic[E]):
             raise DefinitionError(f"timeout= must be a number of seconds, got {timeout!r}")
         self._file = file
         self.name = file.name
+        self.damaged = file.damaged
         self._timeout = min(float(timeout), 86400.0)
         # In WAL mode, NORMAL loses nothing if the process is killed; a crash of the system may lose
         # the last writes, but never damages the file.
@@ -118,10 +119,6 @@ class SQLitePool(Generic[E]):
             with self._pool:
                 self._closed = True
                 self._end()
-
-    def damaged(self, what: str) -> E:
-        """Return the error for a damaged file."""
-        return self._file.damaged(what)
 
     def _take(self, *, patient: bool) -> SQLiteConnection:
         with self._pool:

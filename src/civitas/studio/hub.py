@@ -37,7 +37,7 @@ class Hub:
         """Open a journal: the given one, else CIVITAS_JOURNAL's, else the user's studio.db."""
         self._is_ours = not isinstance(journal, Journal)
         if journal is None:
-            journal = environ.get("CIVITAS_JOURNAL")
+            journal = environ.get("CIVITAS_JOURNAL") or None
         if journal is None:
             journal = state_file("studio.db")
             journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

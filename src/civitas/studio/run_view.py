@@ -93,10 +93,7 @@ def _about(entry: Entry) -> dict[str, Any]:
 
 
 def _spent(entry: Entry) -> dict[str, Any] | None:
-    """Return what an ended model call used, or None; `usd` is None if no price is known.
-
-    The reply of a member that records nothing itself counts too, but not as a call.
-    """
+    """Return what an ended model call or member's reply used, or None; `usd` None: no price."""
     about, result = _about(entry), entry.data.get("result")
     if entry.kind not in ("ended", "failed") or "action" in about:
         return None

@@ -41,7 +41,7 @@ from reasoning.conversation.journalled import (
     told,
     transcripts,
 )
-from reasoning.talkers import answer
+from reasoning.talkers import Talker, answer
 
 PROGRAM = "reasoning.conversation.journalled"
 TESTS = Path(__file__).parents[2]
@@ -368,6 +368,28 @@ async def test_a_run_that_is_over_is_known_in_another_process(tmp_path: Path) ->
 
 
 @on_a_loop
+async def test_a_participant_whose_failure_is_recorded_is_not_asked_again(tmp_path: Path) -> None:
+    class Weary(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            self.asked += 1
+            return answer("", stop_reason="max_iterations", detail="tired")
+
+    def make_it(cut: bool) -> Conversation:
+        def until(state: Any) -> None:
+            if cut:
+                raise RuntimeError("cut")
+
+        options: Any = {"stop_if_failed": "none", "max_turns": 1, "journal": tmp_path / "j.db"}
+        return Conversation([weary], until=until, **options)
+
+    weary = Weary("Ann")
+    assert (await make_it(True).reply("go", run_id=RUN)).stop_reason == "error"
+    reply = await make_it(False).reply("go", run_id=RUN)
+    assert (reply.stop_reason, weary.asked) == ("max_iterations", 1)
+    assert reply.messages[-1]["content"] == "(no answer: max_iterations: tired)"
+
+
+@on_a_loop
 async def test_a_person_who_gave_no_answer_is_asked_again(tmp_path: Path) -> None:
     class Desk:
         lines: tuple[str | None, ...] = (None, "Yes.")
@@ -465,6 +487,10 @@ async def test_what_a_long_thread_has_is_recorded_once_and_known_when_it_goes_on
 ) -> None:
     replies = 38
 
+    def begin_anew() -> None:
+        for file in tmp_path.glob("j.db*"):
+            file.unlink()
+
     def make_it(cut: bool) -> Conversation:
         def until(state: Any) -> None:
             if cut and state.begun > 3 * (replies - 1) and state.turns == 1:
@@ -489,6 +515,14 @@ async def test_what_a_long_thread_has_is_recorded_once_and_known_when_it_goes_on
     assert other.state.transcript[:-1] == talk.state.transcript
     assert [each["content"] for each in reply.messages[:2]] == ["go 37", f"37 {'x' * 900}"]
     assert talk.journal.replay(f"r{number}") == reply
+    # What another file of the same name never had is recorded whole.
+    talk.journal.close()
+    begin_anew()
+    talk.journal = tmp_path / "j.db"
+    await talk.reply("go 38", run_id="r38")
+    other = make_it(False)
+    assert (await other.reply("go 38", run_id="r38")).stop_reason == "done"
+    assert other.state.transcript[:3] == talk.state.transcript[:3]
 
 
 @on_a_loop

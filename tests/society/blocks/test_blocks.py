@@ -19,6 +19,7 @@ from civitas.society.blocks.plan import PlanBlock
 from civitas.society.blocks.social import SocialBlock, SocialBlockParams
 from civitas.society.citizen import AgentType, CitizenAgent, CitizenAgentParams, CitizenMemory
 from civitas.society.city.city import City
+from civitas.society.classic import EpidemicBlock, OpinionBlock, SchellingBlock, WealthBlock
 from civitas.society.people.drawn import citizens, make_people
 from civitas.society.services.economy import make_economy
 from civitas.society.services.feed import Feed
@@ -96,6 +97,63 @@ def test_parameters_are_checked_described_and_do_not_change() -> None:
             block.params.by_model = False
         with pytest.raises(ValueError, match="unknown"):
             type(block.params)(unknown=1)
+
+
+DAY = 24 * HOUR
+LIMITS = {
+    "NeedsBlock.hunger": (200, 0, 1000),
+    "NeedsBlock.energy": (200, 0, 1000),
+    "NeedsBlock.safety": (200, 0, 1000),
+    "NeedsBlock.social": (300, 0, 1000),
+    "NeedsBlock.speed": (1000, 0, 10_000),
+    "PlanBlock.wake": (6.5 * HOUR, 0, DAY),
+    "PlanBlock.bed": (22.5 * HOUR, 0, DAY),
+    "PlanBlock.spread": (HOUR / 2, 0, 6 * HOUR),
+    "PlanBlock.begins": (8 * HOUR, 0, DAY),
+    "PlanBlock.hours": (8.5 * HOUR, 0, DAY),
+    "PlanBlock.dines": (150, 0, 1000),
+    "MobilityBlock.candidates": (10, 1, 1000),
+    "MobilityBlock.wait": (300, 1, DAY),
+    "MobilityBlock.rho": (600, 0, 1000),
+    "MobilityBlock.gamma": (210, 0, 5000),
+    "SocialBlock.here": (600, 0, 1000),
+    "SocialBlock.contact": (2, 1, 1000),
+    "SocialBlock.fading": (5, 0, 1000),
+    "SocialBlock.friends": (150, 1, 10_000),
+    "SocialBlock.bound": (400, 0, 2000),
+    "SocialBlock.pull": (100, 0, 1000),
+    "EconomyBlock.of_income": (900, 0, 1000),
+    "EconomyBlock.of_wealth": (2, 0, 1000),
+    "EconomyBlock.meal": (250, 0, 1000),
+    "EconomyBlock.least": (500, 1, None),
+    "EconomyBlock.cash_days": (14, 0, 3650),
+    "FeedBlock.shown": (5, 1, 100),
+    "FeedBlock.posts": (100, 0, 1000),
+    "FeedBlock.likes": (500, 0, 1000),
+    "FeedBlock.follows": (200, 0, 1000),
+    "WealthBlock.gift": (1, 1, None),
+    "SchellingBlock.alike": (375, 0, 1000),
+    "EpidemicBlock.infects": (0.05, 0, 1),
+    "EpidemicBlock.recovers": (0.1, 0, 1),
+    "EpidemicBlock.meets": (0, 0, 1000),
+    "OpinionBlock.bound": (0.2, 0, 1),
+    "OpinionBlock.pull": (0.5, 0, 0.5),
+}
+"""Each number that a block's rule takes: its default, and from where to where it may be."""
+
+
+def test_numbers_of_blocks_have_their_defaults_and_limits() -> None:
+    found = {}
+    for block in (*all_blocks(), WealthBlock(), SchellingBlock(), EpidemicBlock(), OpinionBlock()):
+        for name, field in type(block.params).model_json_schema()["properties"].items():
+            if field.get("type") in ("integer", "number"):
+                limits = (field["default"], field["minimum"], field.get("maximum"))
+                found[f"{block.name}.{name}"] = limits
+    assert found == LIMITS
+    every = {block.name: block.params for block in all_blocks()}
+    assert all(params.by_model is True for params in every.values())
+    assert (every["PlanBlock"].weekend, every["MobilityBlock"].mode) == (False, None)
+    assert len(every["FeedBlock"].topics) == len(every["SocialBlock"].topics) == 8
 
 
 def test_a_model_may_be_left_out_of_a_block() -> None:

@@ -41,6 +41,11 @@ def test_work_is_wanted_for_the_time_that_is_left() -> None:
     agent = citizen([EconomyBlock()], plan=plan("work", "work-1", 8.1))
     assert live(agent, 8, city=town(), place="work-1") == [Work("work-1", 360)]
     assert agent.status["act"] == "work"
+    away = citizen([EconomyBlock()], plan=plan("work", "work-1"))
+    assert live(away, 8, city=town(), place=None) == []
+    assert "act" not in away.status
+    anywhere = citizen([EconomyBlock()], plan=plan("work", "work-1"))  # without a city
+    assert live(anywhere, 8, place=None) == [Work("work-1", 900)]
 
 
 def test_in_a_shop_it_spends_what_the_budget_has_and_only_once() -> None:

@@ -127,6 +127,12 @@ async def test_the_models_measure_what_they_say() -> None:
         assert made is not None
         assert edges * 0.8 < len(made.edges) <= edges
     assert epidemic(30, meets=2).network is None
+    for make in (wealth, opinions, epidemic):
+        made = make(40)  # type: ignore[operator]
+        assert (made.seed, len(made)) == (0, 40)
+    assert (len(wealth()), len(epidemic()), len(opinions())) == (1000, 1000, 1000)
+    assert (epidemic().columns["health"] == 1).sum() == 10
+    assert (len(schelling()), schelling().seed) == (2250, 0)
 
 
 async def test_neighbours_become_alike() -> None:

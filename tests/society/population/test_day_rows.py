@@ -14,7 +14,7 @@ from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
 from civitas.errors import ConfigError
 from civitas.society import Grid, Intervention, Society
-from civitas.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock
+from civitas.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock, all_blocks
 from civitas.society.blocks.mobility import MobilityBlockParams
 from civitas.society.blocks.needs import NeedsBlockParams
 from civitas.society.blocks.plan import PlanBlockParams
@@ -252,6 +252,29 @@ async def test_a_promoted_citizen_goes_on_with_its_plan() -> None:
     assert plan[now]["from"] <= 49 * 900 < plan[now]["until"]
     for name, value in before.items():
         assert (population.arrays[name][2] == value).all(), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    (
+        (
+            {"opinions": {"chess": 5}},
+            "citizen 1: the topic 'chess' is not one of the block's topics",
+        ),
+        ({"profile": {"interests": {"chess": 5}}}, "citizen 1: the topic 'chess' is not one"),
+        ({"relations": dict.fromkeys(map(str, range(151)), 5)}, "citizen 1 has 151 relations"),
+    ),
+)
+def test_what_columns_have_no_room_for_is_refused(changes: dict[str, Any], why: str) -> None:
+    population = Population(2, None, all_blocks())
+    agent = population.promote(1)
+    before = dict(agent.status)
+    agent.status.update(changes)
+    with pytest.raises(ConfigError, match=why):
+        population.demote(1)
+    agent.status.update(before)
+    population.demote(1)
+    assert population.agents == {}
 
 
 def test_a_plan_with_gaps_is_none_for_columns() -> None:

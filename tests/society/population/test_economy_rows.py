@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from tests.society.blocks.living import town
 from tests.society.population.pairs import Plain, all_equal
@@ -185,7 +185,38 @@ def lived(given: dict[str, Any], in_rows: bool) -> list[Any]:
     return seen
 
 
+SHORT = {
+    "firms": [(0, 3600, 0), (10**8, 10**5, 7), (500, 2500, 7), (0, 0, 0)],
+    "strange": "",
+    "public": "work-1",
+    "at_once": True,
+    "stateless": False,
+    "capital": 40,
+    "interest": 27,
+    "treasury": 3000,
+    # The government pays three wages, and some more after the taxes of those at the shop.
+    "people": [
+        *[(0, "work-1", "work-1", 1000)] * 5,
+        (50, "shop-1", None, 1000),
+        *[(0, "shop-1", "shop-1", 1000), (0, "work-1", "work-1", 1000)] * 2,
+    ],
+    "steps": [
+        [(row, Work, None, 900) for row in range(CITIZENS)],
+        [(row, Buy, None, 5000) for row in (5, 6, 8)],
+    ],
+}
+
+
+def test_wages_and_goods_that_do_not_suffice_for_all_go_by_id_in_columns_too() -> None:
+    for in_rows in (True, False):
+        (_, _, wages), (_, _, goods) = lived(SHORT, in_rows)
+        paid = [done for done, _ in wages]
+        assert paid == [True] * 3 + [False] * 3 + [True] * 4
+        assert goods == [(False, 0), (True, 56), (False, 0)]
+
+
 @given(worlds)
+@example(SHORT)
 @settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]) -> None:
     for rows, one_by_one in zip(lived(given, True), lived(given, False), strict=True):

@@ -406,7 +406,7 @@ async def test_interventions_and_surveys_reach_rows() -> None:
         assert [failure[2] for failure in society.failures] == [
             "status: there is no citizen '99'",
             "pay: 1 has 0 cents, not 1",
-            "pay: there is no 99 who could pay or be paid",
+            "pay: there is no 99 who could be paid",
             "status: the population has no column for mood.now",
         ]
         mean = Question(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from civitas import Agent, AgentNotFound, MailboxFull, RequestTimeout
-from conformance.conftest import Recorder, message
+from conformance.conftest import Log, Recorder, message
 from conformance.gate import Holder
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
@@ -221,6 +221,26 @@ def test_many_that_wait_are_no_reason_to_miss_a_new_one(make_space: MakeSpace) -
     adding.join(WAIT_S)
     me.wait_for(6000, timeout=30)
     assert [m["action"]["args"]["data"] for m in me.messages] == list(range(6000))
+
+
+def test_an_answer_to_a_full_mailbox_is_logged_and_holds_up_nothing(
+    make_space: MakeSpace, log: Log
+) -> None:
+    there, here = make_space(), make_space(mailbox=1)
+    holder = there.add(Holder("there"))
+    me: Any = here.add(Recorder("me"))
+    for name in ("a", "b"):
+        me.send({"id": name, **message("there", "hold", name=name)})
+    holder.begun.wait_for(1)
+    me.ask("me", "help").result(timeout=WAIT_S)
+    here.close()
+    for name in ("a", "b"):
+        holder.gate(name).open()
+    line = log.wait_for("an answer to agent 'me' was refused by the broker")
+    assert line.startswith("WARNING")
+    assert make_space().add(Agent("o")).ask("there", "note", name="c").result(WAIT_S) == "c"
+    me = make_space().add(Recorder("me"))
+    assert me.told(1) == [("response", {"data": "a", "original_message_id": "a"})]
 
 
 def test_answers_wait_for_a_sender_that_is_away(make_space: MakeSpace) -> None:

@@ -151,6 +151,22 @@ def test_what_a_handler_waits_for_while_the_disk_is_full_is_an_error(
     assert caught.value.type == "InboxError"
 
 
+def test_a_space_is_closed_though_its_disk_is_full(
+    make_space: MakeSpace, inbox: Path, log: Log
+) -> None:
+    space = make_space(inbox=inbox)
+    holder, me = space.add(Holder("holder")), make_space().add(Agent("me"))
+    me.send(message("holder", "hold", name="only"))
+    holder.begun.wait_for(1)
+    with full_disk(inbox):
+        holder.gate("only").open()
+        log.wait_for("answers are held back until the inbox can be written")
+        assert log.wait_for("nothing can be forgotten: ").startswith("WARNING")
+        space.close()
+    log.wait_for("what ended last is not in the inbox: ")
+    assert repr(space) == "<AMQPSpace, closed>"
+
+
 @pytest.fixture
 def post(channel: BlockingChannel, exchange: str) -> Callable[..., None]:
     """Send a message under a key."""

@@ -153,6 +153,21 @@ def test_one_that_raises_is_removed_and_the_others_see_on(
     assert {m["to"] for m in seen} == {"me"}
 
 
+def test_what_is_no_message_is_not_shown(
+    make_space: MakeSpace, channel: BlockingChannel, exchange: str, log: Any
+) -> None:
+    space = make_space()
+    seen: Kept[dict[str, Any]] = Kept()
+    space.observe(seen.add, everywhere=True)
+    channel.basic_publish(exchange, "any.key", b"junk", pika.BasicProperties(type="send"))
+    me = space.add(Agent("me"))
+    me.ask("me", "help").result(timeout=WAIT_S)
+    assert [each["from"] for each in seen.wait_for(2)] == ["me", "me"]
+    line = log.wait_for("an observer is not shown a message that cannot be read")
+    assert line.startswith("WARNING")
+    assert line.endswith("it has no message_id")
+
+
 def test_what_may_not_observe(make_space: MakeSpace) -> None:
     async def coroutine(shown: dict[str, Any]) -> None:
         raise AssertionError(shown)

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, AMQPOptions
-from conformance.conftest import Kept, Recorder, message
+from civitas import Agent, AMQPOptions, MailboxFull
+from conformance.conftest import Kept, Log, Recorder, message
 from conformance.gate import Doer, Gate
-from spaces.amqp.conftest import WAIT_S, MakeSpace
+from spaces.amqp.conftest import WAIT_S, MakeSpace, until
 
 MANY = 5_500
 """More than are under way to the broker at a time."""
@@ -113,6 +113,36 @@ def test_a_thread_goes_on_in_send_when_the_broker_is_away(
     proxy.accept()
     assert contents(there, len(numbers)) == numbers
     assert came_back
+
+
+@pytest.mark.long
+def test_a_hundred_thousand_wait_for_the_broker_and_no_more(
+    make_space: MakeSpace, proxy: Proxy, events: Kept[str], log: Log
+) -> None:
+    space = make_space(
+        amqp_options=AMQPOptions("127.0.0.1", proxy.port),
+        on_connection=lambda what, _: events.add(what),
+    )
+    gate = Gate()
+    said = message("there", "say", content="x")
+
+    async def flood(agent: Agent, _: Any) -> None:
+        await gate
+        for _ in range(100_000):
+            agent.send(said)
+        with pytest.raises(MailboxFull, match="100000 messages wait for the broker"):
+            await agent.request(said)
+
+    flooded = space.add(Doer("me", do=flood)).ask("me", "do")
+    until(lambda: space.statistics()["agents"]["me"]["handling"])
+    proxy.refuse()
+    proxy.cut()
+    events.wait_for(lambda found: "lost" in found)
+    gate.open()
+    until(lambda: not space.statistics()["agents"]["me"]["handling"])
+    assert not flooded.done()  # its answer is one more, and is not refused
+    space.close()
+    log.wait_for("100001 messages are lost")
 
 
 def test_what_was_returned_before_the_connection_was_lost_is_published_once_on_the_next(

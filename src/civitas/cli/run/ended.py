@@ -8,7 +8,7 @@ from typing import Final
 from civitas.reasoning.reply import ANSWERED, Reply, Step, StopReason
 from civitas.text import shorten
 
-_WORDS: Final[dict[StopReason, str]] = {
+WORDS: Final[dict[StopReason, str]] = {
     "done": "done: the model has answered",
     "terminal": "done: the last action's result is the answer",
     "terminated": "done: the review accepted it",
@@ -34,7 +34,7 @@ _SMALL: Final = (
 
 def in_words(reply: Reply) -> str:
     """Return why a reply ended, for a person."""
-    words = _WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
+    words = WORDS.get(reply.stop_reason, f"stopped: {reply.stop_reason}")
     detail = reply.detail
     if reply.stop_reason == "max_iterations":  # the words say the first part of it
         detail = detail.partition("; ")[2]

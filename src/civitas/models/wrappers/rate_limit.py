@@ -34,7 +34,14 @@ class Reservation:
 
     def settle(self, tokens: int) -> None:
         """Replace the estimate by the actual number of tokens."""
-        self._limit._settle(self, tokens)
+        limit = self._limit
+        with limit._guard:
+            if self.counted:
+                limit._tokens += tokens - self.tokens
+            fewer = tokens < self.tokens
+            self.tokens = tokens
+            if fewer:
+                limit._wake_first()
 
 
 class RateLimit:
@@ -130,15 +137,6 @@ class RateLimit:
         begun.append(taken)
         self._tokens += tokens
         return 0.0, taken
-
-    def _settle(self, reservation: Reservation, tokens: int) -> None:
-        with self._guard:
-            if reservation.counted:
-                self._tokens += tokens - reservation.tokens
-            fewer = tokens < reservation.tokens
-            reservation.tokens = tokens
-            if fewer:
-                self._wake_first()
 
     def _first(self) -> asyncio.Future[None] | None:
         """Return the first waiter whose loop is not closed."""

@@ -41,12 +41,7 @@ _FINAL: Final = frozenset(("budget", "deadline", "in_doubt"))
 
 
 class Exchange:
-    """One reply of a conversation under way.
-
-    Attributes:
-        loop: the event loop that it runs on
-        between: whether it is between two turns, where its state can be saved
-    """
+    """One reply of a conversation under way; `between` two turns its state can be saved."""
 
     def __init__(
         self,

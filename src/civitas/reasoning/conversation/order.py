@@ -18,10 +18,7 @@ from civitas.text import excerpt, shorten
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who speaks next. Several ids speak at once; no id ends the conversation, `detail` says why.
-
-    `usage` is the tokens that choosing took.
-    """
+    """Who speaks next, at once if several; no id ends the conversation, and `detail` says why."""
 
     ids: tuple[str, ...]
     usage: Usage = field(default_factory=Usage)

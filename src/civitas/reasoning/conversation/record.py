@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import BudgetExceeded
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.participants import Setup, restore
 from civitas.reasoning.conversation.state import MAX_STEPS, ConversationState
@@ -37,9 +36,8 @@ async def resumed(
     assert record.state is not None
     try:
         await restore(setup, record, budget)
-    except (BudgetExceeded, Stop) as error:
+    except Stop as stop:
         if not ended(record):
-            stop = Stop.of(error)
             why = (stop.reason, stop.detail, stop.error, request.run_id)
             return Reply("", "", [], [], Usage(), *why)
     emit_past(setup, record, request)

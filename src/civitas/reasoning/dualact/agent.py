@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from civitas.errors import BudgetExceeded, ConfigError, StateError
+from civitas.errors import ConfigError, StateError
 from civitas.reasoning.dualact.conclusions import Conclusion, HumanDecision
 from civitas.reasoning.dualact.config import DualActConfig, as_config, review_rule
 from civitas.reasoning.dualact.progress import DualActReply, Progress
@@ -286,10 +286,9 @@ class DualActAgent(Group):
         over = ended(record)
         try:
             await self._restore_members(record, request.budget)
-        except (BudgetExceeded, Stop) as error:
+        except Stop as stop:
             if not over:
                 progress = progress or Progress(request.content, request.thread, request.run_id)
-                stop = Stop.of(error)
                 progress.finish(stop.reason, stop.detail)
                 return progress.reply(stop.error)
         if progress is None:

@@ -53,11 +53,7 @@ _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Briefing:
-    """The prompts of a dual act, the user's or the default ones.
-
-    Raises:
-        ConfigError: a prompt is not a text, or has an unknown placeholder
-    """
+    """The prompts of a dual act, the user's or the default ones; ConfigError for a wrong one."""
 
     def __init__(self, decision: str | None, task: str | None, form: str | None) -> None:
         self._decision = _checked(decision, _DECISION_PLACES, "human_decision_prompt")

@@ -125,10 +125,7 @@ def _decision(instructions: int) -> AnswerSchema:
 
 
 def read_conclusion(text: str) -> Conclusion:
-    """Read a conclusion from a text.
-
-    A JSON object with the parts of a conclusion is one; any other text is its summary.
-    """
+    """Read a conclusion: a JSON object with its parts, or any other text as its summary."""
     try:
         value = copy_json(read_json(text))
     except (Unreadable, NotJSON):

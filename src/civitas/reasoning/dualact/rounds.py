@@ -41,10 +41,7 @@ _NOT_TO_JUDGE = (JournalError, RunMismatch)
 
 
 class Rounds:
-    """The turns of H and R on one task.
-
-    `decide_by` and `extract_by` are the user's functions, or None.
-    """
+    """The turns of H and R on one task."""
 
     def __init__(
         self,
@@ -151,8 +148,9 @@ class Rounds:
 
     async def _ask_human(self, prompt: str, several: int) -> HumanDecision:
         human, progress = self._human, self._progress
-        # With several R, H may give each an instruction, which this schema does not allow.
-        schema = DECISION_SCHEMA if several == 1 else None
+        # With several R, a model may give each an instruction, which this schema does not allow.
+        in_words = getattr(human, "decides_in_words", False)
+        schema = DECISION_SCHEMA if several == 1 or in_words else None
         fault = ""
         for again in ("", ".again"):
             part = f"H{len(progress.decisions) + 1}{again}"

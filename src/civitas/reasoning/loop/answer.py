@@ -42,11 +42,7 @@ def safe_name(name: str) -> str:
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a different safe name for each public name.
-
-    A public name that is safe stays. Names with equal safe forms get a part of their hash, so
-    that a name does not depend on the order.
-    """
+    """Return a different safe name for each; a safe name stays, equal ones get part of a hash."""
     public = list(dict.fromkeys(names))
     wanted = {name: safe_name(name) for name in public}
     times = Counter(wanted.values())
@@ -74,12 +70,7 @@ _NOTHING: dict[str, str] = {}
 
 
 class OfferedActions:
-    """The actions that a model is shown.
-
-    Attributes:
-        actions: the actions, under their safe names
-        public: the public name by safe name, where the two differ
-    """
+    """The actions that a model is shown; `public` has the names that differ from the safe ones."""
 
     __slots__ = ("actions", "public")
 

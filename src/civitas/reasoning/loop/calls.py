@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import shlex
 from collections.abc import Callable
@@ -271,8 +270,10 @@ class Call:
         if self._record is not NULL_RECORD:
             await self._record.commit()  # hooks may see messages only once they are recorded
         try:
-            made = await hooks.run("pre_acting", self._agent, self._about_hooked(), expect_args)
-            _change(self._wanted, made["args"])
+            given = self._about_hooked()
+            made = await hooks.run("pre_acting", self._agent, given, expect_args)
+            if made["args"] is not given["args"]:
+                _change(self._wanted, made["args"])
         except HookError as error:
             if error.__cause__ is None:
                 self._of.broken.append(error)  # no arguments: the model cannot repair that
@@ -326,8 +327,6 @@ async def execute(
             result = await execute_in_thread(environment, chosen, kwargs)
         else:
             result = await method(chosen, kwargs)
-        if not isinstance(result, dict) and inspect.isawaitable(result):
-            result = await result  # an override of the sync method may be async
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import ref
 
 from pydantic_core import to_json as plain_json
 
@@ -20,6 +21,7 @@ from civitas.text import cut
 
 if TYPE_CHECKING:
     from civitas.journal import Entry
+    from civitas.journal.file import JournalFile
     from civitas.reasoning.loop.answer import OfferedActions
     from civitas.reasoning.record import Record
     from civitas.reasoning.thread import Thread
@@ -41,10 +43,7 @@ def system_text(system_prompt: str | None, goals: Iterable[Goal]) -> str:
 
 
 def result_content(result: dict[str, Any], limit: int) -> str:
-    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error alone.
-
-    A traceback is for people; it is in the step.
-    """
+    """Return a result as a model sees it: the value as JSON (a text unchanged), or the error."""
     error = result.get("error")
     if error is not None:
         return json.dumps({"error": cut(readable(str(error)), limit)}, ensure_ascii=False)
@@ -57,7 +56,7 @@ def result_content(result: dict[str, Any], limit: int) -> str:
 class _Remembered(NamedTuple):
     """What a thread had from earlier runs, as a journal keeps it."""
 
-    journal: str
+    file: ref[JournalFile]  # another one of the same path need not have the value
     hash: str
     links: int
     items: list[Any]
@@ -113,13 +112,13 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     last = thread.remembered
     link: dict[str, Any] = {"new": items}
     links = 0
-    if last is not None and last.journal == record.journal and last.links < _MAX_LINKS:
+    if last is not None and last.file() is record.file and last.links < _MAX_LINKS:
         gone = _forgotten(last.items, items)
         if gone < len(last.items):
             link = {"after": last.hash, "gone": gone, "new": items[len(last.items) - gone :]}
             links = last.links + 1
     hash = record.keep(_json(link))
-    made = _Remembered(record.journal, hash, links, items)
+    made = _Remembered(ref(record.file), hash, links, items)
     record.then(partial(setattr, thread, "remembered", made))
     return hash
 
@@ -127,10 +126,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 def given_for(
     entries: Iterable[Entry], path: str, sequence: int, kept: Callable[[str], bytes]
 ) -> dict[str, Any] | None:
-    """Return the messages, tools and schema of an entry's answer or failure; None if unknown.
-
-    `kept` returns a value of the journal by its hash.
-    """
+    """Return the messages, tools and schema of an entry's answer or failure; None if unknown."""
     own: list[Any] = []
     prompt: list[Any] = []
     about: dict[str, Any] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from civitas.errors import CivitasError, DeadlineExceeded
+from civitas.errors import CivitasError
 from civitas.models.protocol import Usage
 from civitas.reasoning.charging import charge_spent, spending
 from civitas.reasoning.events import CallEnded, CallStarted, Event, MessageAdded
@@ -98,19 +98,13 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     _OFFSETS.set(known, record.key, len(entries))
     if answers and callable(skip):
         skip(answers)
-    late: DeadlineExceeded | None = None
     # A budget made for this reply is new; the one that it is part of may be charged already.
     for account, alone in () if budget is None else budget._each():
         before = _known(account, record)
         if before < len(entries):
             # Counted, even if the charge is refused.
             _OFFSETS.set(account, record.key, len(entries))
-            try:
-                charge_spent(alone, model, spending(entries[before:]))
-            except DeadlineExceeded as error:
-                late = late or error
-    if late is not None:
-        raise late
+            charge_spent(alone, model, spending(entries[before:]))
 
 
 def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
@@ -123,10 +117,7 @@ def mark_known(record: Record[Any], model: Any, budget: Budget | None) -> None:
 def remember(
     memory: Memory, record: Record[Any], messages: Sequence[dict[str, Any]], first: int = 0
 ) -> None:
-    """Add messages of a run to a memory; `first` is the number of the first one.
-
-    A memory with `add_once` takes the run and the number, and remembers each message once.
-    """
+    """Add messages of a run, `first` being the number of the first, to a memory, each once."""
     once: Any = getattr(memory, "add_once", None)
     for number, message in enumerate(messages, first):
         if callable(once):

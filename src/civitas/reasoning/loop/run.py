@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from civitas.errors import BudgetExceeded, StateError
+from civitas.errors import StateError
 from civitas.jsonvalue import Unreadable, json_text
 from civitas.memory.memory import Memory
 from civitas.reasoning.events import MessageAdded
@@ -79,8 +79,8 @@ class Run(Asking):
         stop: Stop | None = None
         try:
             self._resume()
-        except (BudgetExceeded, Stop) as error:
-            stop = Stop.of(error)
+        except Stop as error:
+            stop = error
         if ended(record):
             return as_it_ended(record, self.schema)
 

@@ -120,10 +120,7 @@ class Weather:
 
 
 def _season(day: int) -> int:
-    """Return a year's wave in thousandths: 1000 in the middle of January, −1000 half a year later.
-
-    A cosine by Bhaskara's rational approximation (7th century), of integers, within 0.003.
-    """
+    """Return 1000 in mid-January to −1000 half a year later: Bhaskara's cosine, of integers."""
     degrees = (day - 14) % 365 * 360 // 365
     half = degrees if degrees <= 180 else 360 - degrees
     x = half if half <= 90 else 180 - half

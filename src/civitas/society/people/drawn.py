@@ -87,6 +87,8 @@ def completed(
         ConfigError: the city has no homes, or not enough room, or a row is not such a citizen
     """
     made = [copy.deepcopy(row) for row in rows]
+    if none := [row for row in made if "id" not in row]:
+        raise ConfigError(f"a citizen must have an 'id', got {none[0]!r:.80}")
     if flat := [name for row in made for name in row if name in IN_PROFILE]:
         raise ConfigError(f"{flat[0]!r} must be in a citizen's `profile`, as make_people has it")
     if city is not None:

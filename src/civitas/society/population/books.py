@@ -235,23 +235,6 @@ class RowBooks(Books):
         for id, each in cents.items():
             self.balances[id] -= each * len(self.population)
 
-    def pay(self, sender: str, to: str, cents: int) -> str:
-        """Move money, all or none; return why not, or ""."""
-        balances = self.balances
-        if type(cents) is not int or cents < 1:
-            return f"cents must be 1 or more, got {cents!r:.40}"
-        for id in (sender, to):
-            if not isinstance(id, str) or id not in balances:
-                return f"there is no {id!s:.80} who could pay or be paid"
-        if balances[sender] < cents:
-            return f"{sender} has {balances[sender]} cents, not {cents}"
-        balances[sender] -= cents
-        balances[to] += cents
-        for id in (sender, to):
-            if id in self._status:
-                self._status[id]["money"] = balances[id]
-        return ""
-
     def end_step(self) -> None:
         """Run the services' end of step, and let citizens arrive who are due by the next step."""
         end_services(self._after, self)
@@ -343,12 +326,11 @@ class RowBooks(Books):
                 f"step {self.step}: there were {total} cents and now there are {self.total}: a "
                 "service must move money by books.pay alone"
             )
-        money = self.population.arrays["money"]
-        if len(money) and money.min() < 0:
-            row = int(np.flatnonzero(money < 0)[0])
-            raise StateError(
-                f"step {self.step}: {self.population.id_of(row)} has {int(money[row])} cents"
-            )
+        citizens, own = self.population, self.balances
+        for ids, cents in ((own.at, own.cents), (citizens.ids, citizens.arrays["money"])):
+            if len(cents) and cents.min() < 0:
+                at = cents.argmin()
+                raise StateError(f"step {self.step}: {[*ids][at]} has {cents[at]} cents")
         if self.capacity is not None:
             for at in np.flatnonzero(self.at_place > self.capacity)[:1]:
                 raise StateError(

@@ -105,7 +105,6 @@ class Broker:
         await self.control.call(
             lambda channel, done: channel.queue_declare(queue, passive=True, callback=done)
         )
-        self.consumer.flush()
         await self.control.call(lambda channel, done: channel.queue_delete(queue, callback=done))
 
     # -- the connection ----------------------------------------------------------------------------

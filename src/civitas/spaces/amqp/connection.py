@@ -277,18 +277,14 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
             if method is spec.Basic.Ack:
                 take = self.confirms.get(frame_value.channel_number)
                 if take is not None:
-                    self.frames_received += 1
                     take(frame_value)
                     return
             elif method is spec.Basic.Deliver:
-                self.frames_received += 1
                 self._deliver_frame_to_channel(frame_value)
                 return
         super()._process_frame(frame_value)
 
     def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
-        self.bytes_sent += sum(map(len, marshaled_frames))
-        self.frames_sent += len(marshaled_frames)
         self._unwritten += marshaled_frames
         if not self._writing:
             self._writing = True

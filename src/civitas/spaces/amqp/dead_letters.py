@@ -129,8 +129,9 @@ class DeadLetter:
             agent = address(agent)
         except InvalidId:
             agent = ""
+        named = f"{message_id}\0{agent}\0{reason}\0{time}\0".encode()
         return cls(
-            key=_key(message_id, agent, reason, time, body),
+            key=sha256(named + body).hexdigest()[:12],
             agent=agent,
             reason=reason,
             time=time,
@@ -161,11 +162,6 @@ def _receiver(names: Names, death: dict[str, Any], message: Any) -> object:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _key(*parts: str | bytes) -> str:
-    whole = b"\0".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-    return sha256(whole).hexdigest()[:12]
 
 
 class DeadLetters:

@@ -102,7 +102,6 @@ class Publisher:
         self._waiting = deque(each for each in kept if len(each.body) <= largest)
         for message in kept:
             if len(message.body) > largest:
-                message.in_flight = False
                 self._settled(message, TOO_LARGE)
 
     def pause(self) -> None:

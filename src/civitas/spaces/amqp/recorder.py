@@ -213,21 +213,18 @@ class Recorder:
         self._inbox.end(*message.ident, None if answer is None else answer.pack())
         self._recorded.append(message)
         self._ended += 1
-        if self._ended % _FORGET_EVERY == 1:  # after the first too: a process may handle only a few
-            self._forget()
+        # What ended so long ago is not redelivered. After the first too: there may be only a few.
+        if self._ended % _FORGET_EVERY == 1:
+            try:
+                self._inbox.forget(self._keep_s, 2 * _FORGET_EVERY)
+            except InboxError as error:
+                logger.warning("nothing can be forgotten: %s", error)
         if not self._inbox.durable or self._is_idle():
             self._flush()
         elif not self._flushing:
             # Other messages are about to start: one transaction writes their starts and this.
             self._flushing = True
             self._loop.call_soon(self._flush)
-
-    def _forget(self) -> None:
-        """Forget messages that ended so long ago that they cannot be redelivered."""
-        try:
-            self._inbox.forget(self._keep_s, 2 * _FORGET_EVERY)
-        except InboxError as error:
-            logger.warning("nothing can be forgotten: %s", error)
 
     def _flush(self) -> None:
         self._flushing = False

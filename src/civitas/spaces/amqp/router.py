@@ -277,10 +277,7 @@ class AMQPRouter(Router):
             self.receiver.cancel(delivery.key, to)
         self.requests.cancel(delivery)
 
-    def _answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
-        if not isinstance(delivery, InFlight):
-            super()._answer(delivery, value, error)
-            return
+    def _answer(self, delivery: Any, value: Any, error: RequestError | None) -> None:
         answer = answers(delivery, value, error)
         if answer is not None:
             if self.observers:

@@ -13,6 +13,7 @@ from civitas.action import is_async
 from civitas.approval import Approver
 from civitas.arguments import names_checked
 from civitas.errors import ConfigError, DefinitionError, MissingExtra, RequestError
+from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.options import AMQPOptions, Names
 from civitas.spaces.delivery import CALLBACK, Delivery
 from civitas.spaces.loop import on_a_space
@@ -22,7 +23,6 @@ from civitas.spaces.space import MAILBOX, Space
 from civitas.text import log_failure
 
 if TYPE_CHECKING:
-    from civitas.spaces.amqp.inbox import Inbox
     from civitas.spaces.amqp.router import AMQPRouter
 
 logger = logging.getLogger("civitas.amqp")
@@ -103,7 +103,6 @@ class AMQPSpace(Space):
         self._quorum = bool(quorum)
         self._grace_s = float(grace)
         self._on_connection = on_connection
-        self._inbox: Inbox
         self._router: AMQPRouter
 
     # -- what differs from a space in one process --------------------------------------------------
@@ -119,8 +118,6 @@ class AMQPSpace(Space):
         return [*self.ids(), *await asyncio.wrap_future(asked)]
 
     def _prepare(self) -> None:
-        from civitas.spaces.amqp.inbox import Inbox
-
         self._inbox = Inbox(self._inbox_path)
 
     def _make_router(self) -> Router:
