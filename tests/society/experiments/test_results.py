@@ -140,6 +140,16 @@ def test_the_report_tells_how_often_a_model_was_asked_and_shows_some_interviews(
     assert page.count("interview 1: How are you? (by rule)") == 12
 
 
+def test_a_condition_has_a_map_of_its_first_seed_at_the_end(tmp_path: Path) -> None:
+    named = {"late shift": {"label": "late"}}
+    fields = {"workflow": [{"step": 1}], "conditions": named, "metrics": [], "published": []}
+    town = {"citizens": 5, "step": "6h"}
+    run(experiment(society=town, maps=True, seeds=2, **fields), out=tmp_path)
+    assert [each.name for each in tmp_path.glob("map-*")] == ["map-late-shift.png"]
+    page = (tmp_path / "report.html").read_text()
+    assert "<figcaption>late: the map at the end, of the first seed." in page
+
+
 def test_seeds_that_only_one_condition_has_are_in_no_difference(tmp_path: Path) -> None:
     columns: dict[str, Any] = {"condition": ["a", "a", "b", "b"], "seed": [0, 1, 1, 2]}
     same = {"parameters": "{}", "metric": "m", "step": 3, "text": None}

@@ -391,17 +391,18 @@ def of_functions(make: Any, *workflow: Any, **fields: Any) -> Experiment:
 
 
 def test_a_survey_is_taken_down_as_means_by_choice_and_by_what_answered() -> None:
-    def two(seed: int) -> Society:
-        model = ScriptedModel(['{"colour": "red", "pets": 3}', "I would rather not."])
-        citizens = [CitizenAgent(id, memory=CitizenMemory({"has": {"pets": id}})) for id in (1, 2)]
+    def four(seed: int) -> Society:
+        model = ScriptedModel(['{"colour": "red", "pets": 3}', *["I would rather not."] * 3])
+        owners = [CitizenMemory({"has": {"pets": id}}) for id in range(1, 5)]
+        citizens = [CitizenAgent(id, memory=each) for id, each in enumerate(owners, 1)]
         return Society(citizens, model=model, engine=LocalEngine(concurrency=1))
 
     colour = {"id": "colour", "text": "?", "kind": "choice", "choices": ["red", "blue"]}
     pets = {"id": "pets", "text": "?", "kind": "number", "by": "status.has.pets"}
     survey = {"name": "s", "questions": [{**colour, "by": lambda one: "blue"}, pets]}
-    results = run(of_functions(two, {"step": 1}, {"survey": survey}), jobs=0)
+    results = run(of_functions(four, {"step": 1}, {"survey": survey}), jobs=0)
     means = {name: results.values(name)[0] for name in results.metrics}
-    assert means == {"s.colour=red": 0.5, "s.colour=blue": 0.5, "s.pets": 2.5, "s.by_model": 0.5}
+    assert means == {"s.colour=red": 0.25, "s.colour=blue": 0.75, "s.pets": 3, "s.by_model": 0.25}
 
 
 def test_failures_are_summed_over_cells_and_the_first_are_told(tmp_path: Path) -> None:
