@@ -231,6 +231,16 @@ def test_a_full_place_is_replaced_by_another_of_its_kind() -> None:
     assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
 
 
+def test_a_full_place_at_the_end_of_an_item_breaks_nothing_of_the_next() -> None:
+    plan = [item("leisure", "shop", 0, 9), item("work", "work-1", 9, 24)]
+    agent = citizen(blocks(), plan=plan, day=0, work="work-1", plan_duty="work-1")
+    (move,) = live(agent, 8.75, city=town(work_1=(0, 24)))
+    refused = Answer(move, False, f"{move.to} is full")
+    (there,) = live(agent, 9, city=town(work_1=(0, 24)), answers=[refused])
+    assert there.to == "work-1"
+    assert agent.status.get("mended", 0) == 0
+
+
 def test_after_four_full_places_it_stays_at_home() -> None:
     shops = [Place(f"shop-{number}", "shop", 10 * number, 0) for number in range(6)]
     ways = [("home-1", shop.id, shop.x + 1) for shop in shops]

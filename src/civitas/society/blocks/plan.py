@@ -150,16 +150,18 @@ class PlanBlock(CitizenBlock):
         day, time = divmod(self.now, DAY_S)
         home, duty = status.get("home"), self._duty_place
         moved = status.get("plan_home", home) != home or status.get("plan_duty", duty) != duty
-        if status.get("day") != day or not status.get("plan") or moved:
+        remade = status.get("day") != day or not status.get("plan") or moved
+        if remade:
             status["plan"] = await self._by_model() or self._by_rule()
             status.update(day=day, plan_home=home, plan_duty=duty)
             status.pop("stuck", None)
         item, before = self.item, status.get("now")
-        if before is None or item is None or not item["from"] <= time < item["until"]:
+        over = before is None or item is None or not item["from"] <= time < item["until"]
+        if over:
             status["now"] = max(0, item_at(status["plan"], time))
             if status["now"] != before:
                 status.pop("stuck", None)
-        self._mend(time)
+        self._mend(time, begins=remade or over)
 
     async def forward(self) -> None:
         """Do nothing: the plan is made and mended before each step."""
@@ -273,15 +275,18 @@ class PlanBlock(CitizenBlock):
 
     # -- mending -----------------------------------------------------------------------------------
 
-    def _mend(self, time: int) -> None:
-        """Mend the plan for this step: first what the world broke, then the needs."""
+    def _mend(self, time: int, begins: bool) -> None:
+        """Mend the plan for this step: first what the world broke, then the needs.
+
+        If an item begins, a way that was refused was to the item before.
+        """
         item = self.item
         status = self.status
         if item is None or status.get("moving"):
             return
         why = status.pop("stuck", None)
         for answer in self.perceived.answers:
-            if isinstance(answer.want, Move) and not answer.done:
+            if isinstance(answer.want, Move) and not answer.done and not begins:
                 why = answer.reason or "it could not get there"
         where = item["where"]
         if not why and where in (self.city or ()) and not self.is_open(where, time):

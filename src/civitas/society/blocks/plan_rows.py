@@ -42,7 +42,7 @@ def before_rows(self: Any, rows: Rows) -> None:
     over = plans.of("item_until") <= time
     over[at] = True
     plans.advance(np.flatnonzero(over), time)
-    _mend(self, rows, plans, time)
+    _mend(self, rows, plans, time, ~over)
 
 
 def step_rows(self: Any, rows: Rows) -> None:
@@ -52,7 +52,7 @@ def step_rows(self: Any, rows: Rows) -> None:
 # -- mending ---------------------------------------------------------------------------------------
 
 
-def _mend(self: Any, rows: Rows, plans: Plans, time: int) -> None:
+def _mend(self: Any, rows: Rows, plans: Plans, time: int, goes_on: Any) -> None:
     """Do `PlanBlock._mend`: first what the world broke, then the needs."""
     np = numpy()
     stays = ~plans.moving()
@@ -61,7 +61,7 @@ def _mend(self: Any, rows: Rows, plans: Plans, time: int) -> None:
     plans.set("stuck", stuck, False)
     refused = rows.refused(Move)
     if refused is not None:
-        why |= refused & stays
+        why |= refused & stays & goes_on
     is_open = town.open_now(rows, time)
     if is_open is not None:
         where = plans.of("item_where")
