@@ -57,7 +57,11 @@ class Hooks:
             limit: asyncio.Timeout | None = None
             try:
                 # Copies: only the returned dict counts, so that a failed hook has changed nothing.
-                result: Any = fn(agent, {key: _copied(value) for key, value in kwargs.items()})
+                given = dict(kwargs)
+                for key, value in kwargs.items():
+                    if isinstance(value, (dict, list)):
+                        given[key] = value.copy()
+                result: Any = fn(agent, given)
                 if result is None:
                     continue
                 if inspect.isawaitable(result):
@@ -86,10 +90,6 @@ class Hooks:
                 except Exception as error:
                     raise HookError(str(agent.id), type, name, str(error)) from None
         return kwargs
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if type(value) in (dict, list) else value
 
 
 def _seconds(type: str, budget: Budget | None) -> float | None:
