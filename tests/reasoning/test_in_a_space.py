@@ -82,7 +82,9 @@ def test_a_say_without_an_answer_is_a_model_error_that_says_why(
             return Reply("", stop_reason=reason, detail="it was too much")
 
     space.add(Stopped("stopped"))
-    with pytest.raises(ActionError, match=rf"'stopped' has no reply \({reason}\): it was") as caught:
+    with pytest.raises(
+        ActionError, match=rf"'stopped' has no reply \({reason}\): it was"
+    ) as caught:
         space.add(Agent("me")).ask("stopped", "say", content="Hi").result(WAIT)
     assert caught.value.type == "ModelError"
 
