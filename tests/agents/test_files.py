@@ -48,6 +48,9 @@ def test_a_file_is_read_as_it_is(root: Path) -> None:
     read = actions(root)["read_file"]
     assert read.execute(file_name="README.md") == "# Widgets\n\nRETRY_LIMIT is 3.\n"
     assert read.execute(file_name="text") == "é\r\n\tend"
+    long = "1234567890\n" * 20_000
+    (root / "long").write_text(long)
+    assert read.execute(file_name="long") == long
 
 
 def test_lines_are_found_with_their_numbers(root: Path) -> None:

@@ -306,6 +306,8 @@ def test_a_question_that_comes_while_a_line_is_written_gives_it_back(folder: Pat
         pipe.write_text("ask")
         shown = terminal.until("[y/N/always]")
         assert "Calculator proposes: /Host.list_files" in shown
+        before = terminal.raw.partition("Calculator proposes")[0].rpartition("a:1")[2]
+        assert ("\x1b[J" in before, "\n" in before) == (True, False)  # the line is taken away
         terminal.line("y")
         terminal.type(" b:2\r")
         terminal.until(": 3")

@@ -59,6 +59,9 @@ def test_what_a_model_writes_comes_before_what_it_calls() -> None:
         "done: the model has answered",
         "1 step, 2.0 s, 1,020 tokens (1,000 in, 20 out)",
     ]
+    # An answer is shown once, also if what it thinks comes after.
+    after = seen(TextPiece("It is x.", "a"), ReasoningPiece("Good.", "a"), Done("a", reply))
+    assert after[:3] == ["It is x.", "Good.", ""]
     whole = seen(Done("a", reply), seconds=None)
     assert whole[0] == "It is x."
     assert whole[-1] == "1 step, 1,020 tokens (1,000 in, 20 out)"

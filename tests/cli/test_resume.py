@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from civitas import Journal, ReActAgent, ScriptedModel
+from civitas.orders.order import Order, record
 from cli.journal_programs import (
     COMMAND,
     JOURNAL,
@@ -303,6 +304,23 @@ def test_the_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weig
         assert terminal.end() == 0
     assert "the folder has other files now; resuming a fork, run r.1" in terminal.raw
     assert "  hello\r\n" in terminal.seen
+
+
+@pytest.mark.usefixtures("weights")
+def test_a_run_of_the_small_model_by_another_program_goes_on_by_force_alone(folder: Path) -> None:
+    async def stopped() -> None:
+        with Journal(folder / JOURNAL) as journal:
+            model = ScriptedModel([OSError("down")])
+            agent = ReActAgent("files", model, system_prompt="Hurry.", journal=journal)
+            await record(Order("Do it", str(folder)), journal, "r", agent)
+            assert (await agent.reply("Do it", run_id="r")).stop_reason == "error"
+
+    asyncio.run(stopped())
+    limited = ("resume", "r", "--max-seconds", "0.001")
+    refused = civitas(*limited, cwd=folder)
+    assert "begun by another program" in refused.stderr
+    forced = civitas(*limited, "--force", cwd=folder)
+    assert "civitas: the program has changed; resuming a fork, run r.1\n" in forced.stderr
 
 
 # -- settings and keys -----------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from civitas import (
     Price,
     Prices,
     ReActAgent,
+    Reply,
     ScriptedModel,
     Usage,
 )
@@ -244,25 +245,28 @@ def test_without_a_budget_what_was_stated_counts(tmp_path: Path) -> None:
         assert spent(second) == (12, pytest.approx(0.000307 + LAST_USD), 3)
 
 
-def test_of_choosing_who_speaks_it_counts_too(tmp_path: Path) -> None:
-    def made(journal: Journal, spends: Budget, *answers: Any) -> Conversation:
+@pytest.mark.parametrize("whose", ("conversation", "reply"))
+def test_of_choosing_who_speaks_it_counts_too(whose: str, tmp_path: Path) -> None:
+    def replied(journal: Journal, spends: Budget, *answers: Any) -> Reply:
         pair = [ReActAgent(id, ScriptedModel(["one", "two"])) for id in "AB"]
         chooser: Any = Mine(*answers)
+        own, given = (spends, None) if whose == "conversation" else (None, spends)
         order = ChosenBy(chooser, repeat=True)
-        return Conversation(pair, order, MaxTurns(2), budget=spends, journal=journal)
+        talk = Conversation(pair, order, MaxTurns(2), budget=own, journal=journal)
+        return talk.reply_sync("q", run_id="r", budget=given)
 
     prices = Prices({"mine:x": Price(1, 100), "scripted": Price(0, 0)})
     chosen = ModelReply(json.dumps({"next": "A"}))
     with Journal(tmp_path / "j") as journal:
         first = budget(prices=prices)
-        reply = made(journal, first, chosen, OSError("down")).reply_sync("q", run_id="r")
+        reply = replied(journal, first, chosen, OSError("down"))
         assert reply.stop_reason == "error"
         assert first.spent.tokens > 2000
         before = first.spent.tokens
-        made(journal, first, OSError("down")).reply_sync("q", run_id="r")
+        replied(journal, first, OSError("down"))
         assert first.spent.tokens < before + 2000  # of one call
         second = budget(prices=prices, model_calls=4)
-        reply = made(journal, second, chosen).reply_sync("q", run_id="r")
+        reply = replied(journal, second, chosen)
         assert reply.stop_reason == "budget"
         assert spent(second) == spent(first)
 

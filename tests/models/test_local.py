@@ -450,11 +450,12 @@ def test_without_weights_it_says_what_to_run(
 
 def test_closed_it_answers_no_more(weights: Path) -> None:
     model = LocalModel(weights, slots=1, max_tokens=4)
-    assert not model.closed
+    assert (model.loaded, model.closed) == (False, False)
     run(model.complete(user("Say hello")))
+    assert (model.loaded, model.closed) == (True, False)
     model.close()
     model.close()
-    assert model.closed
+    assert (model.loaded, model.closed) == (False, True)
     with pytest.raises(ModelError, match="is closed"):
         run(model.complete(user("Say hello")))
 

@@ -22,8 +22,10 @@ from civitas.models.protocol import Call, ModelReply
 from civitas.models.wrappers.scripted import ScriptedModel
 from civitas.reasoning.conversation.conversation import Conversation
 from civitas.reasoning.conversation.termination import MaxTurns
+from civitas.reasoning.conversational import ConversationalAgent
 from civitas.reasoning.loop.discovery import discovered_actions
 from civitas.reasoning.loop.react import ReActAgent
+from civitas.reasoning.reply import Reply, StopReason
 from civitas.spaces.native import NativeSpace
 from reasoning.answers import Answers, both, say, use
 
@@ -69,6 +71,22 @@ def test_a_say_that_fails_is_an_error(space: NativeSpace) -> None:
     with pytest.raises(ActionError, match="RuntimeError: no power"):
         me.ask("thinker", "say", content="Hi").result(WAIT)
     assert me.ask("thinker", "say", content="Hi").result(WAIT) == "Hello."
+
+
+@pytest.mark.parametrize("reason", ("budget", "deadline", "in_doubt"))
+def test_a_say_without_an_answer_is_a_model_error_that_says_why(
+    reason: StopReason, space: NativeSpace
+) -> None:
+    class Stopped(ConversationalAgent):
+        async def reply(self, *given: Any, **options: Any) -> Reply:
+            return Reply("", stop_reason=reason, detail="it was too much")
+
+    space.add(Stopped("stopped"))
+    with pytest.raises(
+        ActionError, match=rf"'stopped' has no reply \({reason}\): it was"
+    ) as caught:
+        space.add(Agent("me")).ask("stopped", "say", content="Hi").result(WAIT)
+    assert caught.value.type == "ModelError"
 
 
 def test_a_reply_called_elsewhere_runs_on_the_spaces_loop(space: NativeSpace) -> None:

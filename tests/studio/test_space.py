@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 from uuid import uuid4
@@ -15,7 +16,7 @@ from playwright.sync_api import Page, expect
 
 from civitas import ACCESS_REQUESTED, Agent, AMQPOptions, AMQPSpace, NativeSpace, action
 from civitas.studio import Studio
-from studio.conftest import TOKEN
+from studio.conftest import TOKEN, a_studio
 
 
 class Clerk(Agent):
@@ -106,6 +107,23 @@ def asked(studio: Studio, path: str, body: Any = None) -> Any:
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     with urlopen(Request(f"{studio.url}studio/space/{path}", data, headers), timeout=20) as answer:
         return json.load(answer)
+
+
+def test_studios_of_one_process_offer_what_is_in_their_own_spaces(
+    space: NativeSpace, studio: Studio, tmp_path: Path
+) -> None:
+    class Poet(Agent):
+        @action
+        async def rhyme(self) -> str:
+            """Find a rhyme."""
+            return "thyme"
+
+    (folder := tmp_path / "other").mkdir()
+    with a_studio(folder) as other, NativeSpace() as elsewhere:
+        elsewhere.add(Poet("Clerk"))
+        elsewhere.add(other.user)
+        offered = [asked(each, "complete?text=/Clerk.")["found"] for each in (studio, other)]
+    assert offered == [["say ", "add ", "pay ", "delete ", "help "], ["rhyme ", "help "]]
 
 
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:

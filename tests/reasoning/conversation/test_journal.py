@@ -314,6 +314,8 @@ def test_what_is_said_to_a_stopped_conversation_is_heard_when_it_goes_on(tmp_pat
             for agent in talk.agents.values():
                 contents = [m["content"] for m in agent.memory.get_memories()]
                 assert contents.count("by the way") == 1
+                if agent.id == "b":  # before it goes on with its turn
+                    assert contents.index("by the way") < contents.index("b first")
             texts = [each.text for each in talk.state.transcript]
             assert texts == ["go", "a first", "by the way", "b first", "a second", "b second"]
             assert [m["content"] for m in reply.messages] == texts

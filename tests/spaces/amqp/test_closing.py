@@ -98,6 +98,40 @@ def test_what_has_begun_may_still_ask_agents_of_its_space(
     assert (holder.begun, helper.begun) == (["begun"], ["one", "two"])
 
 
+def test_what_is_asked_meanwhile_begins_no_more_lanes_than_may_be_side_by_side(
+    make_space: MakeSpace,
+) -> None:
+    class Noting(Holder):
+        def _lane(self, message: dict[str, Any], thread: str | None) -> str:
+            return str(message["action"]["args"]["name"])
+
+    there, me = make_space(grace=WAIT_S), make_space().add(Agent("me"))
+    laned = there.add(Noting("laned", concurrency=1))
+    plain = there.add(Holder("plain"))
+
+    async def ask(agent: Agent, _: Any) -> Any:
+        await laned.gate("closing")
+        second = agent.ask("laned", "note", name="two")
+        # Noted only where what is awaited is begun: the lanes before it were looked at.
+        for name in ("once", "again"):
+            await agent.ask("plain", "note", name=name)
+        assert laned.begun == ["one"]
+        laned.gate("one").open()
+        return await second
+
+    there.add(Doer("between", do=ask))
+    held, asked = me.ask("laned", "hold", name="one"), me.ask("between", "do")
+    laned.begun.wait_for(1)
+    until(lambda: there.statistics()["agents"]["between"]["handling"])
+    closing = begin_to_close(there, me)
+    laned.gate("closing").open()
+    assert asked.result(timeout=WAIT_S) == "two"
+    assert held.result(timeout=WAIT_S) == "one"
+    closing.join(WAIT_S)
+    assert not closing.is_alive()
+    assert (laned.begun, plain.begun) == (["one", "two"], ["once", "again"])
+
+
 def test_what_has_begun_may_ask_an_agent_that_arrives_meanwhile(make_space: MakeSpace) -> None:
     there, me = make_space(grace=WAIT_S), make_space().add(Agent("me"))
     begins = Kept[str]()

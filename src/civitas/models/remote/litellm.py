@@ -254,7 +254,6 @@ class LiteLLMModel(RemoteModel):
         return ModelError(self._hidden(f"{self.name}: {text}"))
 
     def _broke_off(self, error: Exception) -> ModelError:
-        _raise_forbidden(error)
         reason = f"the answer broke off: {_error_text(error)}"
         if _is_late(error):
             reason = f"the answer took longer than {self.timeout:g} s"
