@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from civitas.jsonvalue import NotJSON, copy_json, to_json
+from civitas.jsonvalue import NotJSON, copy_json, json_text, to_json
 
 BOTH = pytest.mark.parametrize("copy", (to_json, copy_json))
 
@@ -29,6 +29,10 @@ class Level(IntEnum):
 
 class Mode(StrEnum):
     READ = "read"
+
+
+class Way(str, Enum):
+    NORTH = "north"
 
 
 @dataclass
@@ -373,3 +377,8 @@ def test_a_model_with_a_number_that_is_not_finite_is_refused():
 def test_a_path_that_utf8_cannot_carry_is_refused():
     with pytest.raises(NotJSON, match="lone surrogate"):
         to_json(PurePosixPath("\udcff"))
+
+
+def test_a_text_of_any_class_is_shown_as_the_text_that_it_is():
+    for text, shown in ((Way.NORTH, "north"), (Text("one"), "one")):
+        assert f"{json_text(text)}" == shown
