@@ -31,10 +31,6 @@ class Mode(StrEnum):
     READ = "read"
 
 
-class Way(str, Enum):
-    NORTH = "north"
-
-
 @dataclass
 class Point:
     x: int
@@ -380,5 +376,4 @@ def test_a_path_that_utf8_cannot_carry_is_refused():
 
 
 def test_a_text_of_any_class_is_shown_as_the_text_that_it_is():
-    for text, shown in ((Way.NORTH, "north"), (Text("one"), "one")):
-        assert f"{json_text(text)}" == shown
+    assert str(json_text(Text("as it is"))) == "as it is"
