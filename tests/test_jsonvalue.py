@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from civitas.jsonvalue import NotJSON, copy_json, to_json
+from civitas.jsonvalue import NotJSON, copy_json, json_text, to_json
 
 BOTH = pytest.mark.parametrize("copy", (to_json, copy_json))
 
@@ -373,3 +373,7 @@ def test_a_model_with_a_number_that_is_not_finite_is_refused():
 def test_a_path_that_utf8_cannot_carry_is_refused():
     with pytest.raises(NotJSON, match="lone surrogate"):
         to_json(PurePosixPath("\udcff"))
+
+
+def test_a_text_of_any_class_is_shown_as_the_text_that_it_is():
+    assert str(json_text(Text("as it is"))) == "as it is"

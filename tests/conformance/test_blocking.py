@@ -148,6 +148,44 @@ def test_result_with_a_timeout_in_a_def_action_lets_its_chain_in_only_meanwhile(
     assert order == ["late", "waits again", "back"]
 
 
+def test_a_wait_given_up_on_a_loop_of_its_own_lets_its_chain_in_no_more(space: Any) -> None:
+    order: Kept[str] = Kept()
+    end = Gate()
+
+    class Home(Doer):
+        @action
+        async def back(self) -> str:
+            order.add("back")
+            return "back"
+
+    async def give_up(agent: Agent) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(agent.ask("C", "hold"), 0.05)
+
+    def outer(agent: Agent, value: Any) -> Any:
+        asyncio.run(give_up(agent))
+        request = agent.ask("B", "do")
+        order.add("asked")
+        end.wait()
+        order.add("waits")
+        return request.result(timeout=WAIT_S)
+
+    async def back(agent: Agent, value: Any) -> Any:
+        return await agent.ask("A", "back")
+
+    space.add(Home("A", None, outer))
+    space.add(Doer("B", back))
+    space.add(Holder("C"))
+    me = space.add(Agent("me"))
+    request = me.ask("A", "do_plainly")
+    order.wait_for(1)
+    while space.statistics()["agents"]["A"]["waiting"] == 0 and order == ["asked"]:
+        me.ask("me", "help").result(timeout=WAIT_S)
+    end.open()
+    assert request.result(timeout=WAIT_S) == "back"
+    assert order == ["asked", "waits", "back"]
+
+
 def test_async_actions_that_wait_hold_up_nobody(space: Any) -> None:
     holders = [space.add(Holder(f"holder {i}")) for i in range(200)]
     me = space.add(Agent("me"))

@@ -129,6 +129,11 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
         ("heard", {"content": "Hurry."}, "interrupted by the user: Hurry."),
         (
             "heard",
+            {"content": [{"type": "text", "text": "Look."}]},
+            'interrupted by the user: [{"type": "text", "text": "Look."}]',
+        ),
+        (
+            "heard",
             {"at_step": 2, "when": None, "pay": [], "news": ["Rain"]},
             'intervention at step 2: news ["Rain"]',
         ),

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from civitas.models.choice import AnswerText, read_choice
+from civitas.models.choice import AnswerText, choice_text, read_choice
+from conformance.model import ACTIONS
 
 TEXTS = st.text(st.characters() | st.sampled_from('"\\/\n\té👋\ud83d\udc4b'), max_size=30)
 
@@ -65,3 +66,8 @@ def test_whatever_is_written_it_does_not_fail(packets: list[str]) -> None:
     "".join(map(reader.add, packets)).encode()
     reader = AnswerText()
     "".join(map(reader.add, ['{"answer": "', *packets])).encode()
+
+
+def test_a_model_is_shown_how_to_answer_where_it_may() -> None:
+    shown = {may: choice_text(ACTIONS, may_answer=may) for may in (False, True)}
+    assert shown[True] == shown[False] + '\nTell the user what came of it. {"answer": text}'

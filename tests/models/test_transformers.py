@@ -207,8 +207,17 @@ def test_the_same_seed_gives_the_same_draws(taught: Path) -> None:
         with TransformersModel(taught, temperature=2.0, seed=seed, max_tokens=20) as drawing:
             return run(drawing.complete(user("Say hello"))).text  # type: ignore[no-any-return]
 
+    import torch
+
+    before = torch.random.get_rng_state()
     assert draw(1) == draw(1)
     assert len({draw(seed) for seed in range(1, 5)}) > 1
+    assert torch.equal(torch.random.get_rng_state(), before)  # the program's own draws go on
+
+
+def test_without_a_seed_each_draw_is_another(taught: Path) -> None:
+    with TransformersModel(taught, temperature=2.0, max_tokens=20) as drawing:
+        assert len({run(drawing.complete(user("Say hello"))).text for _ in range(4)}) > 1
 
 
 # -- several callers -------------------------------------------------------------------------------

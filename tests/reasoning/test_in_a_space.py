@@ -294,6 +294,28 @@ def test_hostile_ids_are_called_by_safe_names(space: NativeSpace) -> None:
         assert reply.steps[0].result["result"] == number + 10
 
 
+class Named(Agent):
+    @action
+    async def whoami(self) -> str:
+        """Tell your id."""
+        return str(self.id)
+
+
+def test_a_safe_name_means_what_this_model_was_shown(space: NativeSpace) -> None:
+    """Though another agent was shown something else by the same name in between."""
+    space.add(Named("a b"))
+    space.add(Named("a.b"))
+    other = space.add(ReActAgent("other", Answers(use("a_b_whoami"), say("ok")), discover=["a.b"]))
+
+    async def after_the_other(prompt: Any) -> ModelReply:
+        assert (await other.reply("go")).steps[0].result["result"] == "a.b"
+        return use("a_b_whoami")
+
+    model = Answers(after_the_other, say("ok"))
+    thinker = space.add(ReActAgent("thinker", model, discover=["a b"]))
+    assert thinker.reply_sync("go").steps[0].result["result"] == "a b"
+
+
 HELPS: list[tuple[Any, list[str]]] = [
     (None, []),
     ([], []),

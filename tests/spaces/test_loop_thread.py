@@ -134,6 +134,28 @@ def test_what_is_under_way_when_the_loop_ends_is_ended(life: Life) -> None:
     assert ended.is_set()
 
 
+def test_what_is_being_cancelled_when_the_loop_ends_is_ended(life: Life) -> None:
+    """Its cleanup may wait for something too."""
+    cleaning, told = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        try:
+            await Gate()
+        finally:
+            cleaning.set()
+            try:
+                await Gate()
+            except asyncio.CancelledError:
+                told.set()
+
+    outcome = life.thread.run(work)
+    life.thread.run(asyncio.sleep, 0).result(timeout=WAIT_S)  # it has begun
+    outcome.cancel()
+    assert cleaning.wait(WAIT_S)
+    life.end()
+    assert told.is_set()
+
+
 def test_none_is_lost_whenever_it_comes() -> None:
     async def wait_long() -> None:
         await asyncio.Event().wait()

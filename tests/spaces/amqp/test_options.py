@@ -120,6 +120,8 @@ def test_a_space_asks_the_environment_and_options_come_before_it(
     with pytest.raises(ConfigError, match="AMQP_PORT"):
         AMQPSpace()
     AMQPSpace(amqp_options=AMQPOptions()).close()
+    with pytest.raises(ConfigError, match="must be an AMQPOptions, got 'localhost'"):
+        AMQPSpace(amqp_options="localhost")  # type: ignore[arg-type]
 
 
 def test_the_password_is_shown_nowhere(

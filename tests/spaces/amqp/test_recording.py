@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,10 @@ def test_one_that_is_redelivered_while_it_runs_is_not_lost_with_its_process(
 def test_a_process_that_has_lost_an_id_answers_nothing_of_what_it_had_begun(
     make_space: MakeSpace, proxy: Proxy, events: Kept[str], log: Any
 ) -> None:
-    """The process that has the id now was brought it too."""
+    """The process that has the id now was brought it too.
+
+    The one that lost it gives it up no sooner than the broker may see that a connection is lost.
+    """
     here = make_space(
         amqp_options=AMQPOptions("127.0.0.1", proxy.port, heartbeat=2),
         on_connection=lambda what, _: events.add(what),
@@ -216,7 +220,9 @@ def test_a_process_that_has_lost_an_id_answers_nothing_of_what_it_had_begun(
     other = until(taken)
     other.begun.wait_for(1)
     proxy.accept()
+    back = time.monotonic()
     log.lines.wait_for(lambda lines: any("was replaced by" in line for line in lines), 30)
+    assert time.monotonic() - back > 2 * 2 + 10  # two heartbeats, and the time to connect again
     mine.ended.wait_for(1)
     here.close()
     assert not asked.done()

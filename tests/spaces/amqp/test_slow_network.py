@@ -110,6 +110,26 @@ def test_what_waits_for_one_that_left_without_a_connection_waits_for_the_next_of
     assert (holder.begun, again.begun) == (["one"], ["waits"])
 
 
+def test_an_agent_begins_after_two_seconds_though_not_all_that_waited_for_it_is_here(
+    make_space: MakeSpace, slow: AMQPSpace, proxy: Proxy, waiting: Waiting
+) -> None:
+    before, me = make_space(), make_space().add(Agent("me"))
+    before.add(Careful())
+    me.ask("careful", "note", path="before").result(timeout=WAIT_S)
+    before.close()
+    texts = [str(number) for number in range(20)]
+    for text in texts:
+        me.send(message("careful", "note", path=text + " " * MEGABYTE))
+    until(lambda: waiting("careful") == len(texts))
+    careful = slow.add(Careful())
+    until(lambda: proxy.received > MEGABYTE)
+    proxy.stall()
+    assert careful.done.wait_for(1)[0].strip() == "0"
+    assert len(careful.done) < len(texts)
+    proxy.resume()
+    assert [path.strip() for path in careful.done.wait_for(len(texts))] == texts
+
+
 class Approver:
     """Lets through what a test says, when it says it."""
 
