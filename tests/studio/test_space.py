@@ -108,6 +108,13 @@ def asked(studio: Studio, path: str, body: Any = None) -> Any:
         return json.load(answer)
 
 
+def test_a_long_line_is_sent_whole(space: NativeSpace, studio: Studio) -> None:
+    """It comes in many parts over the network."""
+    said = "x" * 900_000
+    sent = asked(studio, "line", {"line": f'/Clerk.say content: "{said}"'})["sent"]
+    assert sent["action"]["args"] == {"content": said}
+
+
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
     """Tab takes the first completion, a click on an action writes its line.
 
