@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Person, ReActAgent, ScriptedModel
+from civitas import Journal, Person, ReActAgent, ScriptedModel
 from civitas.errors import CivitasError, ConfigError, StateError
 from civitas.orders.order import Order, ResearchOrder
 from civitas.studio import Studio
@@ -142,9 +142,7 @@ def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folde
     assert studio.jobs.running() == []
 
 
-def test_the_totals_of_a_run_are_of_all_that_came_before_a_page_looked(
-    told: Told, studio: Studio
-) -> None:
+def test_the_totals_of_a_run_are_of_all_that_came_before_a_page_looked(tmp_path: Path) -> None:
     """The run is another program's, and was under way when the list was first loaded."""
 
     async def go_on(part: Any, key: str) -> None:
@@ -152,17 +150,17 @@ def test_the_totals_of_a_run_are_of_all_that_came_before_a_page_looked(
         part.note("ended", {"key": key, "result": None})
         await part.commit()
 
-    async def begin() -> Any:
-        part = await studio.journal.begin("counts", "Counter", "me", "count")
+    async def begin(journal: Journal) -> Any:
+        part = await journal.begin("counts", "Counter", "me", "count")
         await go_on(part, "1")
         return part
 
-    with ThreadPoolExecutor(1) as thread:
-        part = thread.submit(asyncio.run, begin()).result()
+    with a_studio(tmp_path) as studio, ThreadPoolExecutor(1) as thread:
+        part = thread.submit(asyncio.run, begin(studio.journal)).result()
         studio.runs.refresh()
         thread.submit(asyncio.run, go_on(part, "2")).result()
         studio.runs.refresh()
-        assert told.until("run", id="counts")["totals"]["tool_calls"] == 2
+        assert Told(studio).until("run", id="counts")["totals"]["tool_calls"] == 2
         part.close()
 
 
