@@ -155,6 +155,23 @@ def test_a_page_without_a_heading_in_its_text_has_its_text(page: str) -> None:
     assert (document.text, document.sections) == (text, [])
 
 
+def test_a_heading_is_linked_by_its_own_id_or_that_of_the_part_that_it_begins() -> None:
+    text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
+    page = (
+        f"<main><section id=sleep><h2>How cats sleep</h2>{text}<h2>And where</h2>{text}</section>"
+        f"<section id=part><h2 id=own>What cats eat</h2>{text}</section></main>"
+    )
+    document = read("a.html", f"<html><body>{page}</body></html>")
+    assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own"]
+
+
+def test_of_many_articles_without_a_heading_all_are_read() -> None:
+    text = "This is a paragraph about cats, and it says, as paragraphs do, many things about them."
+    page = "".join(f"<article><p>{text} It is number {n}.</p></article>" for n in range(9))
+    document = read("a.html", f"<html><body>{page}</body></html>")
+    assert document.text.count(text) == 9
+
+
 def test_what_no_encoding_fits_is_read_by_the_first() -> None:
     assert decoded(b"caf\xe9 \x81", "unknown", "ascii", "utf-8") == "caf\xe9 \ufffd"
     assert decoded(b"caf\xe9", "utf-8") == "caf\xe9"  # as a server states that knows no better

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,13 @@ def test_a_report_has_what_its_sources_bear_out_and_marks_the_rest() -> None:
     assert report.unsupported[0][1] == "says 1999, which is not in the passage"
     assert f"[^1^]: The alpha protocol – <{ALPHA}>, read 20" in report.markdown
     assert "2 sentences supported by a source, 2 marked [unsupported]" in report.markdown
+
+
+def test_half_a_character_of_a_model_does_not_keep_a_report_from_being_written() -> None:
+    said = "The alpha protocol uses port 4711.[^1^] So it is \ud83d."
+    researcher, _ = research([*SCRIPT[:3], said, SCRIPT[4]])
+    report = researcher.report_sync()
+    assert "So it is" in report.markdown.encode().decode()
 
 
 def test_the_title_of_a_source_writes_no_markdown() -> None:
@@ -555,6 +563,23 @@ def test_a_task_for_a_tool_that_is_not_there_fails_and_the_others_are_done() -> 
     assert [each.error for each in researcher.results] == [
         *("there is no tool 'fly'; there are search, read", None)
     ]
+
+
+def test_a_tool_gets_its_arguments_as_it_declares_them_or_is_not_called() -> None:
+    seen: list[Any] = []
+
+    async def search(query: str, since: date) -> list[Resource]:
+        """Search."""
+        seen.append((query, since))
+        return []
+
+    args = [{"query": "alpha", "since": since} for since in ("2026-01-05", "lately")]
+    tasks = Gives([ResearchTask("search", each, "") for each in args])
+    researcher, _ = research([evaluation({"alpha": 0.1})], tools=[search], plan=tasks, iterations=1)
+    researcher.report_sync()
+    assert seen == [("alpha", date(2026, 1, 5))]
+    assert [each.error is None for each in researcher.results] == [True, False]
+    assert 'argument "since" must be a valid date' in str(researcher.results[1].error)
 
 
 def test_what_an_action_gives_is_a_source_only_of_what_it_says() -> None:
@@ -1147,6 +1172,15 @@ def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
         researcher.resources.add(f"http://web.test/{name}", about)
     assert [each.url[-1] for each in researcher.unread(2)] == ["z", "x"]
     assert [each.url[-1] for each in researcher.unread(1, "noodles")] == ["x"]
+
+
+def test_for_each_objective_what_seems_to_be_about_it_is_read() -> None:
+    objectives = [Objective("port of alpha", 0.6), Objective("dance of bees", 0.6)]
+    researcher = Researcher("r", None, objectives, tools(), max_tasks=2)
+    for name, about in (("a", "alpha port"), ("b", "alpha, its port"), ("c", "bees dance")):
+        researcher.resources.add(f"http://web.test/{name}", about)
+    made = [(each.args["url"][-1], each.reasoning[-5:]) for each in rules.plan(researcher)]
+    assert made == [("a", "alpha"), ("c", " bees")]
 
 
 def test_a_word_of_a_title_counts_twice() -> None:

@@ -50,13 +50,13 @@ def test_a_searxng_is_asked_in_its_json_format() -> None:
     def results(request: Request) -> Answer:
         asked = urlsplit(request.path)
         assert asked.path == "/at/search"
-        told = {"q": ["ripe apples & pears"], "format": ["json"], "language": ["de-DE"]}
+        told = {"q": ["ripe apples & pears"], "format": ["json"], "language": ["de-AT"]}
         assert parse_qs(asked.query) == told
         return answer(FOUND)
 
     with Web({}) as web:
         web.answers[:] = [results]
-        action = search_web(searxng=f"{web.base}/at/", results=1, region="de-de")
+        action = search_web(searxng=f"{web.base}/at/", results=1, region="at-de")
         query = " ripe\napples & pears\0 "
         assert len(run(action.execute(query=query))) == 1
 

@@ -240,7 +240,13 @@ async def test_what_is_announced_while_a_step_is_lived_is_heard_in_the_next() ->
     population.promote(1)
     async with Society(population) as society:
         await society.run(steps=3)
-    assert heard == [[], ["Fire!"], []]
+        assert heard == [[], ["Fire!"], []]
+        society.announce("All is well.")
+        state = society.state_dict()
+        society.announce("The bridge is closed.")
+        society.load_state_dict(state)  # of before the bridge was closed
+        await society.run(steps=1)
+    assert heard[3:] == [["All is well."]]
 
 
 async def test_facts_are_perceived_as_they_are_at_each_step() -> None:

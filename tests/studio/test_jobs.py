@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Person, ReActAgent, ScriptedModel
+from civitas import Journal, Person, ReActAgent, ScriptedModel
 from civitas.errors import CivitasError, ConfigError, StateError
 from civitas.orders.order import Order, ResearchOrder
 from civitas.studio import Studio
@@ -121,9 +121,8 @@ def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folde
     tasks = [{"tool": "search_folder", "args": {"query": "messages"}, "reasoning": "to know"}]
     plan = text(json.dumps(tasks))
     with OpenAIServer(Answer((answers, *text("no plan").pieces)), plan) as server:
-        wanted = ResearchOrder(
-            ["How are messages lost?"], folder=str(folder), model=f"{server.url}#m"
-        )
+        model, out = f"{server.url}#m", folder.parent / "report.md"
+        wanted = ResearchOrder(["Why is it lost?"], str(folder), model=model, out=str(out))
         run = studio.jobs.start(wanted)
         server.wait_for_request()
         studio.jobs.pause(run)
@@ -137,9 +136,32 @@ def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folde
         assert len(server.requests) == 1
         studio.jobs.stop(run)
         assert told.until("job", run=run, state="ended")["reason"] == "cancelled"
+    assert "Why is it lost?" in out.read_text()  # as far as it is
     assert not any(e.data.get("about", {}).get("action") for e in studio.journal.entries(run))
     assert studio.journal.run(run).state in ("cancelled", "stopped")
     assert studio.jobs.running() == []
+
+
+def test_the_totals_of_a_run_are_of_all_that_came_before_a_page_looked(tmp_path: Path) -> None:
+    """The run is another program's, and was under way when the list was first loaded."""
+
+    async def go_on(part: Any, key: str) -> None:
+        part.note("started", {"key": key, "about": {"action": "look"}})
+        part.note("ended", {"key": key, "result": None})
+        await part.commit()
+
+    async def begin(journal: Journal) -> Any:
+        part = await journal.begin("counts", "Counter", "me", "count")
+        await go_on(part, "1")
+        return part
+
+    with a_studio(tmp_path) as studio, ThreadPoolExecutor(1) as thread:
+        part = thread.submit(asyncio.run, begin(studio.journal)).result()
+        studio.runs.refresh()
+        thread.submit(asyncio.run, go_on(part, "2")).result()
+        studio.runs.refresh()
+        assert Told(studio).until("run", id="counts")["totals"]["tool_calls"] == 2
+        part.close()
 
 
 def test_of_many_who_resume_a_run_at_once_one_does(

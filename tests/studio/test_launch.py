@@ -101,6 +101,25 @@ def test_a_journal_that_cannot_be_used_leaves_no_port(tmp_path: Path) -> None:
         launch(studio)
 
 
+def test_a_page_that_cannot_be_built_leaves_no_journal() -> None:
+    """Of a studio that has a tab of one's own."""
+
+    class Broken:
+        name = title = "broken"
+
+        def routes(self, router: Any) -> None:
+            raise ZeroDivisionError("no tab")
+
+        form = routes
+
+    with Studio() as studio:
+        studio.tabs.append(Broken())  # type: ignore[arg-type]
+        with pytest.raises(ZeroDivisionError, match="no tab"):
+            launch(studio)
+        with pytest.raises(ConfigError, match="from launch"):
+            studio.journal  # noqa: B018
+
+
 def test_a_journal_that_was_given_stays_open(tmp_path: Path) -> None:
     with Studio() as studio:
         journal = Journal(tmp_path / "runs.db")

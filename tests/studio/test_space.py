@@ -126,6 +126,13 @@ def test_studios_of_one_process_offer_what_is_in_their_own_spaces(
     assert offered == [["say ", "add ", "pay ", "delete ", "help "], ["rhyme ", "help "]]
 
 
+def test_a_long_line_is_sent_whole(space: NativeSpace, studio: Studio) -> None:
+    """It comes in many parts over the network."""
+    said = "x" * 900_000
+    sent = asked(studio, "line", {"line": f'/Clerk.say content: "{said}"'})["sent"]
+    assert sent["action"]["args"] == {"content": said}
+
+
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
     """Tab takes the first completion, a click on an action writes its line.
 

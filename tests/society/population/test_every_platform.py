@@ -32,7 +32,7 @@ money a29f9c48 place afa44af1 home b2fca98d moving_to ea707e46 moving_from 8d27e
 arrives dc91fa19 left a8e896c5 mode 1288918c act 864d138d hunger 008ff554 energy df27abd9
 safety eb5de0f2 social 84d910fb item_do 24c0b4ba item_where c800cceb item_until ac89f79a
 plan e6548429 plan_now 3ce3382d plan_chosen a473d465 plan_avoid 27a23cb6 stuck 19246415
-day a676216a mended add639c8 plan_home b2fca98d plan_duty f7d51580 work e26a89d4 school 1bcba679
+day a676216a mended 3aa09466 plan_home b2fca98d plan_duty f7d51580 work e26a89d4 school 1bcba679
 gender 285e9496 education f07f922b visited_park 9b4f70f8 visits_park 2ad5bc5a
 visited_restaurant 47da2a6e visits_restaurant 0d681e44 visited_shop 56b2562b visits_shop 9d884c95
 age 854c8c54 opinions 76185de1 interest_topic f547cabd interest 8c82d7f0 friends 2fa4c530

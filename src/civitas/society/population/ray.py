@@ -212,11 +212,9 @@ class _Part:
         """Return its rows' wants; a lost worker is replaced and repeats its steps."""
         wants: list[Wants] = self._safe(ask, "step")
         if len(self._since) >= _SAVED:
-            actor = self._actor
-            saved = actor.save.remote()
-            self._safe(saved, "save")
-            if actor is self._actor:  # of one that was lost meanwhile there is no copy
-                self._saved, self._since = saved, []
+            saved = self._safe(self._actor.save.remote(), "save")
+            # A copy of its own: what a worker returns is lost with the worker's machine.
+            self._saved, self._since = self._ray.put(saved), []
         return wants
 
     def columns(self, names: list[str]) -> dict[str, Any]:
