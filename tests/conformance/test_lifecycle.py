@@ -329,6 +329,15 @@ def test_two_who_remove_one_agent_at_once_run_its_before_remove_once(space: Any)
     assert space.ids() == []
 
 
+def test_a_before_remove_that_removes_its_own_agent_does_not_wait_for_itself(space: Any) -> None:
+    class Leaving(Agent):
+        def before_remove(self) -> None:
+            self.space.remove(self)
+
+    space.remove(space.add(Leaving("leaving")))
+    assert space.ids() == []
+
+
 @pytest.mark.parametrize("how", ("remove", "close"))
 def test_an_after_add_that_never_ends_can_be_ended(space: Any, how: str) -> None:
     begun: Kept[str] = Kept()
