@@ -492,8 +492,8 @@ def test_any_docstring_leaves_a_usable_signature(text):
     assert check(signature, x=1) == {"x": 1}
 
 
-def test_an_unparsable_docstring_is_the_description_as_a_whole():
-    text = "Do it.\n\nArgs:\n    no colon anywhere"
+@pytest.mark.parametrize("text", ("Do it.\n\nArgs:\n    no colon anywhere", "Shrug.\n: : a face"))
+def test_an_unparsable_docstring_is_the_description_as_a_whole(text):
     assert documented(text).description == text
 
 

@@ -253,7 +253,7 @@ def test_the_approver_of_the_agent_or_of_the_space_is_asked(make_space, where):
     asked = Kept()
 
     def answer(request):
-        asked.add((request.agent, request.action, request.args, request.sender))
+        asked.add((request.agent, request.action, request.args, request.sender, request.thread))
         return True
 
     approver = CallbackApprover(answer)
@@ -261,7 +261,7 @@ def test_the_approver_of_the_agent_or_of_the_space_is_asked(make_space, where):
     me = space.add(Recorder("me"))
     space.add(Host(approver=approver if where == "agent" else None))
     assert me.ask("Host", "delete", path="x").result(timeout=10) == "deleted x"
-    assert list(asked) == [("Host", "delete", {"path": "x"}, "me")]
+    assert list(asked) == [("Host", "delete", {"path": "x"}, "me", "me")]
 
 
 def test_the_agents_own_approver_goes_before_the_spaces(make_space):
