@@ -362,6 +362,7 @@ def test_a_strangers_notice_of_a_deleted_queue(
     assert asked.result(timeout=WAIT_S) == "one"
     assert me.ask("there", "note", name="two").result(timeout=WAIT_S) == "two"
     assert holder.begun == ["one", "two"]
+    assert not any("defect" in line for line in log.lines)
 
 
 REPLIES: dict[str, tuple[bytes, dict[str, Any]]] = {

@@ -102,9 +102,6 @@ class Broker:
         """Take all answers in this process's reply queue, then delete the queue."""
         self._ending = True
         queue = self._replies
-        await self.control.call(
-            lambda channel, done: channel.queue_declare(queue, passive=True, callback=done)
-        )
         await self.control.call(lambda channel, done: channel.queue_delete(queue, callback=done))
 
     # -- the connection ----------------------------------------------------------------------------
