@@ -400,6 +400,15 @@ def test_annotated_gives_description_and_constraints():
     )
 
 
+def test_a_field_s_default_without_a_json_form_is_left_out_without_a_warning(recwarn):
+    @dataclass
+    class Marked:
+        mark: Any = Arbitrary()  # noqa: RUF009
+
+    assert arg(Marked).help["args"]["x"]["properties"] == {"mark": {}}
+    assert list(recwarn) == []
+
+
 def test_defaults_are_shown_as_json():
     sentinel = object()
 

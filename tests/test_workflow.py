@@ -318,8 +318,9 @@ def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None
         dispatcher.register_blocks([Legs(), Talk()])
         assert (await dispatcher.dispatch("I want to talk with my friends")).name == "talk"
         assert (await dispatcher.dispatch({"intention": "walk to the town"})).name == "legs"
+        assert (await dispatcher.dispatch({"a set of bytes": {b"walk"}})).name == "legs"
         assert await dispatcher.dispatch("sleep, or go to a") is None
-        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", None]
+        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", "legs", None]
 
     asyncio.run(main())
 

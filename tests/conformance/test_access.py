@@ -241,11 +241,12 @@ def test_an_override_states_its_own_policy(space, me):
 
 
 @DELETES
-def test_without_an_approver_it_is_refused(space, me, name):
+def test_without_an_approver_it_is_refused(space, me, name, log):
     host = space.add(Host())
     with pytest.raises(NotPermitted, match=rf'"Host\.{name}" not permitted'):
         me.ask("Host", name, path="x").result(timeout=10)
     assert list(host.done) == []
+    log.wait_for("agent 'Host' has no approver, so it refuses")
 
 
 @pytest.mark.parametrize("where", ("agent", "space"))

@@ -188,7 +188,6 @@ _SCALARS: dict[Any, Form] = {
     Any: _ANY,
     object: _ANY,
 }
-_SCALARS[None] = _SCALARS[type(None)]
 _SCALARS[typing.List] = _SCALARS[list]  # noqa: UP006
 _SCALARS[typing.Dict] = _SCALARS[dict]  # noqa: UP006
 
