@@ -13,6 +13,7 @@ from civitas import (
     ActionNotFound,
     Agent,
     Call,
+    CitizenAgent,
     DefinitionError,
     ModelReply,
     NativeSpace,
@@ -380,6 +381,10 @@ def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
         assert dispatcher.by_rule("talk with friends") is talk  # even if there is a model
     assert len(dispatcher.decisions) == 1000
     assert {each.reason for each in dispatcher.decisions} == {"by rule, 3"}
+    citizen = CitizenAgent(1, blocks=[talk])  # there may be a million of them
+    for _ in range(20):
+        citizen.dispatcher.by_rule("talk with friends")
+    assert len(citizen.dispatcher.decisions) == 10
 
 
 @pytest.mark.parametrize(
