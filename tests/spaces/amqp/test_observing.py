@@ -282,16 +282,20 @@ def test_what_happens_to_the_connection_is_told(
             assert log.wait_for(text).startswith("WARNING")
 
 
-def test_a_callback_that_raises_is_called_no_more(make_space: MakeSpace, log: Any) -> None:
+def test_a_callback_that_raises_is_called_no_more(
+    make_space: MakeSpace, proxy: Proxy, log: Any
+) -> None:
     calls = []
 
     def told(what: str, text: str) -> None:
         calls.append(what)
         raise ValueError(text)
 
-    me = make_space(on_connection=told).add(Agent("me"))
-    assert me.ask("me", "help").result(timeout=WAIT_S) == {}
+    options = AMQPOptions("127.0.0.1", proxy.port)
+    me = make_space(amqp_options=options, on_connection=told).add(Agent("me"))
     assert "on_connection failed" in log.wait_for("on_connection")
+    proxy.cut()
+    assert me.ask("me", "help").result(timeout=WAIT_S) == {}
     assert calls == ["connected"]
 
 
