@@ -19,7 +19,6 @@ from pika.exceptions import (
     ChannelClosedByBroker,
     ConnectionBlockedTimeout,
     NackError,
-    UnroutableError,
 )
 
 from civitas.errors import BrokerError, InvalidId
@@ -252,11 +251,7 @@ class DeadLetters:
         if not self._has_queue(agent):
             return f'no agent "{agent}" has a queue'
         try:
-            channel.basic_publish(
-                self._names.exchange, message.routing_key, dead.body, properties, mandatory=True
-            )
-        except UnroutableError:  # deleted in this moment
-            return f'the queue of "{agent}" is gone'
+            channel.basic_publish(self._names.exchange, message.routing_key, dead.body, properties)
         except NackError:
             return f'the mailbox of "{agent}" is full'
         return None
