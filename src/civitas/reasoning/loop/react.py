@@ -58,7 +58,12 @@ class ReActAgent(LoopAgent):
         max_iterations: the limit of answers; may be changed
 
     Raises:
+        InvalidId: the id is not valid
         DefinitionError: an argument is not valid
+        ModelError: no model has that name, or there is no key for it
+        WeightsError: the model's weights are missing
+        MissingExtra: the extra that this kind of model needs is not installed
+        JournalError: the journal cannot be used
     """
 
     _kind = KIND
