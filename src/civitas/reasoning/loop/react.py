@@ -35,7 +35,8 @@ class ReActAgent(LoopAgent):
         goals: its goals
         memory: a memory, of which each thread has its part by `thread(id)`; or a function that
             makes the memory of a thread from its id (None for the agent's own). By default each
-            thread remembers as much as fits half of the model's context
+            thread remembers as much as fits half of the model's context, or 8,192 tokens if the
+            model's `context_tokens` is None
         environment: where actions are executed
         system_prompt: the agent's role, as text for the model
         max_iterations: how many answers the model may give for one reply
