@@ -243,6 +243,11 @@ def test_a_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
         assert agent().reply_sync("go", run_id=second).text == "Third."
         contents = [message["content"] for message in memory.get_memories()]
         assert contents == ["go", "One.", "Other.", "Third."]
+
+        budget, model = Budget(model_calls=10), ScriptedModel([])  # those of another process
+        for run_id in (second, copy, "R"):
+            assert agent().reply_sync("go", run_id=run_id).stop_reason == "done"
+        assert budget.spent.model_calls == 4, "the call that they share counts once"
     if isinstance(memory, SQLiteMemory):
         memory.close()
 
