@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 from civitas.errors import InDoubt, JournalError, StateError
 from civitas.jsonvalue import as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord, check, fingerprint, kept_list
+from civitas.reasoning.resume import ended
 from civitas.reasoning.state import APPENDED as APPENDED
 from civitas.reasoning.state import LIVE as LIVE
 from civitas.reasoning.state import Codec, codec_of
@@ -86,7 +87,8 @@ class Record(ReadRecord[S]):
         begun = self.begun
         if begun is not None:
             check(self.run_id, begun, kind, agent, program)
-        if begun is None or begun["fingerprint"] is None:  # a fork may have another program
+        # A fork may have another program, unless it has ended: what follows an end reopens it.
+        if begun is None or (begun["fingerprint"] is None and not ended(self)):
             about = {"kind": kind, "agent": agent, **about, **(begun or {}), "fingerprint": program}
             self.begun = about
             self.note("begun", about)
