@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 from civitas.errors import InDoubt, JournalError, StateError
 from civitas.jsonvalue import as_json, deep_json
 from civitas.reasoning.read_record import ReadRecord, check, fingerprint, kept_list
-from civitas.reasoning.resume import ended
 from civitas.reasoning.state import APPENDED as APPENDED
 from civitas.reasoning.state import LIVE as LIVE
 from civitas.reasoning.state import Codec, codec_of
@@ -87,8 +86,7 @@ class Record(ReadRecord[S]):
         begun = self.begun
         if begun is not None:
             check(self.run_id, begun, kind, agent, program)
-        # A fork may have another program, unless it has ended: what follows an end reopens it.
-        if begun is None or (begun["fingerprint"] is None and not ended(self)):
+        if begun is None or begun["fingerprint"] is None:  # a fork may have another program
             about = {"kind": kind, "agent": agent, **about, **(begun or {}), "fingerprint": program}
             self.begun = about
             self.note("begun", about)
