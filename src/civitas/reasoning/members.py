@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import is_async
 from civitas.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
-from civitas.jsonvalue import NotJSON, copy_json, deep_json
+from civitas.jsonvalue import NotJSON, copy_json
 from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
 from civitas.reasoning.record import NullRecord, Record, Step, dumped, loaded
@@ -137,7 +137,7 @@ def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str
     """
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if reply.stop_reason not in ENDED:
-        return {**about, name: {**dumped(state), "steps": deep_json(state.steps)}}
+        return {**about, name: dumped(state)}
     record.save(state)
     return about
 
