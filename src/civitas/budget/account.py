@@ -243,13 +243,7 @@ class Reservation:
         """How many actions are reserved."""
         return self._amounts[3]
 
-    def settle(
-        self,
-        *,
-        tokens: int | None = None,
-        usd: float | Decimal | None = None,
-        actions: int | None = None,
-    ) -> None:
+    def settle(self, *, tokens: int | None = None, usd: float | Decimal | None = None) -> None:
         """Replace the reservation by what was spent; default: as much as was reserved.
 
         An overrun is counted, appears in `Budget.over`, and closes each of its budgets with a limit
@@ -259,12 +253,11 @@ class Reservation:
             DefinitionError: it was settled or released before, or an amount is wrong; it stays open
         """
         reserved = self._amounts
-        tokens = reserved[TOKENS] if tokens is None else tokens
-        actions = reserved[3] if actions is None else actions
+        if tokens is None:
+            tokens = reserved[TOKENS]
         check_count("settle", "tokens", tokens)
-        check_count("settle", "actions", actions)
         pico = reserved[USD] if usd is None else picodollars("settle", usd)
-        self._ledger.settle(self, (tokens, pico, reserved[2], actions))
+        self._ledger.settle(self, (tokens, pico, reserved[2], reserved[3]))
 
     def release(self) -> None:
         """Return everything to the budget, because the call was never begun.

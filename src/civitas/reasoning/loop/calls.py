@@ -131,7 +131,7 @@ class Calls:
             late = DeadlineExceeded("the time of the run was over while its actions were executed")
             raise Stop.at_limit(late) from error
         finally:
-            held.settle(actions=sum(call.begun for call in self.wanted))
+            held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
 
     def cut_off(self, place: int) -> dict[str, Any]:
         """Record and emit the result of a call that was cut off, and return it."""
