@@ -111,13 +111,12 @@ class Asking:
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()
+        schema = None if self.schema is None else self.schema.json
         if self.budget is not None:  # `begins` commits, which adds the other messages to memory
             shown = hooked or [*self.prompt(), *self.state.messages[self._remembered :]]
-            schema = None if self.schema is None else self.schema.json
             most = (shown, self.shown.actions or None, schema)
         with await begun(step, self.budget, self.model, *most):
             prompt = hooked or self.prompt()
-            schema = None if self.schema is None else self.schema.json
             step.tell(prompt=self._given.note(prompt, self.state.messages, self.shown, schema))
             return await self._answer(prompt)
 
