@@ -126,10 +126,8 @@ class Asking:
         given: Any = None
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
-            if schema is None:
-                given = self.model.complete(prompt, actions=actions)
-            else:
-                given = self.model.complete(prompt, actions=actions, schema=schema)
+            more = {} if schema is None else {"schema": schema}
+            given = self.model.complete(prompt, actions=actions, **more)
             return await given if inspect.isawaitable(given) else given
         parts = streamed(self.model, prompt, actions, schema)
         try:
