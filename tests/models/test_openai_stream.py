@@ -247,6 +247,12 @@ def test_a_whole_answer_in_one_event_is_an_answer() -> None:
     assert reply == ModelReply("Hi", (Call("x", "add", "{}"),), Usage(7, 3), "calls")
 
 
+def test_a_report_of_a_content_filter_is_no_part_of_an_answer() -> None:
+    report = {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}
+    parts = stream(events(delta("It is "), report, delta("5."), report, *END, report))
+    assert joined(parts) == parts[-1].text == "It is 5."
+
+
 def test_a_server_that_does_not_stream_gives_its_answer_whole() -> None:
     message = {"role": "assistant", "content": "It is 5.", "reasoning": "2 and 3"}
     assert stream(answer(completion(message))) == [
@@ -423,7 +429,9 @@ def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
         ),
         ((delta(finish_reason="stop"), {"error": "late"}), "answered with an error: late"),
         ((delta(5),), "event 2 of the answer's choices[0].delta.content is of type integer"),
-        (({"choices": [{}]},), "choices[0].delta is missing, not an object"),
+        ((delta("", "error") | {"error": {"message": "no room"}},), "an error: no room"),
+        (({"choices": [{"finish_reason": "error", "error": {"message": "no room"}}]},), "no room"),
+        ((delta("", "error"),), "answered with an error: no reason"),
         (({"choices": ["x"]},), "choices[0] is of type string, not an object"),
         (({"choices": [{"index": "x"}]},), "choices[0].index is of type string"),
         ((delta(finish_reason=5),), "choices[0].finish_reason is of type integer"),
@@ -463,6 +471,7 @@ def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -
         (http(b"<html>", 200, {"Content-Type": "text/html"}), "char 0): '<html>'"),
         (events(DONE), "the answer's events hold no answer"),
         (events(counted(), DONE), "the answer's events hold no answer"),
+        (events({"choices": [{}]}, DONE), "the answer's events hold no answer"),
         (events(b": nothing\n\n"), "the answer broke off after event 0"),
         (events(delta(finish_reason="content_filter"), DONE), "content filter withheld"),
         (status(400, "bad"), "the server answered 400: bad"),

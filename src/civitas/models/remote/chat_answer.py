@@ -6,6 +6,7 @@ They are untrusted data: read through a schema, and an error names the wrong fie
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ MAX_CALLS = 1024
 
 _MOST_TOKENS = 2**53
 _OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+# What servers without such a code write: Anthropic, LM Studio, Mistral, OpenRouter, vLLM, xAI.
+_TOO_LONG = re.compile(r"prompt is too long|context length|maximum (?:model|prompt) length")
 
 
 def _fields(**schema: Any) -> Any:
@@ -60,12 +63,16 @@ def _message(calls: Any) -> Any:
     )
 
 
-_CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY)
+_CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY, error=_ANY)
 _ANSWER = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
 _LISTED = SchemaValidator(_fields(tool_calls=_CALLS))
 _DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
 _PART = _fields(
-    index=_MAYBE(_INDEX), finish_reason=_MAYBE(_one_of(str)), delta=_DELTA, message=_DELTA
+    index=_MAYBE(_INDEX),
+    finish_reason=_MAYBE(_one_of(str)),
+    delta=_DELTA,
+    message=_DELTA,
+    error=_ANY,
 )
 CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
 """The schema of an event of a streamed answer."""
@@ -101,10 +108,11 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
     """
     where = f"{name}: the answer"
     answer = parsed(data, where) if isinstance(data, bytes) else data
-    if isinstance(answer, dict) and answer.get("error") and not answer.get("choices"):
+    if isinstance(answer, dict) and answer.get("error"):
         raise failed(answer, name)
     answer = checked(_ANSWER, answer, where)
     choice = answer["choices"][0]
+    check_choice(choice, name)
     message = choice["message"]
     text = joined_content(message["content"], where, "choices[0].message.content")
     refusal = message["refusal"]
@@ -114,6 +122,12 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
     calls = _with_ids(message["tool_calls"], calls_before)
     thinking = readable(reasoning_of(message))
     return finished(readable(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
+
+
+def check_choice(choice: dict[str, Any], name: str) -> None:
+    """Raise the error that a provider, such as OpenRouter, states in an answer it has begun."""
+    if choice["error"] or choice["finish_reason"] == "error":
+        raise failed({"error": choice["error"]}, name)
 
 
 def finished(
@@ -204,6 +218,8 @@ def failed(body: Any, name: str) -> ModelError:
 
 def overflows(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
+    if _TOO_LONG.search(server_text(body)):
+        return True
     for _ in range(2):
         if isinstance(body, Mapping):
             for field in ("code", "type"):
@@ -219,7 +235,7 @@ def server_text(body: Any) -> str:
     for _ in range(2):
         if isinstance(body, dict):
             body = body.get("error") or body.get("message") or body.get("detail") or ""
-    text = body if isinstance(body, str) else kind_of(body)
+    text = body if isinstance(body, str) else json.dumps(body)
     return one_line(text, 300) or "no reason"
 
 

@@ -21,8 +21,6 @@ from civitas.models.settings import check_base_url, check_key
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
 
-_TOO_LONG = "prompt is too long"  # Anthropic's text, which has no error code
-
 
 class RemoteModel(Answering):
     """What models behind a server share; a subclass defines `_asked`, which sends a request."""
@@ -114,7 +112,7 @@ class RemoteModel(Answering):
         with suppress(ValueError, RecursionError):
             body = json.loads(text)
         reason = f"{self.name}: the server answered {status}: {server_text(body)}"
-        if overflows(body) or _TOO_LONG in text:
+        if overflows(body):
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if status in (401, 403):
             reason += f"; check api_key=, or {self.variable}"
