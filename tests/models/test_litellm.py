@@ -565,7 +565,10 @@ def test_offline_a_proxy_on_another_machine_is_not_used(
 
 def test_it_loads_without_a_network_and_a_script_ends_without_a_word(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A_SECRET_FROM_DOTENV=1\n")
-    with OpenAIServer(text("ok"), HANG) as server:
+    # litellm knows neither such a finish reason nor such a number of tokens, and warns of both.
+    usage = {"prompt_tokens": 7.0, "completion_tokens": 3, "total_tokens": 10}
+    odd = completion({"role": "assistant", "content": "ok"}, "odd", usage=usage)
+    with OpenAIServer(http(json.dumps(odd).encode()), HANG) as server:
         script = f"""
 import asyncio, os, sys
 called = []

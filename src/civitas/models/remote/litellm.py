@@ -188,7 +188,7 @@ class LiteLLMModel(RemoteModel):
                         response = await litellm.acompletion(**request)
                         if stream:
                             async for chunk in response:
-                                for piece in answer.take(chunk.model_dump()):
+                                for piece in answer.take(chunk.model_dump(warnings=False)):
                                     begun = True
                                     yield piece
                     break
@@ -205,9 +205,12 @@ class LiteLLMModel(RemoteModel):
             # litellm ends a stream that broke off like a complete one.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
-            whole = [] if stream else [read_answer(response.model_dump(), self.name, calls_before)]
-            for part in answer.end() if stream else whole:
-                yield part
+            if stream:
+                for part in answer.end():
+                    yield part
+                return
+            body = response.model_dump(warnings=False)
+            yield read_answer(body, self.name, calls_before)
 
         async with aclosing(LOOP.stream(ask)) as parts:
             async for part in parts:
