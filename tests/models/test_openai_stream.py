@@ -27,6 +27,7 @@ from models.openai_server import (
     SOON,
     Answer,
     OpenAIServer,
+    Request,
     answer,
     call,
     call_piece,
@@ -103,6 +104,34 @@ def test_a_server_that_refuses_to_count_is_asked_without(refusal: str) -> None:
     assert said == ["one", "two"]
     options = [request.body.get("stream_options") for request in server.requests]
     assert options == [{"include_usage": True}, None, None]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "system"),
+    (
+        ("This response_format type is unavailable now", None),
+        ("This model does not support response format `json_schema`", "Be kind."),
+        ("the JSON schema has what no grammar has", [{"type": "text", "text": "Be kind."}]),
+    ),
+)
+def test_a_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: Any) -> None:
+    before = [{"role": "system", "content": system}] if system else []
+    messages = [*before, *user("Who?")]
+
+    def answers(request: Request) -> Answer:
+        if "response_format" in request.body:
+            return status(400, refusal)
+        return streamed("{}") if request.body.get("stream") else text("{}")
+
+    with OpenAIServer(answers) as server:
+        asked = OpenAIModel("m", server.url)
+        assert run(asked.complete(messages, schema=PERSON)).text == "{}"
+        assert joined(run(parts_of(asked, messages, schema=PERSON))) == "{}"
+    assert ["response_format" in request.body for request in server.requests] == [True, False] * 2
+    asked_in_words = server.requests[-1].body["messages"]
+    assert asked_in_words[0]["content"].endswith(f"and nothing else: {json.dumps(PERSON)}")
+    assert asked_in_words[-1] == messages[-1]
+    assert ("Be kind." in json.dumps(asked_in_words)) is bool(system)
 
 
 def test_offline_forbids_streams_from_other_machines() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -12,6 +13,7 @@ from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
 from civitas.models.base import in_pieces
+from civitas.models.plain_chat import add_schema
 from civitas.models.protocol import StreamPart
 from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
@@ -27,7 +29,10 @@ _OWN_FIELDS = frozenset(
 )
 _LENGTHS = ("max_completion_tokens", "max_tokens")
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
+# What servers write that refuse to count a stream's tokens, or to keep to a schema.
 _STREAM_USAGE = re.compile("stream_options|include_usage")
+_SCHEMA = re.compile("response[ _]format|json[ _]schema", re.IGNORECASE)
+_WITH_SCHEMA = b', "response_format": {'
 _MAX_BYTES = 64 * 2**20
 
 
@@ -167,7 +172,7 @@ class OpenAIModel(RemoteModel):
                     async for part in parts:
                         yield part
             else:
-                response = await self._post(content)
+                response = await self._sent(content)
                 yield read_answer(response.content, self.name, calls_before)
         except HTTPError as error:
             raise self._lost(str(error)) from None
@@ -178,7 +183,7 @@ class OpenAIModel(RemoteModel):
             raise type(error)(hidden) from None
 
     async def _streamed(self, content: bytes, calls: int) -> AsyncGenerator[StreamPart, None]:
-        response = await self._open(content)
+        response = await self._sent(content, stream=True)
         try:
             kind = response.headers.get("content-type", "")
             if "json" in kind or "html" in kind:  # it cannot stream, or is a web page
@@ -199,36 +204,31 @@ class OpenAIModel(RemoteModel):
         for part in end:
             yield part
 
-    async def _open(self, content: bytes) -> Response:
-        if self._streams_usage:
-            try:
-                return await self._post(_to_stream(content, True), stream=True)
-            except _NoUsage:
+    async def _sent(self, content: bytes, stream: bool = False) -> Response:
+        """Send a request, and again without an option that the server refuses."""
+        url = f"{self.base_url}/chat/completions"
+        while True:
+            counted = stream and self._streams_usage
+            body = _to_stream(content, counted) if stream else content
+            response = await self._client.request(
+                "POST", url, headers=self._headers, body=body, stream=stream
+            )
+            if 200 <= response.status < 300:
+                return response
+            text = response.content.decode("utf-8", "replace")
+            may_mend = response.status in (400, 422)
+            if may_mend and counted and _STREAM_USAGE.search(text):
                 self._streams_usage = False
-        return await self._post(_to_stream(content, False), stream=True)
-
-    async def _post(self, content: bytes, stream: bool = False) -> Response:
-        response = await self._client.request(
-            "POST",
-            f"{self.base_url}/chat/completions",
-            headers=self._headers,
-            body=content,
-            stream=stream,
-        )
-        if not 200 <= response.status < 300:
-            raise self._failed(response)
-        return response
-
-    def _failed(self, response: Response) -> ModelError:
-        text = response.content.decode("utf-8", "replace")
-        error = self._refused(response.status, text, response.headers, response.tries)
-        if response.status in (400, 422) and _STREAM_USAGE.search(text):
-            return _NoUsage(str(error))
-        return error
+            elif may_mend and _WITH_SCHEMA in content and _SCHEMA.search(text):
+                content = _with_schema_in_words(content)
+            else:
+                raise self._refused(response.status, text, response.headers, response.tries)
 
 
-class _NoUsage(ModelError):
-    """A server refuses a stream with a count of its tokens."""
+def _with_schema_in_words(content: bytes) -> bytes:
+    body = json.loads(content)
+    add_schema(body["messages"], body.pop("response_format")["json_schema"]["schema"])
+    return json.dumps(body).encode()
 
 
 def _to_stream(content: bytes, usage: bool) -> bytes:
