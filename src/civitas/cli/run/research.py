@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+from collections import Counter
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, Final
@@ -208,11 +209,9 @@ class ResearchDisplay(RunDisplay):
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
 
     def _at_work(self) -> str:
-        open = list(self._open.values())
-        names = ", ".join(
-            f"{n} × {name}" for name in dict.fromkeys(open) if (n := open.count(name))
-        )
-        return f"{self._working}{f': {names}' if names else ''}".replace("1 × ", "")
+        open = Counter(self._open.values()).items()
+        names = ", ".join(name if n == 1 else f"{n} × {name}" for name, n in open)
+        return f"{self._working}{f': {names}' if names else ''}"
 
     # -- the kinds of events -----------------------------------------------------------------------
 
