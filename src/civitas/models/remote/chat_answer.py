@@ -22,9 +22,11 @@ MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
 _MOST_TOKENS = 2**53
-_OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
-# What servers without such a code write: Anthropic, LM Studio, Mistral, OpenRouter, vLLM, xAI.
-_TOO_LONG = re.compile(r"prompt is too long|context length|maximum (?:model|prompt) length")
+# Codes of OpenAI and llama.cpp; what Anthropic, LM Studio, Mistral, OpenRouter, vLLM and xAI write.
+_TOO_LONG = re.compile(
+    "context_length_exceeded|exceed_context_size_error"
+    "|prompt is too long|context length|maximum (?:model|prompt) length"
+)
 
 
 def _fields(**schema: Any) -> Any:
@@ -218,16 +220,9 @@ def failed(body: Any, name: str) -> ModelError:
 
 def overflows(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
-    if _TOO_LONG.search(server_text(body)):
-        return True
-    for _ in range(2):
-        if isinstance(body, Mapping):
-            for field in ("code", "type"):
-                kind = body.get(field)
-                if isinstance(kind, str) and kind in _OVERFLOWS:
-                    return True
-            body = body.get("error")
-    return False
+    places = (body, body.get("error")) if isinstance(body, dict) else ()
+    kinds = (each.get(k) for each in places if isinstance(each, dict) for k in ("code", "type"))
+    return any(_TOO_LONG.search(str(said)) for said in (server_text(body), *kinds))
 
 
 def server_text(body: Any) -> str:
