@@ -352,21 +352,22 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
         assert bool(server.requests) is (code == 0)
 
 
-def test_progress_stays_in_one_line_of_a_narrow_terminal(tmp_path: Path) -> None:
-    args = ("simulate", *TOWN, "--days", "2")
-    with Terminal("-m", "civitas", *args, cwd=tmp_path, columns=30) as terminal:
-        assert terminal.end() == 0
-        shown = re.findall("\r([^\r\n]*)\x1b", terminal.raw)
-    assert any("100 %" in each for each in shown)
-    assert max(map(len, shown)) < 30
-
-
 EXPERIMENT = """\
 name: small
 society: {citizens: 10, step: 12h}
 metrics: [home]
 workflow: [step: 1]
 """
+
+
+def test_progress_stays_in_one_line_of_a_narrow_terminal(tmp_path: Path) -> None:
+    args = ("simulate", *TOWN, "--days", "2")
+    with Terminal("-m", "civitas", *args, cwd=tmp_path, columns=30) as terminal:
+        assert terminal.end() == 0
+        shown = re.findall("\r([^\r\n]*)\x1b", terminal.raw)
+    assert max(map(len, shown)) < 30
+    # What follows it begins a line.
+    assert re.search(r"\r[^\r\n]*100 %[^\r\n]*\x1b\[K\r\n\w", terminal.raw)
 
 
 def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
