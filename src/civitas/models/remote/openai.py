@@ -220,15 +220,11 @@ class OpenAIModel(RemoteModel):
             if may_mend and counted and _STREAM_USAGE.search(text):
                 self._streams_usage = False
             elif may_mend and _WITH_SCHEMA in content and _SCHEMA.search(text):
-                content = _with_schema_in_words(content)
+                asked = json.loads(content)
+                add_schema(asked["messages"], asked.pop("response_format")["json_schema"]["schema"])
+                content = json.dumps(asked).encode()
             else:
                 raise self._refused(response.status, text, response.headers, response.tries)
-
-
-def _with_schema_in_words(content: bytes) -> bytes:
-    body = json.loads(content)
-    add_schema(body["messages"], body.pop("response_format")["json_schema"]["schema"])
-    return json.dumps(body).encode()
 
 
 def _to_stream(content: bytes, usage: bool) -> bytes:
