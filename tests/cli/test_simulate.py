@@ -70,7 +70,13 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
         png = contents(found)[name]
         assert png.startswith(b"\x89PNG")
         assert min(struct.unpack(">II", png[16:24])) >= 700
-    assert [row["step"] for row in table(found / "metrics.csv")] == ["0", "1", "2", "3"]
+    rows = table(found / "metrics.csv")
+    assert [row["step"] for row in rows] == ["0", "1", "2", "3"]
+    most = {name: max(int(row[name]) for row in rows) for name in ("work", "moving")}
+    assert f"  at home       {rows[-1]['home']}\n" in done.stdout
+    assert f"  at work       {rows[-1]['work']}, at most {most['work']}\n" in done.stdout
+    assert f"  on the way    at most {most['moving']}\n" in done.stdout
+    assert re.search(r"  in a +metrics\.csv, .*manifest\.json", done.stdout)
     assert len(read_people(found / "citizens.csv")) == 30
     manifest = json.loads((found / "manifest.json").read_text())
     assert manifest["complete"]
