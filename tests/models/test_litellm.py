@@ -259,6 +259,15 @@ def test_no_key_of_a_provider_goes_to_another_server(monkeypatch: pytest.MonkeyP
 # -- streams ---------------------------------------------------------------------------------------
 
 
+def test_a_server_that_refuses_a_schema_is_asked_in_words() -> None:
+    refusal = status(400, "This response_format type is unavailable now")
+    with OpenAIServer(refusal, text("{}")) as server:
+        assert run(of(server).complete(user("Who?"), schema=PERSON)).text == "{}"
+    system, asked = server.requests[-1].body["messages"]
+    assert system["content"].endswith(json.dumps(PERSON))
+    assert asked == user("Who?")[0]
+
+
 def test_a_stream_in_openais_form() -> None:
     pieces = (
         chunk({"role": "assistant", "reasoning_content": "hm"}),

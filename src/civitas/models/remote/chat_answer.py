@@ -46,6 +46,7 @@ def _one_of(*kinds: type) -> Any:
 
 
 _MAYBE, _LIST, _ANY = schemas.nullable_schema, schemas.list_schema, schemas.any_schema()
+_TEXT = _MAYBE(_one_of(str))
 # Text, as the provider wrote it, or an object: some servers parse it.
 _ARGUMENTS = _MAYBE(_one_of(str, dict))
 _CALL = _fields(id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS))
@@ -54,7 +55,7 @@ _INDEX = schemas.int_schema(strict=True)
 _PIECE = _fields(
     index=_MAYBE({**_INDEX, "ge": 0}),
     id=_ANY,
-    function=_MAYBE(_fields(name=_MAYBE(_one_of(str)), arguments=_ARGUMENTS)),
+    function=_MAYBE(_fields(name=_TEXT, arguments=_ARGUMENTS)),
 )
 
 
@@ -69,13 +70,7 @@ _CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY, error=_ANY)
 _ANSWER = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
 _LISTED = SchemaValidator(_fields(tool_calls=_CALLS))
 _DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
-_PART = _fields(
-    index=_MAYBE(_INDEX),
-    finish_reason=_MAYBE(_one_of(str)),
-    delta=_DELTA,
-    message=_DELTA,
-    error=_ANY,
-)
+_PART = _fields(index=_MAYBE(_INDEX), finish_reason=_TEXT, delta=_DELTA, message=_DELTA, error=_ANY)
 CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
 """The schema of an event of a streamed answer."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -13,7 +12,6 @@ from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
 from civitas.models.base import in_pieces
-from civitas.models.plain_chat import add_schema
 from civitas.models.protocol import StreamPart
 from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
@@ -29,10 +27,7 @@ _OWN_FIELDS = frozenset(
 )
 _LENGTHS = ("max_completion_tokens", "max_tokens")
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
-# What servers write that refuse to count a stream's tokens, or to keep to a schema.
 _STREAM_USAGE = re.compile("stream_options|include_usage")
-_SCHEMA = re.compile("response[ _]format|json[ _]schema", re.IGNORECASE)
-_WITH_SCHEMA = b', "response_format": {'
 _MAX_BYTES = 64 * 2**20
 
 
@@ -205,31 +200,22 @@ class OpenAIModel(RemoteModel):
             yield part
 
     async def _sent(self, content: bytes, stream: bool = False) -> Response:
-        """Send a request, and again without an option that the server refuses."""
+        """Send a request; a stream again without a count of its tokens, if that is refused."""
         url = f"{self.base_url}/chat/completions"
         while True:
             counted = stream and self._streams_usage
-            body = _to_stream(content, counted) if stream else content
+            more = b', "stream": true' if stream else b""
+            more += b', "stream_options": {"include_usage": true}' if counted else b""
+            body = content[:-1] + more + b"}"
             response = await self._client.request(
                 "POST", url, headers=self._headers, body=body, stream=stream
             )
             if 200 <= response.status < 300:
                 return response
             text = response.content.decode("utf-8", "replace")
-            may_mend = response.status in (400, 422)
-            if may_mend and counted and _STREAM_USAGE.search(text):
-                self._streams_usage = False
-            elif may_mend and _WITH_SCHEMA in content and _SCHEMA.search(text):
-                asked = json.loads(content)
-                add_schema(asked["messages"], asked.pop("response_format")["json_schema"]["schema"])
-                content = json.dumps(asked).encode()
-            else:
+            if not (counted and response.status in (400, 422) and _STREAM_USAGE.search(text)):
                 raise self._refused(response.status, text, response.headers, response.tries)
-
-
-def _to_stream(content: bytes, usage: bool) -> bytes:
-    counted = b', "stream_options": {"include_usage": true}' if usage else b""
-    return content[:-1] + b', "stream": true' + counted + b"}"
+            self._streams_usage = False
 
 
 async def _more(response: Response, answer: AnswerStream) -> bytes:
