@@ -345,7 +345,7 @@ def test_money_is_limited_only_where_the_price_is_known(tmp_path: Path) -> None:
     assert "price" in done.stderr
 
 
-@pytest.mark.parametrize(("answer", "code"), (("n", 1), ("y", 0)))
+@pytest.mark.parametrize(("answer", "code"), (("", 1), ("y", 0)))  # as [y/N] says
 def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str, code: int) -> None:
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
