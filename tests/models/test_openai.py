@@ -475,6 +475,7 @@ def test_tries_are_bounded() -> None:
         (answer(completion({"content": "so"}) | {"error": "no room"}), "an error: no room"),
         (answer(completion({"content": "so"}, "error")), "answered with an error: no reason"),
         (http(b'{"detail": [{"loc": ["body", "seed"]}]}', 422), '422: [{"loc": ["body", "seed"]}]'),
+        (http(b'{"error": {"message": "bad", "metadata": {"raw": "why"}}}', 400), "400: bad: why"),
         (answer({}), "the answer's choices is missing, not a list"),
         (answer({"choices": []}), "the answer's choices is empty, not a list"),
         (answer({"choices": [{"message": 5}]}), "choices[0].message is of type integer"),

@@ -222,11 +222,14 @@ def overflows(body: Any) -> bool:
 
 def server_text(body: Any) -> str:
     """Return the text of a server's error, in one line."""
+    raw = ""
     for _ in range(2):
         if isinstance(body, dict):
+            about = body.get("metadata")  # OpenRouter's: what the provider behind it answered
+            raw = f": {about['raw']}" if isinstance(about, dict) and "raw" in about else raw
             body = body.get("error") or body.get("message") or body.get("detail") or ""
     text = body if isinstance(body, str) else json.dumps(body)
-    return one_line(text, 300) or "no reason"
+    return one_line(text + raw, 300) or "no reason"
 
 
 def wrong_field(where: str, field: str, found: Any, wanted: str) -> ModelError:
