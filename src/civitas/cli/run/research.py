@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
 import os
@@ -170,8 +169,6 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
 
     if not (order.out or as_json):
         text = sanitized(report.markdown)
-        if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it cannot hold is no error
-            sys.stdout.reconfigure(errors="backslashreplace")
         if sys.stdout.isatty():  # a terminal would obey a page's control characters
             text = "\n" + shown_lines(text.expandtabs(4))
         print(text, end="", flush=True)
