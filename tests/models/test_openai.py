@@ -396,9 +396,13 @@ def test_a_refusal_is_text() -> None:
         ({"prompt_tokens": -5, "completion_tokens": 2}, Usage(0, 2)),
         ({"prompt_tokens": 5.5, "completion_tokens": True}, Usage()),
         ({"prompt_tokens": 10**30, "completion_tokens": "7"}, Usage()),
+        ({"total_tokens": 9}, Usage()),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 3}, Usage(5, 2)),
+        # As of xAI and Gemini, whose reasoning is in the total alone, and is paid for.
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, Usage(32, 103)),
     ),
 )
-def test_usage_that_is_none_counts_nothing(usage: Any, counted: Usage) -> None:
+def test_usage_is_what_the_server_states_or_nothing(usage: Any, counted: Usage) -> None:
     assert ask(text("ok", usage=usage)).usage == counted
 
 

@@ -136,7 +136,10 @@ def finished(
     if reason not in ("length", "content_filter"):
         reason = "calls" if calls else "stop"
     counted = usage if isinstance(usage, dict) else {}
-    spent = Usage(_tokens(counted.get("prompt_tokens")), _tokens(counted.get("completion_tokens")))
+    fields = ("prompt_tokens", "completion_tokens", "total_tokens")
+    given, answered, total = (_tokens(counted.get(field)) for field in fields)
+    # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
+    spent = Usage(given, max(answered, total - given) if given else answered)
     return ModelReply(text, calls, spent, reason, thinking)
 
 
