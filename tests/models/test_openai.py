@@ -477,7 +477,7 @@ def test_tries_are_bounded() -> None:
         (answer([]), "the answer is empty, not an object"),
         (answer({"error": {"message": "no\nroom"}}), "answered with an error: no room"),
         (answer(completion({"content": "so"}) | {"error": "no room"}), "an error: no room"),
-        (answer(completion({"content": "so"}, "error")), "answered with an error: no reason"),
+        (answer(completion({"content": "so"}, "error")), "answered with an error: error"),
         (http(b'{"detail": [{"loc": ["body", "seed"]}]}', 422), '422: [{"loc": ["body", "seed"]}]'),
         (http(b'{"error": {"message": "bad", "metadata": {"raw": "why"}}}', 400), "400: bad: why"),
         (answer({}), "the answer's choices is missing, not a list"),

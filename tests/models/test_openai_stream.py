@@ -303,6 +303,7 @@ def test_a_streamed_refusal_is_text() -> None:
     ("given", "meant"),
     (
         *(("stop", "stop"), ("length", "length"), ("tool_calls", "stop")),
+        ("model_length", "length"),
         ("content_filter", "content_filter"),
     ),
 )
@@ -461,7 +462,7 @@ def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
         ((delta(5),), "event 2 of the answer's choices[0].delta.content is of type integer"),
         ((delta("", "error") | {"error": {"message": "no room"}},), "an error: no room"),
         (({"choices": [{"finish_reason": "error", "error": {"message": "no room"}}]},), "no room"),
-        ((delta("", "error"),), "answered with an error: no reason"),
+        ((delta("", "insufficient_system_resource"),), "an error: insufficient_system_resource"),
         (({"choices": ["x"]},), "choices[0] is of type string, not an object"),
         (({"choices": [{"index": "x"}]},), "choices[0].index is of type string"),
         ((delta(finish_reason=5),), "choices[0].finish_reason is of type integer"),

@@ -122,9 +122,10 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
 
 
 def check_choice(choice: dict[str, Any], name: str) -> None:
-    """Raise the error that a provider, such as OpenRouter, states in an answer it has begun."""
-    if choice["error"] or choice["finish_reason"] == "error":
-        raise failed({"error": choice["error"]}, name)
+    """Raise the error that a provider, such as OpenRouter or DeepSeek, states in an answer."""
+    reason = choice["finish_reason"]
+    if choice["error"] or reason in ("error", "insufficient_system_resource"):
+        raise failed({"error": choice["error"] or reason}, name)
 
 
 def finished(
@@ -133,7 +134,9 @@ def finished(
     """Return the reply made of an answer's parts."""
     if reason == "content_filter" and not text and not calls:
         raise ModelError(f"{name}: the provider's content filter withheld the answer")
-    if reason not in ("length", "content_filter"):
+    if reason in ("model_length", "max_tokens"):  # Mistral's, and those of others behind proxies
+        reason = "length"
+    elif reason not in ("length", "content_filter"):
         reason = "calls" if calls else "stop"
     counted = usage if isinstance(usage, dict) else {}
     fields = ("prompt_tokens", "completion_tokens", "total_tokens")
