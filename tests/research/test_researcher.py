@@ -49,6 +49,7 @@ from civitas.research import (
     ResourcePool,
     Section,
     rules,
+    search_folder,
 )
 from civitas.research.relevance import Index
 from journal.crash import crash
@@ -1164,6 +1165,35 @@ def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
     topic = "the port of the alpha protocol"
     report = Researcher("r", None, topic, [search], max_tasks=1).report_sync()
     assert [each.passage.url for each in report.citations] == ["file:///a.md#The p"]
+
+
+def test_what_is_read_later_of_a_page_has_its_own_day() -> None:
+    parts = ["The tower leans by 4 degrees.", "The tower was closed in 1990."]
+    days = ["2026-01-01T08:00:00+00:00", "2026-02-02T08:00:00+00:00"]
+
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource("file:///tower.md", "Tower", True, parts.pop(0), fetched_at=days.pop(0))
+
+    asked = ["How far leans the tower?", "When was the tower closed to visitors?"]
+    report = Researcher("r", None, asked, [look], iterations=2, max_tasks=1).report_sync()
+    read = {each.sentence[1:-1]: each.passage.fetched_at[:10] for each in report.citations}
+    assert read == {
+        "The tower leans by 4 degrees.": "2026-01-01",
+        "The tower was closed in 1990.": "2026-02-02",
+    }
+
+
+def test_each_of_many_objectives_is_searched_for_even_in_one_file(tmp_path: Path) -> None:
+    trees = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "oak"]
+    planted = [f"## {each}\n\nThe {each} was planted by Ada.\n\n" for each in trees[4:]]
+    (tmp_path / "trees.md").write_text("# Trees\n\n" + "".join(planted))
+    asked = [f"Where is the {each}?" for each in trees]  # of four there is nothing
+    tools = [search_folder(tmp_path, index=tmp_path / "index.db")]
+    researcher = Researcher("r", None, asked, tools, iterations=9, max_tasks=2)
+    report = researcher.report_sync()
+    assert (report.iterations, len(report.citations)) == (5, 4)
+    assert report.detail == "no task is left that was not done"
 
 
 def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
