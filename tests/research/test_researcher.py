@@ -871,6 +871,27 @@ def found(
             "“Oil is changed each May.”",
         ),
         ("Release 2.1 of 2020-01-04\n\n- Bugs", "Release 2.1", "“Release 2.1 of 2020-01-04”"),
+        (
+            "Log\n\n" + "2023-01-12 buoy 7 has sent\n" * 30 + "2023-01-31 buoy 9 lost its chain\n",
+            "Which buoy lost its chain?",
+            "“… 2023-01-31 buoy 9 lost its chain”",
+        ),
+        (
+            f"The chair, {'who is very old, ' * 30}broke. The table held.",
+            "Is the chair old?",
+            f"“The chair, {'who is very old, ' * 22}who is very …”",
+        ),
+        (
+            "| Berth | Depth |\n+=======+=======+\n| North | 4 m   |\n+-------+-------+\n",
+            "How deep is the north berth?",
+            "“North | 4 m”",
+        ),
+        (
+            "Harbour\n\nIt is old. The anchor weighs 840 kilograms.",
+            "How heavy is the anchor?",
+            "“The anchor weighs 840 kilograms.”",
+        ),
+        ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
     ),
 )
 def test_what_answers_is_quoted_rather_than_a_heading_or_code(

@@ -13,7 +13,7 @@ from civitas.research.calling import taking
 from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
 from civitas.research.relevance import RELEVANT, Found, Index, titled
-from civitas.research.sentences import sentences, terms, words
+from civitas.research.sentences import sentences, subject, terms, words
 from civitas.text import one_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searche
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _WORDS: Final = 5  # text with fewer, or without a mark at its end, is part of a list, or code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
-_UNDERLINED: Final = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===)")  # or the head of a table
+_UNDERLINED: Final = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # or the head of a table
+_CLAUSE: Final = re.compile(r"[,;:]\s+|\n")
 _CODE: Final = re.compile(
     r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
     r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
@@ -80,7 +81,8 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
     """Yield queries with reasons: the topic, then parts of it, as one odd word may dominate."""
     topic = objective.topic
     yield topic, "search"
-    weights = {word: max(map(index.weight, terms(word))) for word in words(topic) if terms(word)}
+    said = [word for word in words(subject(topic)) if terms(word)]
+    weights = {word: max(map(index.weight, terms(word))) for word in said}
     if len(weights) < 3:
         return
     if not index.passages:
@@ -159,13 +161,24 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
             if "\n" not in text[ends[0] : last] and last - start <= _LONGEST_QUOTE:
                 ends.insert(0, last)
         for end in ends:
-            quoted = " ".join(text[start:end].split())
-            if len(quoted) > _LONGEST_QUOTE:
-                quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
+            quoted = _shortened(text[start:end], wanted)
             # A page's links and images must not become links and images of the report.
             if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
                 return quoted
     return ""
+
+
+def _shortened(sentence: str, wanted: dict[str, float]) -> str:
+    """Return a sentence in one line; of a long one, the clauses or lines that say most."""
+    if len(sentence) > _LONGEST_QUOTE:
+        starts = [0, *(each.end() for each in _CLAUSE.finditer(sentence))][::-1]
+        here = [{*terms(sentence[at : at + _LONGEST_QUOTE])} for at in starts]
+        worth = [sum(wanted[term] for term in wanted.keys() & each) for each in here]
+        at = 0 if worth[-1] == max(worth) else starts[worth.index(max(worth))]
+        cut = sentence[at : at + _LONGEST_QUOTE]
+        whole = at + len(cut) == len(sentence)
+        sentence = f"{'… ' * bool(at)}{cut if whole else cut.rpartition(' ')[0] + ' …'}"
+    return " ".join(sentence.split())
 
 
 def evaluate(researcher: Workbench) -> Findings:
