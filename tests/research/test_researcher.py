@@ -938,6 +938,19 @@ def test_what_was_not_read_or_not_written_is_said() -> None:
     assert "\n\nNo report was written of what was read.\n\n" in report.markdown
 
 
+def test_what_a_model_understood_in_another_language_is_not_said_to_be_missing() -> None:
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(ALPHA, "Alpha", True, "It uses port 4711.")
+
+    asked = ["Welchen Anschluss hat es?", "Wie kocht man Nudeln?"]
+    judged = evaluation({asked[0]: 0.9, asked[1]: 0.0})
+    script = [plan(("look", {"query": "port"})), "It uses port 4711.[^1^]", judged]
+    report = research(script, objectives=asked, tools=[look], iterations=1)[0].report_sync()
+    assert "found for “Wie kocht man Nudeln?”." in report.markdown
+    assert "found for “Welchen" not in report.markdown
+
+
 def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
     report = found("The bridge <b>was</b> built in 1903.", "When was the bridge built?")
     assert report.citations == []

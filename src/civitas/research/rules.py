@@ -13,7 +13,7 @@ from civitas.research.calling import taking
 from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
 from civitas.research.relevance import RELEVANT, Found, Index, titled
-from civitas.research.sentences import sentences, subject, terms, words
+from civitas.research.sentences import UNDERLINED, sentences, subject, terms, words
 from civitas.text import one_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searche
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _WORDS: Final = 5  # text with fewer, or without a mark at its end, is part of a list, or code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
-_UNDERLINED: Final = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # or the head of a table
 _CLAUSE: Final = re.compile(r"[,;:]\s+|\n")
 _CODE: Final = re.compile(
     r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
@@ -146,7 +145,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
         whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         before = text[text.rfind("\n", 0, start) + 1 : start]
-        headed = said == heading or "#" in before or _UNDERLINED.match(text, end)
+        headed = said == heading or "#" in before or UNDERLINED.match(text, end)
         if headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said):
             kind = 2 if there - wanted.keys() else 3  # one of the topic's words alone says nothing
         else:
