@@ -319,6 +319,7 @@ def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> No
     ("answer", "fault"),
     (
         ("I would search.", "is not JSON"),
+        ("", "was empty"),
         (plan(("fly", {})), "is not one of"),
         (plan(("search", {})), 'missing argument "query"'),
         (plan(("search", {"query": 5})), '"query"'),
@@ -328,7 +329,7 @@ def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: s
     researcher, model = research([answer, *SCRIPT])
     assert researcher.report_sync().stop_reason == "done"
     assert fault in told(model, 1)
-    assert answer in told(model, 1)
+    assert model.received[1][-2]["content"] == (answer or "(no answer)")
 
     researcher, _ = research([answer, answer])
     report = researcher.report_sync()
@@ -543,6 +544,12 @@ def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
         "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
     ).report_sync()
     assert "– <my%20own%20notes>, read 20" in report.markdown
+    undated = Resource("https://a.example/y", None, True, "Alpha uses port 9.")
+    found = ResearchResult("ask", {}, "", resources=[undated])
+    report = Researcher(
+        "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
+    ).report_sync()
+    assert "– <https://a.example/y>, read on an unknown day" in report.markdown
 
 
 def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
@@ -658,6 +665,13 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
         Researcher("r", None, ["alpha"]).report_sync()
     with pytest.raises(DefinitionError, match="exactly one text, a query; got 'read'"):
         Researcher("r", None, ["alpha"], tools()[1:]).report_sync()
+
+    def page(number: int) -> str:
+        """Return a page."""
+        return "Alpha."
+
+    with pytest.raises(DefinitionError, match="exactly one text, a query; got 'page'"):
+        Researcher("r", None, ["alpha"], [page]).report_sync()
     with pytest.raises(DefinitionError, match="iterations="):
         Researcher("r", None, ["alpha"], iterations=0)
     for wrong in (0, 1.01, "all"):
@@ -955,6 +969,7 @@ def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
     report = found("The bridge <b>was</b> built in 1903.", "When was the bridge built?")
     assert report.citations == []
     assert "No sentence of what was read for “When was the bridge built?” can" in report.markdown
+    assert found("# The bridge", "bridge").citations == []  # a heading that says nothing more
     researcher = Researcher("r", None, "alpha", tools(), iterations=1)  # which searches first
     assert (
         "Nothing relevant was found for “alpha”: nothing was read."
@@ -1426,6 +1441,7 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert seen == ["read alpha", "read /beta"]
     assert [each.topic for each in report.objectives] == ["alpha", "beta"]
     assert len(model.received) == 3
+    assert '{"topic": "alpha", "expertise": 0.1}' in told(model, 0)
 
 
 def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:

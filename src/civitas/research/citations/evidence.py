@@ -72,7 +72,8 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     if why := _unknown(said, stored) or (None if is_quoted else _unshared(said, stored)):
         return why
     best = max(stored.claims, key=lambda each: len(said.terms & each.terms), default=Claim(""))
-    return _turned(said, best, stored) or (None if even in stored.even else _altered(said, best))
+    is_part = quoted == [said.text] and even in stored.even  # and nothing else
+    return _turned(said, best, stored) or (None if is_part else _altered(said, best))
 
 
 class _Stored(NamedTuple):
