@@ -906,6 +906,11 @@ def found(
             "“The anchor weighs 840 kilograms.”",
         ),
         ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
+        (
+            "船很大\uff0c" * 150 + "灯塔由王明看守。",
+            "灯塔由谁看守?",
+            "“… 灯塔由王明看守。”",
+        ),
     ),
 )
 def test_what_answers_is_quoted_rather_than_a_heading_or_code(

@@ -146,7 +146,6 @@ def made(
 
 
 def _sources(citations: list[Citation]) -> list[str]:
-    """Return a line for each footnote: its source's title and URL, and the day it was read."""
     lines = []
     for number, passage in sorted({each.number: each.passage for each in citations}.items()):
         # What can stand between angle brackets.

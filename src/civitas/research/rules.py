@@ -28,7 +28,8 @@ _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searche
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _WORDS: Final = 5  # text with fewer, or without a mark at its end, is part of a list, or code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
-_CLAUSE: Final = re.compile(r"[,;:]\s+|\n")
+_CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
+_WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
 _CODE: Final = re.compile(
     r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
     r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
@@ -140,14 +141,14 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
     def rank(place: int) -> tuple[int, float, int]:
         start, end = spans[place]
         said = text[start:end]
-        there = set(terms(said))
-        worth = sum(weight for term, weight in wanted.items() if term in there)
+        worth = _worth(wanted, said)
         mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
         whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         before = text[text.rfind("\n", 0, start) + 1 : start]
         headed = said == heading or "#" in before or UNDERLINED.match(text, end)
         if headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said):
-            kind = 2 if there - wanted.keys() else 3  # one of the topic's words alone says nothing
+            # The topic's words alone say nothing.
+            kind = 2 if {*terms(said)} - wanted.keys() else 3
         else:
             kind = 0 if worth else 1 if whole else 3
         return kind, -worth if whole else -worth / 2, place
@@ -170,14 +171,19 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
 def _shortened(sentence: str, wanted: dict[str, float]) -> str:
     """Return a sentence in one line; of a long one, the clauses or lines that say most."""
     if len(sentence) > _LONGEST_QUOTE:
-        starts = [0, *(each.end() for each in _CLAUSE.finditer(sentence))][::-1]
-        here = [{*terms(sentence[at : at + _LONGEST_QUOTE])} for at in starts]
-        worth = [sum(wanted[term] for term in wanted.keys() & each) for each in here]
-        at = 0 if worth[-1] == max(worth) else starts[worth.index(max(worth))]
-        cut = sentence[at : at + _LONGEST_QUOTE]
-        whole = at + len(cut) == len(sentence)
-        sentence = f"{'… ' * bool(at)}{cut if whole else cut.rpartition(' ')[0] + ' …'}"
+        starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
+        cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in starts}
+        worth = {at: _worth(wanted, cut) for at, cut in cuts.items()}
+        at = max(starts, key=lambda at: (worth[at], at == 0, at))
+        to_end = at + len(cuts[at]) == len(sentence)
+        whole = None if to_end else _WHOLE.match(cuts[at])
+        sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"
     return " ".join(sentence.split())
+
+
+def _worth(wanted: dict[str, float], text: str) -> float:
+    there = {*terms(text)}
+    return sum(weight for term, weight in wanted.items() if term in there)
 
 
 def evaluate(researcher: Workbench) -> Findings:
@@ -202,8 +208,8 @@ def _coverage(index: Index, topic: str, found: list[Found]) -> float:
     if not found:
         return 0.0
     wanted = index.weights(topic)
-    there = {term for f in found for term in (*terms(f.passage.text), *terms(titled(f.passage)))}
-    together = sum(w for t, w in wanted.items() if t in there) / (sum(wanted.values()) or 1.0)
+    texts = "\n".join(f"{titled(each.passage)}\n{each.passage.text}" for each in found)
+    together = _worth(wanted, texts) / (sum(wanted.values()) or 1.0)
     pages = {each.passage.url.partition("#")[0] for each in found}
     sources = min(len(pages), len({each.passage.sha256 for each in found}))
     share = (max(each.share for each in found) + together) / 2

@@ -274,7 +274,6 @@ class Workbench(ConversationalAgent):
 
     @property
     def _budget(self) -> Any:
-        """The budget of this reply, or None."""
         return self._owner.budget if self._request.budget is None else self._request.budget
 
 

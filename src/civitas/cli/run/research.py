@@ -301,7 +301,6 @@ class ResearchDisplay(RunDisplay):
 
 
 def _found(resources: list[Any]) -> str:
-    """Return what a task has read and found, by name."""
     read = [each for each in resources if each.get("visited")]
     names = [each.get("description") or each.get("url") for each in read or resources]
     said = [f"{len(read)} read"] if read else []

@@ -160,7 +160,6 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
 
 
 def _is_near(said: Claim, other: Claim) -> bool:
-    """Return whether two claims share two fifths of the terms of one of them."""
     return 5 * len(said.terms & other.terms) >= 2 * min(len(said.terms), len(other.terms))
 
 
