@@ -185,7 +185,8 @@ def test_the_steps_are_events_of_the_one_stream() -> None:
     assert blocks == ["plan", "research", "update", "narrate", "evaluate"]
     ended = {(e.block, e.iteration): e.result for e in events if e.kind == "block_ended"}
     assert ended["plan", 1]["tasks"][0]["args"] == {"query": "alpha"}
-    assert {r["url"] for r in ended["update", 1]["resources"]} == {ALPHA, BETA}
+    visited = {(r["url"], r["visited"]) for r in ended["update", 1]["resources"]}
+    assert visited == {(ALPHA, False), (BETA, False)}
     assert ended["evaluate", 1]["remark"] == "Read both pages."
     calls = [(e.action, e.args) for e in events if e.kind == "call_started"]
     assert calls[1:] == [("read", {"url": ALPHA}), ("read", {"url": BETA})]
@@ -906,6 +907,12 @@ def found(
             "“The anchor weighs 840 kilograms.”",
         ),
         ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
+        ("| | Fee |\n|---|---|\n| | The fee is 5 |\n", "Which fee?", "“The fee is 5”"),
+        (
+            "The fee is 5. The others are\n\n- the tax\n- the tip\n",
+            "Which fee?",
+            "“The fee is 5.”",
+        ),
         (
             "船很大\uff0c" * 150 + "灯塔由王明看守。",
             "灯塔由谁看守?",

@@ -158,7 +158,8 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
             break  # nothing is left but headings and code that say nothing about it
         start, *ends = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
-            if "\n" not in text[ends[0] : last] and last - start <= _LONGEST_QUOTE:
+            follows = "\n" not in text[ends[0] : last] and _ENDS.search(text, ends[0], last)
+            if follows and last - start <= _LONGEST_QUOTE:
                 ends.insert(0, last)
         for end in ends:
             quoted = _shortened(text[start:end], wanted)

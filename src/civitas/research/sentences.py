@@ -174,7 +174,7 @@ _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
 UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")
 """What follows a heading that is underlined, or the head of a table."""
-_TABLE = re.compile(r"[ \t>]*\|")
+_TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
 """A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""
 _END = re.compile(
