@@ -27,13 +27,16 @@ from civitas.society import (
     CitizenAgent,
     CitizenMemory,
     City,
+    Feed,
     LocalEngine,
     Move,
+    NeedsBlock,
     Network,
     Pay,
     Perception,
     Place,
     Population,
+    Post,
     RowBlock,
     Rows,
     Save,
@@ -279,6 +282,37 @@ async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
         assert str(society.clock) == "Tuesday 2026-01-06 12:00:00"
         assert society.number == 5
         assert (await society.step())["step"] == 5
+
+
+async def test_what_was_done_counts_for_the_length_of_its_step_whatever_follows() -> None:
+    class Sleeps(CitizenAgent):
+        async def forward(self) -> None:
+            self.status["act"] = "sleep"
+            if self.id == 1 and self.perceived.step == 0:
+                self.send({"to": "2", "action": {"name": "say", "args": {"content": "hello"}}})
+
+    blocks = (NeedsBlock, SocialBlock)
+    both = [
+        Sleeps(id, memory=CitizenMemory({"needs": {"energy": 0}}), blocks=[b() for b in blocks])
+        for id in (1, 2)
+    ]
+    energy = []
+    async with Society(both) as society:
+        for step in ("4h", "15min", "1h", "1h"):
+            await society.run(steps=1, step=step)
+            energy.append(both[1].status["needs"]["energy"])
+    assert energy == [0, 500, 531, 656]
+    assert both[1].status["relations"] == {"1": 32}  # of four hours
+
+
+async def test_a_post_keeps_its_time_if_steps_change_their_length() -> None:
+    feed, ann = Feed(), living(lambda me: me.want(Post(str(me.perceived.step))))
+    async with Society([ann], services=[feed]) as society:
+        for step in ("15min", "15min", "1h", "15min"):
+            await society.run(steps=1, step=step)
+            society.load_state_dict(society.state_dict())
+    assert [each.posted for each in feed.posts.values()] == [0, 900, 1800, 5400]
+    assert [each.text for each in feed.shown("2")] == ["3", "2", "1", "0"]
 
 
 async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
