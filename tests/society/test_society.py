@@ -134,6 +134,19 @@ async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
         assert (await society.step())["failures"] == 1
 
 
+async def test_who_failed_wants_again_in_the_next_step() -> None:
+    def pays(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            raise ValueError("before it wanted anything")
+        me.want(Pay("2", 5))
+
+    ann, ben = living(pays, money=100), living(lambda _: None, id=2)
+    async with Society([ann, ben]) as society:
+        await society.run(steps=3)
+        assert [each.done for each in society.mailboxes[0].answers] == [True]
+    assert (ann.status["money"], ben.status["money"]) == (90, 10)
+
+
 @pytest.mark.parametrize("error", (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError))
 async def test_nothing_that_is_raised_ends_the_run(error: type[BaseException]) -> None:
     def raises(_: Any) -> None:

@@ -185,7 +185,7 @@ class Steps(Space):
         mailbox: Any = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
-        mailbox.wants = []  # the mailbox is in `router.wanting` already
+        mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
         if turn.late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         notes = "; ".join(getattr(error, "__notes__", ()))
