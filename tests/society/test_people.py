@@ -95,6 +95,8 @@ def test_relations_are_mutual_and_households_are_close(people: list[dict[str, An
             if by_id[friend]["home"] == person["home"]:
                 assert strength == 800
     assert 3 < sum(len(person["relations"]) for person in people) / 400 < 8
+    homeless = completed([{"id": id} for id in range(9)], seed=1)
+    assert all(max(each["relations"].values()) < 700 for each in homeless)  # all live alone
 
 
 def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
@@ -173,6 +175,8 @@ def test_a_csv_table_is_read(tmp_path: Path, city: City) -> None:
     assert ben == {"id": 2, "name": "Ben", "home": "home-1", "work": "work-1"}
     assert x == {"id": "x", "money": 0}
     assert completed([ben, x], seed=1)[0]["work"] == "work-1"
+    file.write_text("id , name\n 1 , Ada \n x, Max\n", encoding="utf-8")
+    assert read_people(file) == [{"id": 1, "name": "Ada"}, {"id": "x", "name": "Max"}]
 
 
 def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:

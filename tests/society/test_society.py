@@ -200,6 +200,11 @@ async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> No
         assert (row["money"], row["failures"]) == (5, 1)
         assert (cheater.status["money"], cheater.status["place"]) == (5, "a")
         assert "its own money and place" in society.failures[0][2]
+    cheater = living(lambda me: me.status.update(money=6), home="a", money=5)
+    async with Society([cheater], town()) as society:
+        assert (await society.step())["failures"] == 1
+        assert cheater.status["money"] == 5
+        assert "its own money, which" in society.failures[0][2]
     async with Society([living(lambda me: me.status.pop("place"))]) as society:
         assert [row["failures"] for row in await society.run(steps=2)] == [0, 1]
 
@@ -656,6 +661,11 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
         async with Society(busy(3), town(), services=[Bank()], journal=journal) as society:
             rows = await society.run(steps=2, run_id="R")
             assert await society.run(steps=2, run_id="R") == rows  # it has ended
+            assert society.metrics == rows
+            await society.run(steps=1)
+            again = await society.run(steps=2, run_id="R2")
+            assert await society.run(steps=2, run_id="R2") == again
+            assert [row["step"] for row in society.metrics] == [0, 1, 2, 3, 4]
         async with Society(busy(4), town(), services=[Bank()], journal=journal) as other:
             with pytest.raises(RunMismatch, match="agents"):
                 await other.run(steps=2, run_id="R")
