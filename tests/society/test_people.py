@@ -15,6 +15,7 @@ import pytest
 
 from civitas import ConfigError
 from civitas.society.city.city import City
+from civitas.society.city.map import Place
 from civitas.society.network import Network
 from civitas.society.people.drawn import EDUCATION, citizens, completed, make_people, money_of
 from civitas.society.people.table import checked_people, read_people
@@ -146,6 +147,13 @@ def test_homes_without_a_limit_fill_in_turn_and_work_without_one_has_ten_jobs() 
     for each in made:
         assert each.get("school", "s") == "s"
         assert each["work"] is None or 18 <= each["profile"]["age"] < 67
+    places = [Place("h", "home", 0, 0, 40), Place("s", "school", 50, 0, 20)]
+    pupils = completed(
+        [{"id": id, "profile": {"age": 9}} for id in range(40)],
+        City(places, [("h", "s", 50)]),
+        seed=1,
+    )
+    assert sum(each["school"] == "s" for each in pupils) == 18  # two places are the teachers'
 
 
 # -- tables ----------------------------------------------------------------------------------------

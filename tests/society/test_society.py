@@ -94,6 +94,10 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
         (lambda state: state["agents"][0].update(answers=[["Fly", [], True, "", None]]), "damaged"),
         (lambda state: state["agents"][0]["memory"]["status"].update(money=-1), "'0'"),
         (lambda state: state.pop("clock"), "damaged"),
+        (
+            lambda state: state["agents"].extend({"id": id} for id in ("100", "x", "20")),
+            "has agents that the society has not: 20, 100, x: add them",
+        ),
     ),
 )
 async def test_a_state_of_another_or_a_damaged_one_is_refused(change: Any, told: str) -> None:
