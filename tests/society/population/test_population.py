@@ -645,6 +645,7 @@ async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> No
             assert on_way.any()
             assert (due == (population.columns["arrives"][on_way] - society.number) * 5).all()
             await society.run(steps=9, step="5s")
+            await society.run(steps=2, step="2h")
             return {name: np.array(each).tolist() for name, each in population.columns.items()}
 
     assert await after(LocalEngine()) == await after(LocalEngine(rows=False))
