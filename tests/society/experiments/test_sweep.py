@@ -421,6 +421,23 @@ def test_failures_are_summed_over_cells_and_the_first_are_told(tmp_path: Path) -
     ]
 
 
+def test_citizens_without_an_answer_are_failures_and_not_in_the_mean(tmp_path: Path) -> None:
+    def owners(seed: int) -> Society:
+        return Society([CitizenAgent(id, memory=CitizenMemory({"pets": id})) for id in (1, 2, 3)])
+
+    def rule(one: Any) -> int:
+        return int(6 // (one.status["pets"] - 1))
+
+    pets = {"id": "pets", "text": "?", "kind": "number", "by": rule}
+    survey = {"survey": {"name": "s", "questions": [pets]}}
+    results = run(of_functions(owners, {"step": 1}, survey), jobs=0, out=tmp_path)
+    assert results.values("s.pets") == {0: 4.5}
+    totals = json.loads((tmp_path / "experiment.json").read_text())["totals"]
+    assert totals["failures"] == 1
+    (told,) = totals["first_failures"]
+    assert told.startswith("survey 's', 1: pets: the rule failed: ZeroDivisionError: ")
+
+
 def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:
     run(of(tmp_path), jobs=0, out=tmp_path / "out")
     part = sorted((tmp_path / "out" / "parts").iterdir())[0]
