@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -153,7 +154,8 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         columns: ClassVar = {
             "two": Column("int8", width=2),
             "home": Column("place", None),
-            "mood": Column("uint8", words=(None, "low", "high")),
+            "mood": Column("int8", words=(None, "low", "high")),
+            "part": Column("float32"),
         }
 
     homes = np.array(["1,0", None, "0,0"], object)
@@ -167,6 +169,15 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         assert each.to_pydict()["mood"] == [2, 0, 1]
     with pytest.raises(ConfigError, match='mood must be one of low, high, got "mad"'):
         Population({"mood": np.array(["low", "mad"])}, Grid(2, 1), [Kept()])
+    for name, wrong, why in (
+        ("home", -2, "texts, or numbers from -1 to 1"),
+        ("home", 2, "texts, or numbers from -1 to 1"),
+        ("mood", -1, "texts, or numbers from 0 to 2"),
+        ("mood", 3, "texts, or numbers from 0 to 2"),
+        ("part", 1e300, "finite numbers of float32"),
+    ):
+        with pytest.raises(ConfigError, match=f"column '{name}' must be {why}"):
+            Population({name: np.array([wrong])}, Grid(2, 1), [Kept()])
     with pytest.raises(ConfigError, match="column 'two' must have lists of one length"):
         Population(pa.table({"two": [[1, 2], [3]]}), Grid(2, 1), [Kept()])
 
@@ -280,7 +291,11 @@ async def test_rows_beside_a_full_agent_count_their_neighbours() -> None:
 class Wrong(RowBlock):
     """Does what its test has it do."""
 
-    columns: ClassVar = {"mine": Column("float64"), "seen": Column("int64", seen=True)}
+    columns: ClassVar = {
+        "mine": Column("float64"),
+        "seen": Column("int64", seen=True),
+        "tiny": Column("int8"),
+    }
     what: Callable[[Any], object]
 
     async def forward(self) -> None:
@@ -300,6 +315,14 @@ class Wrong(RowBlock):
         (lambda rows: rows.__setitem__("money", np.ones(8, int)), "does not declare"),
         (lambda rows: rows["nothing"], "there is no column 'nothing'"),
         (lambda rows: rows["money"].__setitem__(0, 1), "read-only"),
+        (lambda rows: rows.seen("money").__setitem__(0, 1), "read-only"),
+        (lambda rows: rows.seen("seen").sort(), "read-only"),
+        (lambda rows: rows.ids.__setitem__(0, 9), "read-only"),
+        (
+            lambda rows: rows.__setitem__("tiny", 100 * rows.index),
+            "'tiny' that does not fit int8, of citizen 3 in step 0",
+        ),
+        (lambda rows: rows.__setitem__("tiny", -129), "does not fit int8, of citizen 1"),
         (lambda rows: rows.seen("mine"), "seen=True"),
         (lambda rows: rows.want(Pay, np.array([8]), to=0, cents=1), "rows of other people"),
         (lambda rows: rows.want(Pay, to=np.zeros(3, int), cents=1), "one for each of 8 rows"),
@@ -374,6 +397,11 @@ async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None
         for wrong in ("many", 2**70, [1, 2]):
             agent.status["given"] = wrong
             with pytest.raises(ConfigError, match="citizen 3: given must fit its column"):
+                population.demote(3)
+        agent.status["given"] = 1
+        for unsure in (math.nan, math.inf, [0.5]):
+            agent.status["mind"]["hope"] = unsure
+            with pytest.raises(ConfigError, match="citizen 3: hope must fit its column"):
                 population.demote(3)
 
 
@@ -485,7 +513,10 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
     class Marked(RowBlock):
         """Does nothing."""
 
-        columns: ClassVar = {name: Column("int64") for name in ("a", "b", "mark")}
+        columns: ClassVar = {
+            **{name: Column("int64") for name in ("a", "b", "mark")},
+            "pair": Column("int16", width=2),
+        }
 
         async def forward(self) -> None:
             """Nothing."""
@@ -499,7 +530,17 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
         agent, other = population.promote(1), population.promote(2)
         await society.run(steps=1)
         assert (agent.status["mark"], other.status["mark"]) == (7, 0)
+        for pair, whose in (([3, 4], [2, 3]), ([5, 5], {"pair": [3, 4]}), (6, [3]), ([6], [3])):
+            society.intervene(Intervention(1, status={"pair": pair}, citizens=whose))
+        for pair in (0, [0], [0, 0, 0]):  # nobody has this
+            society.intervene(Intervention(1, status={"mark": 8}, citizens={"pair": pair}))
+        await society.run(steps=1)
+        told = [failure[2] for failure in society.failures]
+        assert told == [
+            f"status: pair must fit its column of int16, got {n}" for n in ("6", "array")
+        ]
     assert population.columns["mark"].tolist() == [7, 0, 0]
+    assert population.columns["pair"].tolist() == [[0, 0], [5, 5], [5, 5]]
 
 
 @pytest.mark.parametrize("order", ("front first", "last first", "mixed"))
@@ -581,6 +622,8 @@ async def test_metrics_are_functions_of_the_columns() -> None:
     )
     async with Society(population) as society:
         row = await society.step()
+        with pytest.raises(ValueError, match="read-only"):  # what a metric sorts stays in place
+            population.columns["money"].sort()
     assert row["money"] == 6
     assert row["most"] in range(3, 7)
 

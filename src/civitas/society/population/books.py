@@ -304,7 +304,13 @@ class RowBooks(Books):
         for path, value in _leaves(values):
             if not (name := self._named(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
-            fits &= population.columns[name] == self._number(name, value)
+            own, number = population.columns[name], self._number(name, value)
+            if own.ndim == 1:
+                fits &= own == number
+            elif np.shape(number) == own.shape[1:]:
+                fits &= (own == number).all(axis=1)
+            else:
+                fits[:] = False
         return np.flatnonzero(fits)
 
     def _named(self, path: tuple[str, ...]) -> str:

@@ -101,6 +101,7 @@ class Population:
             self.ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
             self.ids, table = columns_of(citizens)
+        self.ids.flags.writeable = False
         count = len(self.ids)
         if network is not None and len(network) != count:
             raise ConfigError(
@@ -301,6 +302,8 @@ class Population:
         """Return a citizen's status, made from its columns."""
         if row in self.agents:
             return self.agents[row].memory.status
+        if self.source is not None:
+            self.source.pull(self.arrays)
         status: dict[str, Any] = {}
         for name, column in self.declared.items():
             if name not in SETTLED and not column.own:
@@ -354,9 +357,10 @@ class Population:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
         np, own = numpy(), self.arrays[name]
         try:
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"):
                 cast = np.asarray(value).astype(own.dtype)
-            if own.dtype.kind != "f" and (cast != value).any():
+            fits = np.isfinite(cast) if own.dtype.kind == "f" else cast == value
+            if cast.shape != own.shape[1:] or not fits.all():
                 raise ValueError
             own[rows] = cast
         except (TypeError, ValueError, OverflowError):
