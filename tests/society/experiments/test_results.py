@@ -274,8 +274,11 @@ def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) -> None:
-    texts = drawn(experiment(workflow=[{"step": 1}], seeds=1), tmp_path / "a.svg")
-    assert "simulated time (hours)" in texts
+    for steps, is_curve in ((1, False), (2, True)):  # and before the first
+        other = {"other": {"workflow": [{"step": steps}]}}
+        fields = {"workflow": [{"step": 1}], "conditions": {"base": {}, **other}}
+        texts = drawn(experiment(seeds=1, **fields), tmp_path / "a.svg")
+        assert ("simulated time (hours)" in texts) == is_curve
 
 
 def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_path: Path) -> None:

@@ -611,6 +611,20 @@ async def test_who_is_on_the_way_has_its_place_there_also_in_rows() -> None:
         assert moving == {"to": "2,0", "arrives": 6, "mode": None, "from": "0,0", "left": 1}
         await society.run(steps=6)
     assert population.columns["place"].tolist() == [middle, 4]
+    first, second = two(), two()
+    async with Society(first) as society, Society(second) as branch:
+        await society.run(steps=2)
+        branch.load_state_dict(society.state_dict())  # the first is on the way
+        await branch.run(steps=7)
+    assert second.columns["place"].tolist() == [middle, 4]
+
+
+def test_a_place_holds_its_number_at_the_start_and_one_without_a_number_any() -> None:
+    many = {"place": np.full(9, 1)}
+    with pytest.raises(ConfigError, match="9 citizens start at '0,1', which holds 8"):
+        Society(Population(many, Grid(2, 2, capacity=8)))
+    for capacity in (9, None):
+        Society(Population(many, Grid(2, 2, capacity=capacity))).close()
 
 
 async def test_metrics_are_functions_of_the_columns() -> None:
@@ -673,6 +687,13 @@ async def test_an_intervention_for_those_whom_no_column_can_tell_is_a_failure() 
         society.intervene(Intervention(0, status={"given": 1}, citizens={"mood": "low"}))
         assert (await society.step())["failures"] == 1
         assert society.failures[0][2] == "citizens: the population has no column for mood"
+    city = City.generate(seed=1, citizens=20)
+    async with Society(Population(20, city, all_blocks(), seed=1)) as society:
+        strange = {"opinions": {"sport": 5}, "mood": {"now": 1}, "hope": 2}
+        society.intervene(Intervention(0, status=strange))
+        assert (await society.step())["failures"] == 2
+        told = {failure[2].rpartition(" ")[2] for failure in society.failures}
+        assert told == {"mood.now", "hope"}
 
 
 async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> None:

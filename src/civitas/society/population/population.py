@@ -177,11 +177,7 @@ class Population:
     # -- what numbers stand for --------------------------------------------------------------------
 
     def encoded(self, what: str, value: Any) -> int:
-        """Return the number that stands for a value in wants.
-
-        Raises:
-            ConfigError: there is none for it
-        """
+        """Return the number that stands for a value in wants. Raises ConfigError: none does."""
         if what == PLACE:
             return self.place_number(value)
         if what == WORD:
@@ -215,11 +211,7 @@ class Population:
         return self.places[number] if what == PLACE else self.words[number]
 
     def place_number(self, place: str | None) -> int:
-        """Return the number of a place, −1 for None.
-
-        Raises:
-            ConfigError: there is no such place
-        """
+        """Return the number of a place, −1 for None. Raises ConfigError: there is no such place."""
         if place is None:
             return -1
         found = self._place.get(place) if isinstance(place, str) else None
@@ -333,11 +325,7 @@ class Population:
         return made
 
     def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
-        """Write a full agent's status into the columns, or some of them.
-
-        Raises:
-            ConfigError: a value does not fit its column
-        """
+        """Write a full agent's status into columns. Raises ConfigError: a value does not fit."""
         for name in names or self.declared:
             if name in SETTLED or name not in self.declared or self.declared[name].own:
                 continue
@@ -370,11 +358,7 @@ class Population:
     # -- its society -------------------------------------------------------------------------------
 
     def enter(self, society: Any, services: Iterable[str]) -> None:
-        """Join a society; a population joins one only.
-
-        Raises:
-            DefinitionError: it lives in another
-        """
+        """Join a society. Raises DefinitionError: it lives in another."""
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")
         self.society = society
