@@ -366,4 +366,3 @@ def _leaves(
             yield from _leaves(value, (*path, name))
         else:
             yield (*path, name), value
-

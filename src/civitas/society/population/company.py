@@ -70,10 +70,8 @@ class Company:
             return none, none, lambda position: none - 1
         starts, order, stands = self.once("rows.present", lambda: _by_place(self.seen("place")))
         place = self.part(self.seen("place"))
-        first, there = starts[place], place >= 0
-        count = np.where(there, starts[place + 1] - first, 0)
-        rank = np.where(there, self.part(stands) - first, 0)
-        return count, rank, lambda position: order[first + position]
+        first = starts[place]
+        return starts[place + 1] - first, self.part(stands) - first, lambda at: order[first + at]
 
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
@@ -88,4 +86,5 @@ def _by_place(place: Any) -> tuple[Any, Any, Any]:
     order = there[turned.indices]
     stands = np.zeros(len(place), np.int32)
     stands[order] = every[:-1]
+    order = order if len(order) else np.array([-1], np.int32)  # of whom nobody is anywhere
     return np.append(turned.indptr, 0), order, stands  # −1, nowhere, begins at 0
