@@ -93,6 +93,8 @@ def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
     facts = [cell.parameters["facts"] for cell in made.cells()]
     assert facts == [{"rain": 1, "wind": 2}, {"rain": 1, "wind": 3}]
     assert made.as_json()["conditions"]["wet"]["parameters"] == {"facts": {"rain": 1}}
+    (cell,) = Experiment(name="e", society={"facts": {"winds": (1, 2)}}, **RUN).cells()
+    assert cell.parameters == {"facts": {"winds": [1, 2]}}  # as another process has it
     swept = {"facts": [{"rain": 1}], "facts.wind": [2]}
     for each in (swept, dict(reversed(swept.items()))):
         (cell,) = Experiment(name="e", parameters=each, **RUN).cells()

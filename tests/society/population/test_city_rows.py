@@ -15,6 +15,7 @@ from civitas.society.city.city import City
 from civitas.society.city.map import Mode, Place, Road
 from civitas.society.city.routes import Labels, Roads
 from civitas.society.network import Network
+from civitas.society.population.column import SETTLED
 from civitas.society.population.population import Population
 
 
@@ -164,6 +165,13 @@ def test_a_table_keeps_what_it_gives_and_a_town_that_is_too_small_says_so() -> N
     assert (given.arrays["home"] == homes).all()
     assert (given.arrays["age"] == 30).all()
     assert given.arrays["money"].max() > 0
+    drawn = Population(50, city, all_blocks(), 1).columns
+    table = {name: drawn[name][::-1] for name in drawn if name not in SETTLED or name == "money"}
+    for alone in ("work", "school", "skill", "opinions", "money"):
+        kept = Population({alone: table[alone]}, city, all_blocks(), 2).columns
+        assert np.array_equal(kept[alone], table[alone])
+    kept = Population(table, city, all_blocks(), 2).columns
+    assert [name for name in table if not np.array_equal(kept[name], table[name])] == []
     with pytest.raises(ConfigError, match="hold 50 citizens, not 51"):
         Population(51, city, all_blocks(), 1)
 

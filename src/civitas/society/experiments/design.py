@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import itertools
@@ -192,7 +191,7 @@ class Design(Part):
         except ValidationError as error:
             raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
         steps_of(workflow, seconds_of(self.society.step), where)
-        parameters = copy.deepcopy(self.society.parameters)
+        parameters = copy_json(self.society.parameters)
         known = self.arguments()
         places: dict[str, Where] = {}  # of parameters that are not set under `society`
         whole_first = sorted(given.items(), key=lambda each: each[0].count("."))
@@ -213,7 +212,7 @@ class Design(Part):
                 into = into.setdefault(step, {})
                 if not isinstance(into, dict):
                     raise FieldError((at, f"{step!r} has no {each!r}"))
-            into[path[-1] if path else root] = copy.deepcopy(value)  # another cell adds to its own
+            into[path[-1] if path else root] = copy_json(value)  # another cell adds to its own
         if self.society.make is None:
             try:
                 kind = parameters_of(self.society.model)
