@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,18 @@ def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
     assert apart.mean() * 3 < far.mean()
     # Nobody works where there is no more work.
     assert (np.bincount(table["work"][table["work"] >= 0]) <= 2400).all()
+
+
+def test_who_finds_the_nearest_school_full_has_a_seat_in_the_next() -> None:
+    row = [("home-1", 99), ("school-1", 5), ("school-2", 3), ("school-3", 9)]
+    places = [
+        Place(id, id[:-2], 100 * at, 0, holds, 0, 24 * 3600) for at, (id, holds) in enumerate(row)
+    ]
+    roads = [Road(a.id, b.id, 100) for a, b in itertools.pairwise(places)]
+    ages = np.full(9, 10)
+    children = Population({"age": ages, "home": ["home-1"] * 9}, City(places, roads), all_blocks())
+    # A school of five has one teacher and four seats.
+    assert children.columns["school"].tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3]
 
 
 def test_those_without_a_home_are_no_household() -> None:
