@@ -17,6 +17,7 @@ from tests.society.population.lives import differing, lived, same
 from civitas import Agent, City, Society
 from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
 from civitas.society import (
+    Answer,
     Column,
     Grid,
     Intervention,
@@ -28,6 +29,8 @@ from civitas.society import (
     Question,
     RowBlock,
     Rows,
+    Save,
+    Service,
     Survey,
     Want,
     all_blocks,
@@ -405,6 +408,37 @@ async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None
                 population.demote(3)
 
 
+async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> None:
+    class Asks(Service):
+        takes = (Save,)
+
+        def settle(self, books: Any, sender: str, want: Want) -> Answer:
+            asked.append((sender, books.status_of(sender)["count"]))
+            return Answer(want, True)
+
+    class Counts(RowBlock):
+        """Counts the steps, and asks."""
+
+        columns: ClassVar = {"count": Column("int64")}
+
+        async def forward(self) -> None:
+            """Count."""
+            self.status["count"] += 1
+            self.want(Save(1))
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            rows["count"] += 1
+            rows.want(Save, cents=1)
+
+    asked: list[tuple[str, int]] = []
+    population = Population(3, None, [Counts()])
+    population.promote(2)
+    async with Society(population, services=[Asks("bank")]) as society:
+        await society.run(steps=2)
+    assert asked == [(id, step) for step in (1, 2) for id in "123"]
+
+
 async def test_a_state_of_another_population_is_refused() -> None:
     async with Society(thrifty()) as society:
         await society.step()
@@ -709,6 +743,9 @@ async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> No
             assert on_way.any()
             assert (due == (population.columns["arrives"][on_way] - society.number) * 5).all()
             await society.run(steps=9, step="5s")
-            return {name: np.array(each).tolist() for name, each in population.columns.items()}
+            ways = [society.respondent(id).status["moving"] for id in range(1, 201)]
+            assert {way["mode"] for way in ways if way} == {"cycle"}
+            columns = {name: np.array(each).tolist() for name, each in population.columns.items()}
+            return {**columns, "ways": ways}
 
     assert await after(LocalEngine()) == await after(LocalEngine(rows=False))
