@@ -18,6 +18,7 @@ from civitas import Agent, City, Society
 from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
 from civitas.society import (
     Answer,
+    Buy,
     Column,
     Grid,
     Intervention,
@@ -437,6 +438,62 @@ async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> 
     async with Society(population, services=[Asks("bank")]) as society:
         await society.run(steps=2)
     assert asked == [(id, step) for step in (1, 2) for id in "123"]
+
+
+async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -> None:
+    class Stall(Service):
+        takes = (Buy,)
+
+        def settle(self, books: Any, sender: str, want: Want) -> Answer:
+            raise AssertionError("they are settled together")
+
+        def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+            came[self.id] = (table.sender[entries] + 1).tolist()
+            table.done(entries, np.ones(len(entries), bool), table.fields["cents"][entries] * 10)
+
+    class Buys(RowBlock):
+        """Buys for as many cents as its number, where it is."""
+
+        columns: ClassVar = {"got": Column("int64")}
+        words = ("tea",)
+
+        async def forward(self) -> None:
+            """Nothing: there are no full agents."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Buy."""
+            rows["got"] = rows.answers(Buy)[1]
+            rows.want(Buy, place=rows["place"], kind="tea", cents=rows.index + 1)
+
+    came: dict[str, list[int]] = {}
+    grid = Grid(3, 1, capacity=None)
+    population = Population({"place": np.arange(7) % 3}, grid, [Buys()])
+    stalls = [Stall("firm-1", place="0,0"), Stall("firm-2", place="2,0")]
+    async with Society(population, services=stalls) as society:
+        await society.run(steps=2)
+    assert came == {"firm-1": [1, 4, 7], "firm-2": [3, 6]}
+    assert population.columns["got"].tolist() == [10, 0, 30, 40, 0, 60, 70]
+
+
+async def test_a_block_is_given_rows_or_is_not_called() -> None:
+    class Most(RowBlock):
+        """Needs somebody to take the most of."""
+
+        columns: ClassVar = {"most": Column("int64")}
+
+        async def forward(self) -> None:
+            """Nothing."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Fail without rows."""
+            rows["most"] = rows.index.max()
+
+    population = Population(4, None, [Most()])
+    async with Society(population, engine=LocalEngine(threads=2)) as society:
+        population.promote(1)
+        population.promote(2)  # all that the first thread would have
+        await society.step()
+    assert population.columns["most"].tolist() == [0, 0, 3, 3]
 
 
 async def test_a_state_of_another_population_is_refused() -> None:
