@@ -168,8 +168,7 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
 
     if not (order.out or as_json):
         text = sanitized(report.markdown)
-        print("
-" * sys.stdout.isatty() + text, end="", flush=True)
+        print("\n" * sys.stdout.isatty() + text, end="", flush=True)
     for what, path in write(report, order):
         if not as_json:
             print(f"{what}: {path}", file=sys.stderr, flush=True)
