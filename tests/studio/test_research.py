@@ -174,6 +174,7 @@ def test_a_run_of_another_process_is_shown(
     assert "nothing new was left" in html.read_text()
 
 
+@pytest.mark.timeout(120)  # on a loaded machine the program takes long to start
 def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
     """Amid its run the report is written as far as it is, and how to go on is said."""
     with OpenAIServer(Answer(hang=True)) as server:
@@ -181,9 +182,14 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
         program += ["--folder", str(folder), "--journal", str(folder.parent / "runs.db")]
         program += ["--model", f"{server.url}#m", "--out", str(folder.parent / "report.md")]
         with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as command:
-            server.wait_for_request()
-            command.send_signal(signal.SIGINT)
-            _, told = command.communicate(timeout=WAIT_S)
+            try:
+                assert command.stderr is not None
+                assert "civitas studio: http" in command.stderr.readline()
+                server.wait_for_request()
+                command.send_signal(signal.SIGINT)
+                _, told = command.communicate(timeout=WAIT_S)
+            finally:
+                command.kill()  # what failed is told, and does not wait for it
         server.wait_for_close()
     assert command.returncode == 130
     assert "to resume it: civitas research alpha" in told
