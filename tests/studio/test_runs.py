@@ -311,7 +311,7 @@ def test_a_thousand_runs_and_ten_thousand_entries(browser: Browser, tmp_path: Pa
 def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None:
     """Of a large text the beginning is sent until it is asked for.
 
-    Of a damaged run the page says which entry it is, and goes on with the others.
+    A text that is written from right to left turns nothing beside it around. Of a damaged run the page says which entry it is, and goes on with the others.
     """
     large = "\ud800" + "x" * 149_999  # a half of a character, as JSON may have it
 
@@ -321,6 +321,10 @@ def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None
         await count(studio.journal, "large", text=large)
 
     aside(lambda: asyncio.run(made()))
+    asked = ReActAgent("own", ScriptedModel(["نعم"]), journal=studio.journal)
+    aside(lambda: asked.reply_sync("متى يفتح الميناء؟", run_id="0abc"))
+    whole = "(id) => id.getClientRects().length"  # its digit does not go to the other side
+    assert choose(page, "0abc").locator("h3 code").evaluate(whole) == 1
     sent = studio.runs.entries("large")[1]
     assert (sent["cut"], sent["data"]["args"]["text"]) == (True, large[:2_000] + " …")
     assert studio.runs.entry("large", 2)["data"]["args"] == {"text": large}
