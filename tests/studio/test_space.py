@@ -97,6 +97,12 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
         for route, response in held:
             route.fulfill(response=response)
     expect(page.get_by_role("article", name="approval")).to_contain_text(["notes", "more"])
+    clerk = page.get_by_role("list", name="Agents").get_by_text("Clerk")
+    clerk.focus()
+    space.add(Agent("Other"))
+    expect(page.get_by_role("list", name="Agents")).to_contain_text("Other")
+    expect(clerk).to_be_focused()  # an agent that comes takes the keyboard from nobody
+    space.remove("Other")
     space.remove("Clerk")
     expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
 
