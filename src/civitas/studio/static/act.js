@@ -56,7 +56,6 @@ class Run {
     const { path, kind, data, at } = entry;
     this.last = Math.max(this.last, entry.sequence);
     if (kind !== "over") for (const each of this.lanes.values()) if (each.path === path || !each.path) each.over = null; // it goes on
-    if (path === "act") return; // the order, which is in the outline
     const lane = this.lane(path), about = data.about || {};
     if (kind === "begun") lane.instruction = text(data.task);
     else if (kind === "state") this.state(lane, data);
