@@ -482,6 +482,19 @@ def test_what_has_nothing_in_common_is_not_found(path: Path) -> None:
         assert contents(memory.recall("all")) == ["apricot", "apple"]
 
 
+def test_the_direction_of_a_vector_counts_and_not_its_length(path: Path) -> None:
+    class Letters:
+        name, dimensions = "letters", 2
+
+        def embed(self, texts: list[str]) -> list[list[float]]:
+            return [[float(text.count("a")), float(text.count("b"))] for text in texts]
+
+    with SQLiteMemory(path, embedder=Letters()) as memory:
+        for text in ("a", "aaaaab"):
+            memory.add_memory(user(text))
+        assert contents(memory.recall("aa")) == ["a", "aaaaab"]
+
+
 class Wrong(HashEmbedder):
     """Gives what it was told to."""
 
