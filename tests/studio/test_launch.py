@@ -177,7 +177,7 @@ def solver():
 def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) -> None:
     """The small model's are without FunctionAI, which needs a larger one."""
     (tmp_path / "my_agents.py").write_text(AGENTS)
-    program = "studio --port 0 --journal runs.db --name Ann --model local".split()
+    program = ["studio", "--port", "0", "--journal", "runs.db", "--name", "Ann", "--model", "local"]
     program += ["--agent", "my_agents:Calculator", "--agent", "my_agents:solver"]
     with OpenAIServer(HANG) as server:
         environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": "t" * 16, "SOLVES": f"{server.url}#m"}
