@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -181,8 +182,9 @@ def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) ->
     program += ["--agent", "my_agents:Calculator", "--agent", "my_agents:solver"]
     with OpenAIServer(HANG) as server:
         environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": "t" * 16, "SOLVES": f"{server.url}#m"}
-        pipe = subprocess.PIPE
-        with Command(*program, cwd=tmp_path, env=environment, stdout=pipe, text=True) as command:
+        options: Any = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE}
+        with Command(*program, text=True, **options) as command, ExitStack() as failed:
+            failed.callback(command.kill)
             assert command.stdout is not None
             url = command.stdout.readline().split()[-1].partition("?")[0]
 
