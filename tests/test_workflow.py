@@ -13,6 +13,7 @@ from civitas import (
     ActionNotFound,
     Agent,
     Call,
+    CitizenAgent,
     DefinitionError,
     ModelReply,
     NativeSpace,
@@ -318,8 +319,9 @@ def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None
         dispatcher.register_blocks([Legs(), Talk()])
         assert (await dispatcher.dispatch("I want to talk with my friends")).name == "talk"
         assert (await dispatcher.dispatch({"intention": "walk to the town"})).name == "legs"
+        assert (await dispatcher.dispatch({"a set of bytes": {b"walk"}})).name == "legs"
         assert await dispatcher.dispatch("sleep, or go to a") is None
-        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", None]
+        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", "legs", None]
 
     asyncio.run(main())
 
@@ -379,6 +381,10 @@ def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
         assert dispatcher.by_rule("talk with friends") is talk  # even if there is a model
     assert len(dispatcher.decisions) == 1000
     assert {each.reason for each in dispatcher.decisions} == {"by rule, 3"}
+    citizen = CitizenAgent(1, blocks=[talk])  # there may be a million of them
+    for _ in range(20):
+        citizen.dispatcher.by_rule("talk with friends")
+    assert len(citizen.dispatcher.decisions) == 10
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.websockets import WebSocketClose
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -95,7 +96,10 @@ class Guard:
         try:
             await self._answer(scope, receive, send)
         except _Refused as refused:
-            await PlainTextResponse(f"{refused}\n", refused.status)(scope, receive, send)
+            told: Any = PlainTextResponse(f"{refused}\n", refused.status)
+            if scope["type"] == "websocket":  # with words, uvicorn would log each as a failure
+                told = WebSocketClose()
+            await told(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _single(scope["headers"])
@@ -333,4 +337,6 @@ def _asks(name: str, wrong: str) -> HTMLResponse:
     hint = "The program that serves this page has printed it." if name == "token" else ""
     alert = f"<p role=alert>{wrong}</p>" if wrong else ""
     form = _FORM.format(name=name, wrong=alert, hint=hint)
-    return HTMLResponse(_PAGE.format(head="", body=form), 401)
+    # With `no-referrer`, a browser sends the form with the Origin `null`, which is foreign.
+    headers = {"Referrer-Policy": "same-origin"}
+    return HTMLResponse(_PAGE.format(head="", body=form), 401, headers)

@@ -164,14 +164,11 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     """Print the report, or write it to the files of the order."""
-    from civitas.agents.terminal import shown_lines
     from civitas.research.page import sanitized
 
     if not (order.out or as_json):
         text = sanitized(report.markdown)
-        if sys.stdout.isatty():  # a terminal would obey a page's control characters
-            text = "\n" + shown_lines(text.expandtabs(4))
-        print(text, end="", flush=True)
+        print("\n" * sys.stdout.isatty() + text, end="", flush=True)
     for what, path in write(report, order):
         if not as_json:
             print(f"{what}: {path}", file=sys.stderr, flush=True)
@@ -300,7 +297,6 @@ class ResearchDisplay(RunDisplay):
 
 
 def _found(resources: list[Any]) -> str:
-    """Return what a task has read and found, by name."""
     read = [each for each in resources if each.get("visited")]
     names = [each.get("description") or each.get("url") for each in read or resources]
     said = [f"{len(read)} read"] if read else []

@@ -80,7 +80,10 @@ class Columns(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._population.arrays:
             raise KeyError(name)
-        return self._population.fresh(name)
+        found = self._population.fresh(name).view()
+        # A metric that sorts in place must not move what citizens have.
+        found.flags.writeable = self._population.society is None
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._population.arrays)
