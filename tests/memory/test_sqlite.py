@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from civitas import ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError, StateError
+from civitas.errors import CivitasError, DefinitionError, StateError
 from civitas.memory import (
     HashEmbedder,
     Memory,
@@ -616,7 +616,7 @@ def test_only_messages_are_added(path: Path, item: Any) -> None:
 )
 def test_what_is_no_json_is_refused(path: Path, value: Any, text: str) -> None:
     with SQLiteMemory(path) as memory:
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises(CivitasError, match=text):
             memory.add_memory({"role": "user", "content": value})
         assert memory.get_memories() == []
         assert memory.threads() == []

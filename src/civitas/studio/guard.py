@@ -15,7 +15,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.websockets import WebSocketClose
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -96,10 +95,10 @@ class Guard:
         try:
             await self._answer(scope, receive, send)
         except _Refused as refused:
-            told: Any = PlainTextResponse(f"{refused}\n", refused.status)
             if scope["type"] == "websocket":  # with words, uvicorn would log each as a failure
-                told = WebSocketClose()
-            await told(scope, receive, send)
+                await send({"type": "websocket.close"})
+            else:
+                await PlainTextResponse(f"{refused}\n", refused.status)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _single(scope["headers"])

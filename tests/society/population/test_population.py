@@ -800,9 +800,9 @@ async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> No
             assert on_way.any()
             assert (due == (population.columns["arrives"][on_way] - society.number) * 5).all()
             await society.run(steps=9, step="5s")
-            await society.run(steps=2, step="2h")
             ways = [society.respondent(id).status["moving"] for id in range(1, 201)]
             assert {way["mode"] for way in ways if way} == {"cycle"}
+            await society.run(steps=2, step="2h")
             columns = {name: np.array(each).tolist() for name, each in population.columns.items()}
             return {**columns, "ways": ways}
 

@@ -46,7 +46,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     show_default=True,
     help="Number of citizens; without a model, more than 10,000 are stored in columns.",
 )
-@click.option("--days", type=float, default=1.0, help="Simulated days.  [default: 1]")
+@click.option("--days", type=float, default=1.0, help="Days, in whole steps.  [default: 1]")
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**64 - 1),
