@@ -160,10 +160,11 @@ def test_a_heading_is_linked_by_its_own_id_or_that_of_the_part_that_it_begins() 
     text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
     page = (
         f"<main><section id=sleep><h2>How cats sleep</h2>{text}<h2>And where</h2>{text}</section>"
-        f"<section id=part><h2 id=own>What cats eat</h2>{text}</section></main>"
+        f"<section id=part><h2 id=own>What cats eat</h2>{text}</section>"
+        f"<section id=again><h2>And where</h2>{text}</section></main>"
     )
     document = read("a.html", f"<html><body>{page}</body></html>")
-    assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own"]
+    assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own", "again"]
 
 
 def test_of_many_articles_without_a_heading_all_are_read() -> None:

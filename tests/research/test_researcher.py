@@ -678,8 +678,13 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
     for wrong in (0, 1.01, "all"):
         with pytest.raises(DefinitionError, match="target= must be more than 0 and at most 1"):
             Researcher("r", None, ["alpha"], target=wrong)
-    with pytest.raises(DefinitionError, match="topic must be a text"):
-        Researcher("r", None, [5])  # type: ignore[list-item]
+    for topic in (5, " "):
+        with pytest.raises(DefinitionError, match="topic must be a text"):
+            Researcher("r", None, [topic])  # type: ignore[list-item]
+    with pytest.raises(DefinitionError, match="agent 'r'"):
+        Researcher("r", 5, ["alpha"])  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="tools= must be a list of actions"):
+        Researcher("r", None, ["alpha"], "search_folder")
     with pytest.raises(DefinitionError, match="plan="):
         Researcher("r", None, ["alpha"], plan=lambda researcher: [])
 
@@ -1203,7 +1208,8 @@ def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
         Args:
             query: words
         """
-        return [Resource(f"http://web.test/{query}/{n}", "found " * 40) for n in range(9)]
+        about = ["found " * 40] * 8 + ["of alpha" if query == "q59" else "found"]
+        return [Resource(f"http://web.test/{query}/{n}", each) for n, each in enumerate(about)]
 
     tasks = [("search", {"query": f"q{number}"}) for number in range(60)]
     script = [plan(*tasks), evaluation({"alpha": 0.1}), plan()]
@@ -1211,7 +1217,9 @@ def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
     model.context_tokens = 2000  # type: ignore[attr-defined]
     researcher.report_sync()
     assert estimate_tokens(told(model, 2)) < 1500
-    assert 0 < told(model, 2).count("http://web.test/") < 9
+    assert 0 < told(model, 2).count("http://web.test/") < 15
+    assert "http://web.test/q59/8" in told(model, 2)  # what fits the objective comes first
+    assert '"about": "Search."' in told(model, 2)
     assert '"q59"' in told(model, 2)
 
 
@@ -1291,10 +1299,11 @@ def test_a_word_said_once_in_a_passage_of_mean_length_scores_its_weight() -> Non
 
 
 def test_a_query_says_each_word_once() -> None:
-    researcher = Researcher("r", None, ["port of alpha.beta.gamma protocol"], tools(), iterations=1)
+    topic = "port of alpha.beta.gamma protocol server"
+    researcher = Researcher("r", None, topic, tools(), iterations=1)
     researcher.report_sync()
     queries = [task.args["query"].split() for task in researcher.done if task.tool == "search"]
-    assert len(queries) > 1
+    assert [len(query) for query in queries] == [5, 3, 3, 3]  # whole, and less one word each
     assert all(len(set(query)) == len(query) for query in queries)
 
 
