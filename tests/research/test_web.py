@@ -155,7 +155,7 @@ META = CAFE.format('<meta charset="iso-8859-15">')
     ("charset", "body"),
     (
         ("", CAFE.format("").encode()),
-        ("; charset=latin-1", CAFE.format("").encode("latin-1")),
+        ('; Charset="CP437"', CAFE.format("").encode("cp437")),
         ("", META.encode("iso-8859-15")),
         ("; charset=latin-1", b"\xef\xbb\xbf" + CAFE.format("").encode()),
         ("", CAFE.format("").encode("utf-16")),
