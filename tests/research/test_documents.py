@@ -167,6 +167,14 @@ def test_a_heading_is_linked_by_its_own_id_or_that_of_the_part_that_it_begins() 
     assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own", "again"]
 
 
+def test_links_of_the_main_part_are_read_as_text() -> None:
+    items = "".join(f"<li><a href=/{n}>The cat of number {n}</a></li>" for n in range(30))
+    page = f"<body><nav><a href=/n>Menu</a></nav><main><h1>Cats</h1><ul>{items}</ul></main></body>"
+    text = read("a.html", f"<html>{page}</html>").text
+    assert "The cat of number 29" in text
+    assert "Menu" not in text
+
+
 def test_of_many_articles_without_a_heading_all_are_read() -> None:
     text = "This is a paragraph about cats, and it says, as paragraphs do, many things about them."
     page = "".join(f"<article><p>{text} It is number {n}.</p></article>" for n in range(9))

@@ -402,15 +402,18 @@ def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
         Args:
             url: where it is
         """
-        return Resource(url, None, True, f"Alpha {url[-1]} " + "says nothing else " * 50)
+        about = "Gamma" if url.endswith("6") else "Alpha"
+        return Resource(url, None, True, f"{about} {url[-1]} " + "says nothing else " * 50)
 
-    urls = [f"http://web.test/{number}" for number in range(6)]
+    urls = [f"http://web.test/{number}" for number in range(7)]
     script = [plan(*(("read", {"url": each}) for each in urls)), *["Alpha."] * 4]
-    researcher, model = research([*script, evaluation({"alpha": 1.0})], tools=[read])
+    script.append(evaluation({"alpha": 1.0, "gamma": 1.0}))
+    researcher, model = research(script, tools=[read], objectives=["alpha", "gamma"])
     model.context_tokens = 1000  # type: ignore[attr-defined]
     assert researcher.report_sync().stop_reason == "done"
     assert len(model.received) == 6
     assert [told(model, at).count("Source [^") for at in range(6)] == [0, 1, 1, 1, 1, 0]
+    assert any("Gamma 6" in told(model, at) for at in range(1, 5))  # the best for each objective
 
 
 def test_an_iteration_that_reads_what_was_read_before_found_nothing_new() -> None:
@@ -545,6 +548,9 @@ def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
         "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
     ).report_sync()
     assert "– <my%20own%20notes>, read 20" in report.markdown
+    failed = ResearchResult("ask", {}, "", "Alpha uses port 9.", error="it broke off")
+    report = Researcher("r", None, "alpha port", tools(), research=Gives([failed])).report_sync()
+    assert report.citations == []
     undated = Resource("https://a.example/y", None, True, "Alpha uses port 9.")
     found = ResearchResult("ask", {}, "", resources=[undated])
     report = Researcher(

@@ -28,7 +28,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
-from civitas.text import counted, escaped
+from civitas.text import counted, one_line
 
 _FOLDERS = logging.getLogger("civitas.research.folder")
 _INTERRUPTED: Final = 130
@@ -236,18 +236,18 @@ class ResearchDisplay(RunDisplay):
             self._line(f"  report: {counted(len(data['citations']), 'citation')}{marked}")
         elif event.block == "evaluate":
             if data["remark"]:
-                self._line(_cut(data["remark"]), "dim", "  remark: ", "    ")
+                self._line(one_line(data["remark"], MAX_LINE), "dim", "  remark: ", "    ")
             for objective in data["objectives"]:
                 self._bar(objective["expertise"], objective["topic"])
             for objective in data["generated"]:
-                self._line(_cut(objective["topic"]), "dim", "  also: ", "    ")
+                self._line(one_line(objective["topic"], MAX_LINE), "dim", "  also: ", "    ")
 
     def _bar(self, expertise: float, topic: str) -> None:
         full = round(expertise * _BAR)
         text = self._text()
         text.append("■" * full, "green")
         text.append("·" * (_BAR - full), "dim")
-        text.append(f"  {expertise:.2f}  {escaped(_cut(topic))}")
+        text.append(f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}")
         self._print(text, "  ", "    ")
 
     def _call(self, event: CallStarted) -> None:
@@ -267,8 +267,11 @@ class ResearchDisplay(RunDisplay):
         self._told.add(_key(tool, args))
         failed = error is not None
         first = "  ✗ " if failed else "  ✓ "
-        self._line(_cut(call_line(tool, args)), "red" if failed else "cyan", first, "    ")
-        self._line(_cut(error if error is not None else _found(resources)), "", "    ", "      ")
+        self._line(
+            one_line(call_line(tool, args), MAX_LINE), "red" if failed else "cyan", first, "    "
+        )
+        said = error if error is not None else _found(resources)
+        self._line(one_line(said, MAX_LINE), "", "    ", "      ")
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         report: Report = reply.value
@@ -310,8 +313,3 @@ def _found(resources: list[Any]) -> str:
 
 def _key(tool: str, args: Any) -> str:
     return json.dumps([tool, args], sort_keys=True)
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …"
