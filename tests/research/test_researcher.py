@@ -468,7 +468,9 @@ def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
     assert len(report.citations) == 2
 
 
-def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
+def test_a_step_that_fails_ends_it_with_the_report_so_far(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Broken(Block):
         async def forward(self, researcher: Researcher) -> None:
             if researcher.iteration == 2:
@@ -481,6 +483,7 @@ def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
     assert report.stop_reason == "error"
     assert "ZeroDivisionError: by nothing (in agent 'r', block 'Broken': forward)" in report.detail
     assert report.citations
+    assert "researcher 'r' failed" in caplog.text
 
 
 class Gives(Block):
@@ -1378,7 +1381,9 @@ def test_what_is_said_meanwhile_is_told_to_the_next_step() -> None:
             researcher.interrupt("Mind the year.")
 
     researcher, model = research(tools=tools(warn))
+    asyncio.run(researcher.observe("Mind the port."))
     researcher.report_sync()
+    assert "Mind the port." in told(model, 0)
     assert "Mind the year." not in told(model, 0)
     assert "Mind the year." in told(model, 2)
 

@@ -266,6 +266,7 @@ def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
         ("User-agent: *\nDisallow: /*?print=", "/a?print=1", False),
         ("User-agent: *\nDisallow: /\nAllow: /open", "/open/a", True),
         ("User-agent: *\nAllow: /\nDisallow: /open/a", "/open/a", False),
+        ("User-agent: *\nDisallow: /a\nAllow: /a", "/a", True),
         ("\ufeffUser-agent: *\nDisallow: /a", "/a", False),
         ("User-agent: *\n\nDisallow: /a", "/a", False),
         ("User-agent: x\nUser-agent: *\nDisallow: /a", "/a", False),
