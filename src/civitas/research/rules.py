@@ -174,8 +174,7 @@ def _shortened(sentence: str, wanted: dict[str, float]) -> str:
     if len(sentence) > _LONGEST_QUOTE:
         starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
         cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in starts}
-        worth = {at: _worth(wanted, cut) for at, cut in cuts.items()}
-        at = max(starts, key=lambda at: (worth[at], at == 0, at))
+        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at == 0, at))
         to_end = at + len(cuts[at]) == len(sentence)
         whole = None if to_end else _WHOLE.match(cuts[at])
         sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import logging
 import os
 import sys
@@ -163,7 +162,6 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
-    """Print the report, or write it to the files of the order."""
     from civitas.research.page import sanitized
 
     if not (order.out or as_json):
@@ -228,7 +226,8 @@ class ResearchDisplay(RunDisplay):
             self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")
         elif event.block == "research":
             for task in data["results"]:  # a task that could not be called had no start
-                if task["error"] is not None and _key(task["tool"], task["args"]) not in self._told:
+                line = call_line(task["tool"], task["args"])
+                if task["error"] is not None and line not in self._told:
                     self._task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
             wrong = len(data["unsupported"])
@@ -264,14 +263,12 @@ class ResearchDisplay(RunDisplay):
             self._line(self.notes.pop(0), "yellow", "    ", "      ")
 
     def _task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
-        self._told.add(_key(tool, args))
+        line = call_line(tool, args)
+        self._told.add(line)
         failed = error is not None
         first = "  ✗ " if failed else "  ✓ "
-        self._line(
-            one_line(call_line(tool, args), MAX_LINE), "red" if failed else "cyan", first, "    "
-        )
-        said = error if error is not None else _found(resources)
-        self._line(one_line(said, MAX_LINE), "", "    ", "      ")
+        self._line(one_line(line, MAX_LINE), "red" if failed else "cyan", first, "    ")
+        self._line(one_line(error or _found(resources), MAX_LINE), "", "    ", "      ")
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         report: Report = reply.value
@@ -309,7 +306,3 @@ def _found(resources: list[Any]) -> str:
     said = [f"{len(read)} read"] if read else []
     said += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
     return f"{', '.join(said)}: {'; '.join(map(str, names))}" if said else "nothing found"
-
-
-def _key(tool: str, args: Any) -> str:
-    return json.dumps([tool, args], sort_keys=True)
