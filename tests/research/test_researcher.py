@@ -1326,6 +1326,8 @@ def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None
     report = Researcher("r", None, "What is the capital of Australia?", [search]).report_sync()
     assert not report.citations
     assert "Nothing relevant was found for “What is the capital of Australia?”." in report.markdown
+    for asked, count in (("What does AEST stand for?", 1), ("WHAT CAN AEST SAY?", 0)):
+        assert len(Researcher("r", None, asked, [search]).report_sync().citations) == count
 
 
 # -- a conversational agent ------------------------------------------------------------------------

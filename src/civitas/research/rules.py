@@ -147,8 +147,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         before = text[text.rfind("\n", 0, start) + 1 : start]
         headed = said == heading or "#" in before or UNDERLINED.match(text, end)
         if headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said):
-            # The topic's words alone say nothing.
-            kind = 2 if {*terms(said)} - wanted.keys() else 3
+            kind = 2 if {*terms(said)} - wanted.keys() else 3  # the topic alone says nothing
         else:
             kind = 0 if worth else 1 if whole else 3
         return kind, -worth if whole else -worth / 2, place
