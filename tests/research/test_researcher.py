@@ -1016,6 +1016,21 @@ def test_a_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
     assert report.detail.startswith("the run's time limit was reached")
 
 
+def test_what_was_found_before_the_time_was_over_is_quoted() -> None:
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(ALPHA, "Alpha", True, "Alpha uses port 4711.")
+
+    async def hang(query: str) -> None:
+        """Wait."""
+        await asyncio.Event().wait()
+
+    timed = Budget(seconds=0.3)
+    report = Researcher("r", None, "alpha port", [look, hang], budget=timed).report_sync()
+    assert (report.stop_reason, report.iterations) == ("deadline", 0)
+    assert [each.sentence for each in report.citations] == ["“Alpha uses port 4711.”"]
+
+
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     seen: list[str] = []
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
