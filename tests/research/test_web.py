@@ -234,14 +234,6 @@ def test_a_redirect_leads_to_the_resource_that_was_read() -> None:
         assert known.content is None
 
 
-def test_ten_redirects_are_followed_and_no_more() -> None:
-    pages = {f"/{n}": redirect(f"/{n + 1}") for n in range(10)}
-    pages |= {"/10": html(PAGE), "/more": redirect("/0")}
-    with Web(pages) as web:
-        assert web.visit("/0").visited
-        assert refused(web, "/more").endswith("redirects more than 10 times")
-
-
 # -- politeness ------------------------------------------------------------------------------------
 
 
