@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import os
 import sys
+from collections import Counter
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, Final
@@ -166,8 +166,6 @@ def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
 
     if not (order.out or as_json):
         text = sanitized(report.markdown)
-        if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it cannot hold is no error
-            sys.stdout.reconfigure(errors="backslashreplace")
         print("\n" * sys.stdout.isatty() + text, end="", flush=True)
     for what, path in write(report, order):
         if not as_json:
@@ -203,11 +201,9 @@ class ResearchDisplay(RunDisplay):
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
 
     def _at_work(self) -> str:
-        open = list(self._open.values())
-        names = ", ".join(
-            f"{n} × {name}" for name in dict.fromkeys(open) if (n := open.count(name))
-        )
-        return f"{self._working}{f': {names}' if names else ''}".replace("1 × ", "")
+        open = Counter(self._open.values()).items()
+        names = ", ".join(name if n == 1 else f"{n} × {name}" for name, n in open)
+        return f"{self._working}{f': {names}' if names else ''}"
 
     # -- the kinds of events -----------------------------------------------------------------------
 
