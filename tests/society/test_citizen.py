@@ -17,6 +17,7 @@ from civitas.society import (
     CitizenMemory,
     Move,
     Society,
+    all_blocks,
 )
 from society.life import Noting, said
 
@@ -68,6 +69,12 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
         ParamsType = HomeParams
 
     assert [block.name for block in Home(1, blocks=[Walks(), Talks()]).blocks] == ["Talks"]
+    for name in ("mobility", "economy", "social"):
+        params = CitizenAgentParams(**{f"enable_{name}": False})
+        citizen = CitizenAgent(1, agent_params=params, blocks=all_blocks())
+        left = {block.name for block in citizen.blocks}
+        out = {"social": {"SocialBlock", "FeedBlock"}}.get(name, {f"{name.title()}Block"})
+        assert {block.name for block in all_blocks()} - left == out
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
 
 

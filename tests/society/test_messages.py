@@ -13,6 +13,8 @@ from civitas.errors import DefinitionError, InvalidMessage, SpaceClosed, Virtual
 from civitas.society import CitizenAgent, City, Population, Society, all_blocks
 from society.life import Bank, Noting, living, said, town
 
+HELLO = said("me", content="hello")
+
 
 async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence() -> None:
     def speak(me: CitizenAgent) -> None:
@@ -28,6 +30,17 @@ async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence()
         assert [args["content"] for _, _, args in ear.heard] == [
             f"{id} {number}" for id in (2, 9, 10, "a", "b") for number in range(2)
         ]
+
+
+async def test_what_services_answer_comes_in_the_order_of_ids_too() -> None:
+    class Saver(Noting):
+        async def forward(self) -> None:
+            self.send(said("bank", "save", cents=5))
+
+    me, others = Saver("me"), [living(lambda one: one.send(HELLO), id=id) for id in ("z", "a")]
+    async with Society([me, *others], services=[Bank()]) as society:
+        await society.run(steps=3)
+    assert [sender for sender, _, _ in me.heard] == ["a", "bank", "z"] * 2
 
 
 async def test_answers_and_errors_come_a_step_later() -> None:
