@@ -16,7 +16,9 @@ from civitas.society import (
     CitizenAgentParams,
     CitizenMemory,
     Move,
+    Perception,
     Society,
+    View,
     all_blocks,
 )
 from society.life import Noting, said
@@ -106,6 +108,10 @@ def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() ->
             citizen.want(Move("work"))
     for _ in range(9):
         asyncio.run(citizen.run())
+    draws = citizen.draws
+    assert citizen.draws is draws
+    citizen.perceived = Perception(View(step=3), "7", citizen.status)
+    assert citizen.draws.integer("hours") != draws.integer("hours")
     citizen.status["now"] = 5
     assert asyncio.run(citizen.run()) is None
     assert [each.block for each in citizen.dispatcher.decisions] == [*["Looks"] * 9, None]

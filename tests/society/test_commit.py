@@ -56,6 +56,24 @@ async def after(steps: int, *citizens: CitizenAgent, **options: Any) -> Society:
     return society
 
 
+async def test_an_answer_comes_once_in_the_next_step() -> None:
+    ann = wanting(Pay("2", 4), Pay("3", 1), money=9)
+    await after(4, ann, wanting(id=2))
+    assert ann.status["told"] == [None, "there is no 3 who could be paid"]
+
+
+async def test_of_services_at_one_place_the_first_settles() -> None:
+    class Stall(Service):
+        takes = (Buy,)
+
+        def settle(self, books: Books, sender: str, want: Want) -> Answer:
+            return Answer(want, True, value=self.id)
+
+    ann = wanting(Buy("b", "food", 5))
+    await after(2, ann, services=[Stall(id, "b") for id in ("11", "x", "9")])
+    assert ann.status["told"] == ["9"]
+
+
 async def test_the_last_place_goes_to_who_is_there_first_then_by_id() -> None:
     city = Places(a=None, b=2)
     there = wanting(id=30, home="b")

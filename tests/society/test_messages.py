@@ -102,6 +102,9 @@ async def test_a_broadcast_reaches_all_who_are_there_when_it_is_delivered() -> N
         await society.step()
         assert [args["content"] for _, _, args in one.heard] == ["all", "others"]
         assert [args["content"] for _, _, args in two.heard] == ["all"]
+        one.send(said("*", "burn"))  # who cannot do it does not answer
+        await society.run(steps=2)
+        assert [name for _, name, _ in one.heard] == ["say", "say"]
 
 
 async def test_a_request_to_an_agent_is_refused_and_one_to_a_service_is_settled() -> None:
