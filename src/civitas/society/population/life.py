@@ -103,7 +103,9 @@ async def run_population(
         name: population.fresh(name).copy()
         for name, column in population.declared.items()
         if column.seen
-    } | {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+    } | {name: population.arrays[name].view() for name in SETTLED if name in population.arrays}
+    for each in seen.values():
+        each.flags.writeable = False
     view.others = Others(population, seen)
     if population.places:
         view.at = RowsHere(population)
