@@ -40,6 +40,7 @@ def test_a_memory_keeps_the_last_events_and_messages() -> None:
     assert (other.status, other.stream) == (memory.status, memory.stream)
     short = CitizenMemory(most=1)
     short.load_state_dict(memory.state_dict())
+    assert short.stream == memory.stream[-1:]
     short.note(3, "event 3")
     assert short.stream == [(3, "event 3")]
     assert memory.thread("t") is memory.thread("t")

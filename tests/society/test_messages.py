@@ -81,6 +81,25 @@ async def test_an_agent_handles_one_message_at_a_time() -> None:
     assert slow.log == ["begin a", "end a", "begin b", "end b"]
 
 
+async def test_who_leaves_handles_no_further_message_and_takes_no_step() -> None:
+    class Leaves(Noting):
+        @action
+        async def say(self, content: str) -> None:
+            self.note()
+            self.space.remove(self)
+
+        async def forward(self) -> None:
+            self.heard.append(("one", "stays", None))
+
+    one, two = Leaves("one"), Noting("two")
+    async with Society([one, two]) as society:
+        await society.step()
+        for content in ("first", "second"):
+            two.send(said("one", content=content))
+        await society.run(steps=2)
+    assert [name for _, name, _ in one.heard] == ["stays", "say"]
+
+
 async def test_a_plain_action_runs_in_a_thread_and_holds_up_nobody() -> None:
     class Plain(Agent):
         @action
@@ -199,8 +218,9 @@ async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> Non
         assert seen == ["one", "a secret", "two"]
         assert [args["content"] for _, _, args in ear.heard] == ["ONE", "TWO"]
         assert [message["action"]["args"]["content"] for message in shown] == ["ONE", "TWO"]
-        with pytest.raises(DefinitionError, match="plain function"):
-            society.intercept("no")  # type: ignore[arg-type]
+        for wrong in ("no", ear.say):
+            with pytest.raises(DefinitionError, match="plain function"):
+                society.intercept(wrong)  # type: ignore[arg-type]
 
 
 async def test_a_storm_of_messages_fills_a_mailbox_and_no_more() -> None:
