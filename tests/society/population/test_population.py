@@ -437,6 +437,9 @@ async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> 
     population.promote(2)
     async with Society(population, services=[Asks("bank")]) as society:
         await society.run(steps=2)
+        one, two = (society.respondent(id).perceived.answers for id in (1, 2))
+        assert [(each.want, each.done) for each in one] == [(Save(1), True)]
+        assert one[0].want == two[0].want
     assert asked == [(id, step) for step in (1, 2) for id in "123"]
 
 
