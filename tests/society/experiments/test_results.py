@@ -178,14 +178,18 @@ def test_the_report_says_of_which_values_maps_and_figures_beside_published_ones_
     assert maps[1] == (tmp_path / "alone" / "map-base.png").read_bytes() != maps[0]
 
 
-def test_a_report_has_no_difference_of_conditions_without_a_common_seed(tmp_path: Path) -> None:
+def test_a_report_tells_failures_and_no_difference_without_a_common_seed(tmp_path: Path) -> None:
     def sometimes(town: Any) -> float | None:
         return 3.5 if town.seed == len(town.ids()) else None
 
     conditions = {str(n): {"parameters": {"citizens": n}} for n in (1, 2)}
     fields = {"conditions": conditions, "metrics": [{"name": "m", "by": sometimes}]}
-    run(experiment(seeds=[1, 2], workflow=[{"step": 1}], published=[], **fields), out=tmp_path)
-    page = (tmp_path / "report.html").read_text()
+    wrong = {"intervene": {"status": {"mood": 1}, "citizens": [77]}}
+    fields |= {"workflow": [wrong, {"step": 1}], "published": []}
+    run(experiment(seeds=[1, 2], **fields), out=tmp_path)
+    page = html.unescape((tmp_path / "report.html").read_text())
+    told = "; step 0, intervention: status: there is no citizen '77'"
+    assert f"<td>failures</td><td>4{told * 3}</td>" in page
     assert "<td>1</td><td>3.500</td><td></td>" in page
     assert "<td>2</td><td>3.500</td><td></td>" in page
 

@@ -251,6 +251,29 @@ async def test_a_want_that_names_nobody_and_nowhere_costs_its_answer_alone() -> 
     ]
 
 
+@pytest.mark.parametrize("city", (None, Grid(2, 1, capacity=None)), ids=("no city", "a grid"))
+async def test_rows_that_cannot_go_are_refused_and_the_others_stay(city: Any) -> None:
+    class Goes(RowBlock):
+        """Goes to the place of its column."""
+
+        columns: ClassVar = {"to": Column("int64"), "done": Column("int8")}
+
+        async def forward(self) -> None:
+            """Nothing: there are no full agents."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Go."""
+            rows["done"] = rows.answers(Move)[0]
+            rows.want(Move, to=rows["to"])
+
+    table = {"to": np.array([0, 5, -1])} | ({"place": np.zeros(3, int)} if city else {})
+    population = Population(table, city, [Goes()])
+    async with Society(population) as society:
+        rows = await society.run(steps=2)
+    assert population.columns["done"].tolist() == [1 if city else -1, -1, -1]
+    assert [row["moving"] for row in rows] == [0, 0]
+
+
 @pytest.mark.parametrize("count", (1, 2))
 async def test_very_few_citizens_live_as_a_million_do(count: int) -> None:
     city = City.generate(seed=1, citizens=10)
