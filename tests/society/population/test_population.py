@@ -623,7 +623,12 @@ async def test_a_column_in_blocks_keeps_what_is_written_for_all() -> None:
     population = Population(3, None, [Notes()])
     async with Society(population) as society:
         await society.run(steps=2)
+        state = society.state_dict()
     assert population.columns["notes"].tolist() == [[2] * 6] * 3
+    again = Population(3, None, [Notes()])
+    async with Society(again) as society:
+        society.load_state_dict(state)
+    assert again.columns["notes"].tolist() == [[2] * 6] * 3
 
 
 async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
