@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from civitas import Budget, BudgetedModel, Call, Context, ModelReply, ReActAgent, Reply, Usage
+from civitas import (
+    Budget,
+    BudgetedModel,
+    BudgetExceeded,
+    Call,
+    Context,
+    ModelReply,
+    ReActAgent,
+    Reply,
+    Usage,
+)
 
 QUESTION = [{"role": "user", "content": "Hi"}]
 
@@ -82,6 +92,20 @@ def test_what_does_not_fit_when_the_others_have_settled_fails() -> None:
         reasons = [(await reply).stop_reason for reply in replies]
         assert reasons == ["done", "budget", "budget"]
         assert (budget.spent.tokens, budget.reserved.tokens) == (500, 0)
+
+    asyncio.run(main())
+
+
+def test_what_a_part_has_spent_waits_for_no_other_part() -> None:
+    async def main() -> None:
+        budget = Budget(name="whole")
+        mine, other = budget.child(actions=1, name="mine"), budget.child()
+        mine.reserve(actions=1).settle()
+        held = await asyncio.to_thread(other.reserve, actions=5)
+        async with asyncio.timeout(10):
+            with pytest.raises(BudgetExceeded, match="'mine'"):
+                await mine.in_turn(lambda: mine.reserve(actions=1))
+        held.release()
 
     asyncio.run(main())
 

@@ -790,6 +790,32 @@ def test_cancelling_reaches_everyone_who_speaks_and_it_can_be_gone_on_with() -> 
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
+def test_a_reply_that_is_gone_on_with_has_the_steps_from_then_on() -> None:
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    async def main() -> None:
+        bob = Gated("Bob")
+        ann = agent("Ann", use("look"), "I saw it.", use("look"), "Again.", actions=[look])
+        talk = Conversation([ann, bob], until=MaxTurns(3))
+        asked = asyncio.create_task(talk.reply("go"))
+        await bob.begun.wait()
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        bob.gate.set()
+        reply = await talk.resume()
+        assert [message["content"] for message in reply.messages[1:]] == [
+            "I saw it.",
+            "Bob 1",
+            "Again.",
+        ]
+        assert [step.action for step in reply.steps] == ["look"]
+
+    asyncio.run(asyncio.wait_for(main(), WAIT))
+
+
 def test_a_participant_that_swallows_its_cancellation_does_not_keep_it_going() -> None:
     class Stubborn(Gated):
         async def reply(self, text: Any, **wanted: Any) -> Any:

@@ -136,7 +136,7 @@ def test_preferential_attachment_has_hubs() -> None:
         (lambda: Network.small_world(2, seed=1), "n must be a whole number from 3"),
         (lambda: Network.small_world(9, neighbours=3, seed=1), "neighbours must be even, got 3"),
         (
-            lambda: Network.small_world(9, neighbours=10, seed=1),
+            lambda: Network.small_world(8, neighbours=8, seed=1),
             "neighbours must be a whole number",
         ),
         (lambda: Network.small_world(9, rewired=math.nan, seed=1), "rewired must be a probability"),

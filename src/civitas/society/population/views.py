@@ -74,7 +74,7 @@ class Where(Mapping[str, str | None]):
 class Columns(Mapping[str, Any]):
     """The columns of a population, each fetched on access."""
 
-    def __init__(self, population: Register) -> None:
+    def __init__(self, population: Any) -> None:
         self._population = population
 
     def __getitem__(self, name: str) -> Any:
