@@ -466,6 +466,34 @@ async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> 
     assert asked == [(id, step) for step in (1, 2) for id in "123"]
 
 
+async def test_a_citizen_that_wants_several_ways_takes_the_first_that_is_free() -> None:
+    class Tries(RowBlock):
+        """Tries two cells."""
+
+        columns: ClassVar = {"one": Column("int64"), "two": Column("int64")}
+
+        async def forward(self) -> None:
+            """Try."""
+            for name in ("one", "two"):
+                self.want(Move(f"{self.status[name]},0"))
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            for name in ("one", "two"):
+                rows.want(Move, to=rows[name])
+
+    made: list[Population] = []
+
+    def three() -> Population:
+        table = {"place": np.arange(3), "one": [1, 4, 0], "two": [3, 3, 4]}
+        made.append(Population(table, Grid(5, 1), [Tries()]))
+        return made[-1]
+
+    await same(three, 1)
+    # The first finds cell 1 taken; the others are on their way once they try again.
+    assert [each.columns["place"].tolist() for each in made] == [[3, 4, 0]] * 2
+
+
 async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -> None:
     class Stall(Service):
         takes = (Buy,)
