@@ -737,6 +737,33 @@ def test_an_interruption_goes_to_who_speaks_and_later_to_all() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
+def test_an_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -> None:
+    class Concluding(Gated):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            if "schema" in wanted:
+                self.begun.clear()
+                self.gate.clear()
+            return await super().reply(text)
+
+    async def main() -> None:
+        ann, bob = Gated("Ann"), Concluding("Bob")
+        talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
+        asked = asyncio.create_task(talk.reply("go", schema={"type": "string"}))
+        for text in ("Faster!", "Shorter!"):
+            await bob.begun.wait()
+            assert talk.interrupt(text)
+            bob.begun.clear()
+            ann.gate.set()
+            bob.gate.set()
+            await bob.spoken.wait()
+            bob.spoken.clear()
+        await asked
+        assert (ann.told, bob.told) == (["Faster!"], ["Faster!", "Shorter!"])
+        assert ann.heard == ["go", "Bob: Bob 1", "Bob: Bob 2", "Shorter!"]
+
+    asyncio.run(asyncio.wait_for(main(), WAIT))
+
+
 def test_an_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -> None:
     class Busy(Gated):
         def interrupt(self, text: Any) -> bool:
