@@ -1067,6 +1067,17 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
     assert "would wait for itself" in str(reply.steps[0].error)
 
 
+def test_a_participant_that_is_cancelled_from_elsewhere_has_failed() -> None:
+    class Cancelled(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            raise asyncio.CancelledError
+
+    bob = Talker("Bob")
+    talk = Conversation([Cancelled("Ann"), bob], until=MaxTurns(2), stop_if_failed="none")
+    assert talk.reply_sync("go").text == "Bob 1"
+    assert bob.heard[1] == "(Ann gave no answer: ModelError: it was cancelled from elsewhere)"
+
+
 def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None:
     ann, bob = Gated("Ann"), Talker("Bob")
     talk = Conversation([ann, bob], until=MaxTurns(2))

@@ -1394,3 +1394,20 @@ class Hand:
 def hand() -> Hand:
     """Give a hand."""
     return Hand()
+
+
+def test_replies_within_replies_have_an_end() -> None:
+    deep = 0
+
+    async def deeper() -> str:
+        """Ask once more."""
+        nonlocal deep
+        deep += 1
+        return (await thinker.reply("go", thread=str(deep))).steps[0].error or "fine"
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        return "Done." if messages[-1]["role"] == "tool" else {"name": "deeper"}
+
+    thinker = ReActAgent("a", ScriptedModel(answer), actions=[deeper])
+    reply = thinker.reply_sync("go")
+    assert (deep, reply.steps[0].result["result"]) == (32, "fine")
