@@ -249,8 +249,9 @@ def test_observing_is_remembering_without_answering() -> None:
         {"role": "user", "content": "Bo: Hi!"},
         {"role": "user", "content": 'Bo: move {"x": 1}'},
     ]
-    with pytest.raises(TypeError, match="observe takes a text, a chat message"):
-        asyncio.run(thinker.observe({"content": "no role"}))
+    for nothing in ({"content": "no role"}, {"action": "say"}, {"action": {"args": {}}}):
+        with pytest.raises(TypeError, match="observe takes a text, a chat message"):
+            asyncio.run(thinker.observe(nothing))
     with pytest.raises(TypeError, match="reply takes a text or a list of blocks, got int"):
         asyncio.run(thinker.reply(7))  # type: ignore[arg-type]
     assert thinker.reply_sync("go").text == "ok"

@@ -164,3 +164,19 @@ def test_hooks_of_a_dual_act_that_have_ended_are_not_called_again(tmp_path: Path
             reply = pair().reply_sync("Do it.", run_id=copy)
             assert replace(reply, run_id="r") == whole
             assert called == every[number:]
+
+
+def test_the_task_stays_as_a_hook_first_changed_it(tmp_path: Path) -> None:
+    go = ACCEPT.replace("TERMINATE", "CONTINUE")
+    with Journal(tmp_path / "j") as journal:
+        for text, script in (("First.", [ValueError("down")]), ("Second.", [0, go, ACCEPT])):
+            model = ScriptedModel(["Done."])
+            dual = DualActAgent(
+                human=ReActAgent("H", ScriptedModel(script)),
+                reactive=ReActAgent("R", model),
+                journal=journal,
+            )
+            dual.register_hook("pre_reply", "task", lambda *_, text=text: {"text": text})
+            reply = dual.reply_sync("Do it.", run_id="r")
+    assert reply.text == "Done."
+    assert model.received[0][-1]["content"] == "First."

@@ -388,8 +388,10 @@ def test_replies_of_one_thread_wait_for_each_other() -> None:
     async def main() -> None:
         meeting = Meeting(1)
         it = ReActAgent("it", meeting)
-        await asyncio.gather(*(it.reply("go", thread="one") for _ in range(5)))
+        await asyncio.gather(*(it.reply(f"{n}", thread="one") for n in range(5)))
         assert meeting.most == 1
+        items = it.state_dict()["threads"]["one"]["items"]
+        assert [item["content"] for item in items[::2]] == ["0", "1", "2", "3", "4"]
 
     asyncio.run(main())
 
