@@ -400,6 +400,15 @@ def test_annotated_gives_description_and_constraints():
     )
 
 
+def test_a_field_s_default_without_a_json_form_is_left_out_without_a_warning(recwarn):
+    @dataclass
+    class Marked:
+        mark: Any = Arbitrary()  # noqa: RUF009
+
+    assert arg(Marked).help["args"]["x"]["properties"] == {"mark": {}}
+    assert list(recwarn) == []
+
+
 def test_defaults_are_shown_as_json():
     sentinel = object()
 
@@ -492,8 +501,8 @@ def test_any_docstring_leaves_a_usable_signature(text):
     assert check(signature, x=1) == {"x": 1}
 
 
-def test_an_unparsable_docstring_is_the_description_as_a_whole():
-    text = "Do it.\n\nArgs:\n    no colon anywhere"
+@pytest.mark.parametrize("text", ("Do it.\n\nArgs:\n    no colon anywhere", "Shrug.\n: : a face"))
+def test_an_unparsable_docstring_is_the_description_as_a_whole(text):
     assert documented(text).description == text
 
 
@@ -819,6 +828,9 @@ def test_json_becomes_the_annotated_type(annotation, value, expected):
         (datetime, 3, 'argument "x" must be a valid datetime, not 3'),
         (Annotated[str, Field(min_length=3)], "a",
          'argument "x" must have at least 3 characters, not "a"'),
+        (Annotated[list[int], Field(min_length=2)], [1],
+         'argument "x" must have at least 2 items, not 1'),
+        (tuple[int, str], [1, "a", 3], 'argument "x" must have at most 2 items, not 3'),
         (Address, {}, 'argument "x.street" is missing'),
         (Point, {"x": 1, "Y": 7}, 'argument "x.Y" is unexpected'),
         (list[Point] | None, [{"x": 1, "Y": 7}], 'argument "x[0].Y" is unexpected'),

@@ -13,6 +13,8 @@ from civitas import (
     ActionNotFound,
     Agent,
     Call,
+    CitizenAgent,
+    ConfigError,
     DefinitionError,
     ModelReply,
     NativeSpace,
@@ -239,7 +241,7 @@ def test_a_block_has_parameters_of_its_type() -> None:
     given = SpeedParams(speed=2.0, block_memory={"home": "here"})
     assert Legs(block_params=given).params is given
     assert Legs(block_params={"speed": 2}).params == SpeedParams(speed=2.0)
-    with pytest.raises(ValueError, match="speed"):
+    with pytest.raises(ConfigError, match=r"SpeedParams.speed: .* number, .* got 'fast'"):
         Legs(block_params={"speed": "fast"})
 
 
@@ -318,8 +320,9 @@ def test_without_a_model_the_block_with_most_words_in_common_is_chosen() -> None
         dispatcher.register_blocks([Legs(), Talk()])
         assert (await dispatcher.dispatch("I want to talk with my friends")).name == "talk"
         assert (await dispatcher.dispatch({"intention": "walk to the town"})).name == "legs"
+        assert (await dispatcher.dispatch({"a set of bytes": {b"walk"}})).name == "legs"
         assert await dispatcher.dispatch("sleep, or go to a") is None
-        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", None]
+        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", "legs", None]
 
     asyncio.run(main())
 
@@ -379,6 +382,10 @@ def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
         assert dispatcher.by_rule("talk with friends") is talk  # even if there is a model
     assert len(dispatcher.decisions) == 1000
     assert {each.reason for each in dispatcher.decisions} == {"by rule, 3"}
+    citizen = CitizenAgent(1, blocks=[talk])  # there may be a million of them
+    for _ in range(20):
+        citizen.dispatcher.by_rule("talk with friends")
+    assert len(citizen.dispatcher.decisions) == 10
 
 
 @pytest.mark.parametrize(

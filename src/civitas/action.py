@@ -378,8 +378,8 @@ def actions_of(cls: type) -> dict[str, tuple[str, ActionOptions]]:
     for base in reversed(cls.__mro__):
         for attribute, value in vars(base).items():
             options = getattr(value, "__civitas_action__", None)
-            if isinstance(value, staticmethod | classmethod) and hasattr(
-                value.__func__, "__civitas_action__"
+            if isinstance(value, staticmethod | classmethod) and (
+                attribute in marked or hasattr(value.__func__, "__civitas_action__")
             ):
                 raise DefinitionError(
                     f"{base.__name__}.{attribute}: a static or class method has no agent to act for"

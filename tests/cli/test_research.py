@@ -192,7 +192,8 @@ def test_wrong_usage_says_what_to_do(
 
 def test_a_model_plans_writes_and_judges(folder: Path) -> None:
     said = "It uses port 4711.[^1^] It was written in 1999.[^1^]"
-    with OpenAIServer(text(SEARCH), text(said), text(evaluation({PORT: 0.95}))) as server:
+    judged = evaluation({PORT: 0.95}, ("The author of alpha",))
+    with OpenAIServer(text(SEARCH), text(said), text(judged)) as server:
         done = research(
             PORT, "--folder", "notes", "--model", f"{server.url}#m", "--role", "You are Ada.",
             cwd=folder,
@@ -201,6 +202,7 @@ def test_a_model_plans_writes_and_judges(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "You are Ada." in told
     assert "1 sentence marked [unsupported]" in done.stderr
+    assert "\n  also: The author of alpha\n" in done.stderr
     assert "It was written in 1999. [unsupported]" in done.stdout
     assert "This report is extractive" not in done.stdout
     assert "30 tokens" in done.stderr

@@ -241,11 +241,12 @@ def test_an_override_states_its_own_policy(space, me):
 
 
 @DELETES
-def test_without_an_approver_it_is_refused(space, me, name):
+def test_without_an_approver_it_is_refused(space, me, name, log):
     host = space.add(Host())
     with pytest.raises(NotPermitted, match=rf'"Host\.{name}" not permitted'):
         me.ask("Host", name, path="x").result(timeout=10)
     assert list(host.done) == []
+    log.wait_for("agent 'Host' has no approver, so it refuses")
 
 
 @pytest.mark.parametrize("where", ("agent", "space"))
@@ -253,7 +254,7 @@ def test_the_approver_of_the_agent_or_of_the_space_is_asked(make_space, where):
     asked = Kept()
 
     def answer(request):
-        asked.add((request.agent, request.action, request.args, request.sender))
+        asked.add((request.agent, request.action, request.args, request.sender, request.thread))
         return True
 
     approver = CallbackApprover(answer)
@@ -261,7 +262,7 @@ def test_the_approver_of_the_agent_or_of_the_space_is_asked(make_space, where):
     me = space.add(Recorder("me"))
     space.add(Host(approver=approver if where == "agent" else None))
     assert me.ask("Host", "delete", path="x").result(timeout=10) == "deleted x"
-    assert list(asked) == [("Host", "delete", {"path": "x"}, "me")]
+    assert list(asked) == [("Host", "delete", {"path": "x"}, "me", "me")]
 
 
 def test_the_agents_own_approver_goes_before_the_spaces(make_space):

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from civitas import Agent, Context, action
-from civitas.errors import ActionError, ActionNotFound, InvalidArguments
+from civitas.errors import ActionError, ActionNotFound, DefinitionError, InvalidArguments
 from conformance.conftest import Recorder, message, settle
 
 # -- what is an action -----------------------------------------------------------------------------
@@ -146,6 +146,24 @@ def test_an_override_may_change_the_arguments(space, me):
     assert me.ask("wider", "greet", name="x", times=1).result(timeout=10) == "hello x"
     with pytest.raises(InvalidArguments, match=r'"wider\.greet" missing argument "name"'):
         me.ask("wider", "greet").result(timeout=10)
+
+
+def test_an_override_that_has_no_self_is_refused(space):
+    class Static(Base):
+        @staticmethod
+        async def greet(name: str) -> str:
+            return name
+
+    with pytest.raises(DefinitionError, match=r"Static\.greet: a static or class method has no"):
+        space.add(Static("static"))
+
+
+def test_a_function_in_place_of_one_agent_s_action_takes_all_its_arguments(space, me):
+    agent = Base("agent")
+    agent.greet = lambda name, times: f"hi {name}" * times
+    space.add(agent)
+    assert me.ask("agent", "greet", name="x", times=2).result(timeout=10) == "hi xhi x"
+    assert me.ask("agent", "bare").result(timeout=10) == "bare"
 
 
 def test_actions_of_two_bases_are_both_there(space, me):

@@ -524,6 +524,18 @@ def test_who_has_no_say_gets_the_reply_as_a_response(space):
     assert len(listener.messages) == 2
 
 
+def test_who_has_a_say_of_other_arguments_gets_the_reply_as_a_response(space):
+    class Moody(Listener):
+        @action
+        async def say(self, content: str, mood: str) -> None:
+            self.keep()
+
+    space.add(Chat("chat"))
+    moody = space.add(Moody("moody"))
+    moody.send({"id": "one", **message("chat", "say", content="hi")})
+    assert moody.told() == [("response", {"data": "chat heard: hi", "original_message_id": "one"})]
+
+
 def test_an_agent_that_says_something_in_its_say_starts_a_new_exchange(space, me):
     class Initiative(Listener):
         @action

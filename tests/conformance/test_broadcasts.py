@@ -188,3 +188,17 @@ def test_an_action_may_broadcast(space):
     space.add(Caller("caller"))
     me.send(message("caller", "call"))
     assert me.told() == [("say", {"content": "from an action"})]
+
+
+def test_an_agent_that_an_action_adds_hears_what_that_broadcasts_next(space):
+    class Host(Agent):
+        @action
+        async def bring(self, new: str) -> None:
+            self.space.add(guests[new])
+            self.send(message("*", "say", content=f"welcome {new}"))
+
+    guests = {name: Recorder(name) for name in ("ann", "bo")}
+    host = space.add(Host("host"))
+    for name, guest in guests.items():
+        host.ask("host", "bring", new=name).result(timeout=10)
+        assert guest.told()[0] == ("say", {"content": f"welcome {name}"})

@@ -219,7 +219,7 @@ def test_what_was_let_in_keeps_the_lane_of_one_that_ended_before_it(space: Any) 
         async def leave_it(self, name: str, to: str) -> str:
             """Begin a request, and end while it goes on."""
             self.begun.add(name)
-            self.kept = self.ask(self.id, "hold", name=to)
+            self.kept = self.ask(self.id, "hold_stubbornly", name=to)
             reader = self.create_reader()
             await self.gate("in")
             reader.cancel()
@@ -240,9 +240,10 @@ def test_what_was_let_in_keeps_the_lane_of_one_that_ended_before_it(space: Any) 
     assert waits(space, "laned", 1)
     laned.gate("in").open()
     assert outer.result(timeout=WAIT_S) == "a1"
+    assert me.ask("laned", "quick", name="b").result(timeout=WAIT_S) == "b"
+    assert laned.begun == ["a1", "a2", "b"]
     opened(laned, "a2 a3")
     assert next_one.result(timeout=WAIT_S) == "a3"
-    assert laned.begun == ["a1", "a2", "a3"]
 
 
 def test_what_is_refused_or_fails_gives_its_lane_back(space: Any) -> None:

@@ -27,6 +27,7 @@ from conformance.conftest import (
     UNHURRIED,
     WAIT_S,
     Kept,
+    Log,
     Recorder,
     message,
     settle,
@@ -329,6 +330,15 @@ def test_two_who_remove_one_agent_at_once_run_its_before_remove_once(space: Any)
     assert space.ids() == []
 
 
+def test_a_before_remove_that_removes_its_own_agent_does_not_wait_for_itself(space: Any) -> None:
+    class Leaving(Agent):
+        def before_remove(self) -> None:
+            self.space.remove(self)
+
+    space.remove(space.add(Leaving("leaving")))
+    assert space.ids() == []
+
+
 @pytest.mark.parametrize("how", ("remove", "close"))
 def test_an_after_add_that_never_ends_can_be_ended(space: Any, how: str) -> None:
     begun: Kept[str] = Kept()
@@ -351,7 +361,9 @@ def test_an_after_add_that_never_ends_can_be_ended(space: Any, how: str) -> None
     assert space.ids() == []
 
 
-def test_a_before_remove_that_never_ends_holds_up_neither_close_nor_remove(space: Any) -> None:
+def test_a_before_remove_that_never_ends_holds_up_neither_close_nor_remove(
+    space: Any, log: Log
+) -> None:
     begun: Kept[str] = Kept()
 
     class Slow(Agent):
@@ -367,6 +379,7 @@ def test_a_before_remove_that_never_ends_holds_up_neither_close_nor_remove(space
 
     removed, closed = in_threads(lambda: space.remove("slow"), close)
     assert closed is None
+    log.wait_for("before_remove of slow took over 5.0 s: not waited for")
     assert removed is None or isinstance(removed, RequestError)
     assert space.ids() == []
 

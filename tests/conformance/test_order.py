@@ -143,7 +143,11 @@ def test_what_a_def_action_sends_comes_before_what_the_agent_sends_next(space: A
             agent.send(message("counter", "count", n=10 * value + n))
 
     async def send_next(agent: Agent, value: Any) -> Any:
-        agent.send(message("counter", "count", n=10 * value + 5))
+        last = message("counter", "count", n=10 * value + 5)
+        thread = threading.Thread(target=agent.send, args=(last,))
+        thread.start()
+        thread.join()
+        agent.send(message("counter", "count", n=10 * value + 6))
 
     counter = space.add(Counter("counter"))
     space.add(Recorder("me"))
@@ -152,8 +156,8 @@ def test_what_a_def_action_sends_comes_before_what_the_agent_sends_next(space: A
     for value in range(30):
         me.send(message("doer", "do_plainly", value=value))
         me.send(message("doer", "do", value=value))
-    counter.seen.wait_for(180)
-    assert [n for _, n in counter.seen] == [10 * v + n for v in range(30) for n in range(6)]
+    counter.seen.wait_for(210)
+    assert [n for _, n in counter.seen] == [10 * v + n for v in range(30) for n in range(7)]
 
 
 def test_broadcasts_and_direct_messages_of_one_sender_keep_their_order(space: Any) -> None:

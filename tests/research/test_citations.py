@@ -341,6 +341,12 @@ def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
     )
 
 
+def test_headings_and_the_heads_of_tables_are_no_sentences_without_a_source() -> None:
+    table = "| It | Holds |\n|---|---|\n| Queue | many |"
+    text = f"# Queues\n\nTheir size\n----------\n\n{table}\n\nSo it is."
+    assert check(text, PASSAGES).uncited == 2  # the row and the last sentence
+
+
 @pytest.mark.parametrize(
     "end",
     (

@@ -33,6 +33,7 @@ def test_markdown_is_cut_at_its_headings() -> None:
     document = read(
         "a.md",
         "before\n\n# The *whole* `thing`\n\ntext\n\n## What's new?\n\n```sh\n# no heading\n```\n\n"
+        "````md\n```\n# no heading\n```\n````\n\n"
         "### On [Linux](https://x.invalid) ##\n\nWhat's new?\n-----------\n\n"
         "| a |\n|---|\n- b\n---\n",
     )

@@ -49,6 +49,7 @@ from civitas.research import (
     ResourcePool,
     Section,
     rules,
+    search_folder,
 )
 from civitas.research.relevance import Index
 from journal.crash import crash
@@ -184,7 +185,8 @@ def test_the_steps_are_events_of_the_one_stream() -> None:
     assert blocks == ["plan", "research", "update", "narrate", "evaluate"]
     ended = {(e.block, e.iteration): e.result for e in events if e.kind == "block_ended"}
     assert ended["plan", 1]["tasks"][0]["args"] == {"query": "alpha"}
-    assert {r["url"] for r in ended["update", 1]["resources"]} == {ALPHA, BETA}
+    visited = {(r["url"], r["visited"]) for r in ended["update", 1]["resources"]}
+    assert visited == {(ALPHA, False), (BETA, False)}
     assert ended["evaluate", 1]["remark"] == "Read both pages."
     calls = [(e.action, e.args) for e in events if e.kind == "call_started"]
     assert calls[1:] == [("read", {"url": ALPHA}), ("read", {"url": BETA})]
@@ -318,6 +320,7 @@ def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> No
     ("answer", "fault"),
     (
         ("I would search.", "is not JSON"),
+        ("", "was empty"),
         (plan(("fly", {})), "is not one of"),
         (plan(("search", {})), 'missing argument "query"'),
         (plan(("search", {"query": 5})), '"query"'),
@@ -327,7 +330,7 @@ def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: s
     researcher, model = research([answer, *SCRIPT])
     assert researcher.report_sync().stop_reason == "done"
     assert fault in told(model, 1)
-    assert answer in told(model, 1)
+    assert model.received[1][-2]["content"] == (answer or "(no answer)")
 
     researcher, _ = research([answer, answer])
     report = researcher.report_sync()
@@ -542,6 +545,12 @@ def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
         "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
     ).report_sync()
     assert "– <my%20own%20notes>, read 20" in report.markdown
+    undated = Resource("https://a.example/y", None, True, "Alpha uses port 9.")
+    found = ResearchResult("ask", {}, "", resources=[undated])
+    report = Researcher(
+        "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
+    ).report_sync()
+    assert "– <https://a.example/y>, read on an unknown day" in report.markdown
 
 
 def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
@@ -657,6 +666,13 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
         Researcher("r", None, ["alpha"]).report_sync()
     with pytest.raises(DefinitionError, match="exactly one text, a query; got 'read'"):
         Researcher("r", None, ["alpha"], tools()[1:]).report_sync()
+
+    def page(number: int) -> str:
+        """Return a page."""
+        return "Alpha."
+
+    with pytest.raises(DefinitionError, match="exactly one text, a query; got 'page'"):
+        Researcher("r", None, ["alpha"], [page]).report_sync()
     with pytest.raises(DefinitionError, match="iterations="):
         Researcher("r", None, ["alpha"], iterations=0)
     for wrong in (0, 1.01, "all"):
@@ -870,6 +886,38 @@ def found(
             "“Oil is changed each May.”",
         ),
         ("Release 2.1 of 2020-01-04\n\n- Bugs", "Release 2.1", "“Release 2.1 of 2020-01-04”"),
+        (
+            "Log\n\n" + "2023-01-12 buoy 7 has sent\n" * 30 + "2023-01-31 buoy 9 lost its chain\n",
+            "Which buoy lost its chain?",
+            "“… 2023-01-31 buoy 9 lost its chain”",
+        ),
+        (
+            f"The chair, {'who is very old, ' * 30}broke. The table held.",
+            "Is the chair old?",
+            f"“The chair, {'who is very old, ' * 22}who is very …”",
+        ),
+        (
+            "| Berth | Depth |\n+=======+=======+\n| North | 4 m   |\n+-------+-------+\n",
+            "How deep is the north berth?",
+            "“North | 4 m”",
+        ),
+        (
+            "Harbour\n\nIt is old. The anchor weighs 840 kilograms.",
+            "How heavy is the anchor?",
+            "“The anchor weighs 840 kilograms.”",
+        ),
+        ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
+        ("| | Fee |\n|---|---|\n| | The fee is 5 |\n", "Which fee?", "“The fee is 5”"),
+        (
+            "The fee is 5. The others are\n\n- the tax\n- the tip\n",
+            "Which fee?",
+            "“The fee is 5.”",
+        ),
+        (
+            "船很大\uff0c" * 150 + "灯塔由王明看守。",
+            "灯塔由谁看守?",
+            "“… 灯塔由王明看守。”",
+        ),
     ),
 )
 def test_what_answers_is_quoted_rather_than_a_heading_or_code(
@@ -916,10 +964,24 @@ def test_what_was_not_read_or_not_written_is_said() -> None:
     assert "\n\nNo report was written of what was read.\n\n" in report.markdown
 
 
+def test_what_a_model_understood_in_another_language_is_not_said_to_be_missing() -> None:
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(ALPHA, "Alpha", True, "It uses port 4711.")
+
+    asked = ["Welchen Anschluss hat es?", "Wie kocht man Nudeln?"]
+    judged = evaluation({asked[0]: 0.9, asked[1]: 0.0})
+    script = [plan(("look", {"query": "port"})), "It uses port 4711.[^1^]", judged]
+    report = research(script, objectives=asked, tools=[look], iterations=1)[0].report_sync()
+    assert "found for “Wie kocht man Nudeln?”." in report.markdown
+    assert "found for “Welchen" not in report.markdown
+
+
 def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
     report = found("The bridge <b>was</b> built in 1903.", "When was the bridge built?")
     assert report.citations == []
     assert "No sentence of what was read for “When was the bridge built?” can" in report.markdown
+    assert found("# The bridge", "bridge").citations == []  # a heading that says nothing more
     researcher = Researcher("r", None, "alpha", tools(), iterations=1)  # which searches first
     assert (
         "Nothing relevant was found for “alpha”: nothing was read."
@@ -1166,6 +1228,35 @@ def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
     assert [each.passage.url for each in report.citations] == ["file:///a.md#The p"]
 
 
+def test_what_is_read_later_of_a_page_has_its_own_day() -> None:
+    parts = ["The tower leans by 4 degrees.", "The tower was closed in 1990."]
+    days = ["2026-01-01T08:00:00+00:00", "2026-02-02T08:00:00+00:00"]
+
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource("file:///tower.md", "Tower", True, parts.pop(0), fetched_at=days.pop(0))
+
+    asked = ["How far leans the tower?", "When was the tower closed to visitors?"]
+    report = Researcher("r", None, asked, [look], iterations=2, max_tasks=1).report_sync()
+    read = {each.sentence[1:-1]: each.passage.fetched_at[:10] for each in report.citations}
+    assert read == {
+        "The tower leans by 4 degrees.": "2026-01-01",
+        "The tower was closed in 1990.": "2026-02-02",
+    }
+
+
+def test_each_of_many_objectives_is_searched_for_even_in_one_file(tmp_path: Path) -> None:
+    trees = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "oak"]
+    planted = [f"## {each}\n\nThe {each} was planted by Ada.\n\n" for each in trees[4:]]
+    (tmp_path / "trees.md").write_text("# Trees\n\n" + "".join(planted))
+    asked = [f"Where is the {each}?" for each in trees]  # of four there is nothing
+    tools = [search_folder(tmp_path, index=tmp_path / "index.db")]
+    researcher = Researcher("r", None, asked, tools, iterations=9, max_tasks=2)
+    report = researcher.report_sync()
+    assert (report.iterations, len(report.citations)) == (5, 4)
+    assert report.detail == "no task is left that was not done"
+
+
 def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
     researcher = Researcher("r", None, "the port of alpha", tools())
     for name, about in (("x", "noodles"), ("y", None), ("z", "alpha, and its port")):
@@ -1362,6 +1453,7 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert seen == ["read alpha", "read /beta"]
     assert [each.topic for each in report.objectives] == ["alpha", "beta"]
     assert len(model.received) == 3
+    assert '{"topic": "alpha", "expertise": 0.1}' in told(model, 0)
 
 
 def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:

@@ -308,10 +308,15 @@ async def test_a_service_that_gives_no_answer_or_cannot_end_a_step_is_named() ->
         def settle(self, books: Books, sender: str, want: Want) -> Answer:
             return None  # type: ignore[return-value]
 
-    asked = wanting(Save(5), money=10)
-    await after(2, asked, services=[Silent()])
-    said = "bank failed: DefinitionError: settle must return an Answer, got None"
-    assert asked.status["told"] == [said]
+    class Curt(Bank):
+        def settle(self, books: Books, sender: str, want: Want) -> Answer:
+            return True  # type: ignore[return-value]
+
+    for service, given in ((Silent, None), (Curt, True)):
+        asked = wanting(Save(5), money=10)
+        await after(2, asked, services=[service()])
+        said = f"bank failed: DefinitionError: settle must return an Answer, got {given}"
+        assert asked.status["told"] == [said]
     rows = Population({"money": [10, 10]}, blocks=[Saves()])
     async with Society(rows, services=[Silent()]) as society:
         await society.run(steps=2)

@@ -27,13 +27,16 @@ from civitas.society import (
     CitizenAgent,
     CitizenMemory,
     City,
+    Feed,
     LocalEngine,
     Move,
+    NeedsBlock,
     Network,
     Pay,
     Perception,
     Place,
     Population,
+    Post,
     RowBlock,
     Rows,
     Save,
@@ -91,6 +94,10 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
         (lambda state: state["agents"][0].update(answers=[["Fly", [], True, "", None]]), "damaged"),
         (lambda state: state["agents"][0]["memory"]["status"].update(money=-1), "'0'"),
         (lambda state: state.pop("clock"), "damaged"),
+        (
+            lambda state: state["agents"].extend({"id": id} for id in ("100", "x", "20")),
+            "has agents that the society has not: 20, 100, x: add them",
+        ),
     ),
 )
 async def test_a_state_of_another_or_a_damaged_one_is_refused(change: Any, told: str) -> None:
@@ -129,6 +136,19 @@ async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
         assert "ValueError: no luck" in what
         assert "agent 1, block 'Boom': forward" in what
         assert (await society.step())["failures"] == 1
+
+
+async def test_who_failed_wants_again_in_the_next_step() -> None:
+    def pays(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            raise ValueError("before it wanted anything")
+        me.want(Pay("2", 5))
+
+    ann, ben = living(pays, money=100), living(lambda _: None, id=2)
+    async with Society([ann, ben]) as society:
+        await society.run(steps=3)
+        assert [each.done for each in society.mailboxes[0].answers] == [True]
+    assert (ann.status["money"], ben.status["money"]) == (90, 10)
 
 
 @pytest.mark.parametrize("error", (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError))
@@ -184,6 +204,11 @@ async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> No
         assert (row["money"], row["failures"]) == (5, 1)
         assert (cheater.status["money"], cheater.status["place"]) == (5, "a")
         assert "its own money and place" in society.failures[0][2]
+    cheater = living(lambda me: me.status.update(money=6), home="a", money=5)
+    async with Society([cheater], town()) as society:
+        assert (await society.step())["failures"] == 1
+        assert cheater.status["money"] == 5
+        assert "its own money, which" in society.failures[0][2]
     async with Society([living(lambda me: me.status.pop("place"))]) as society:
         assert [row["failures"] for row in await society.run(steps=2)] == [0, 1]
 
@@ -279,6 +304,37 @@ async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
         assert str(society.clock) == "Tuesday 2026-01-06 12:00:00"
         assert society.number == 5
         assert (await society.step())["step"] == 5
+
+
+async def test_what_was_done_counts_for_the_length_of_its_step_whatever_follows() -> None:
+    class Sleeps(CitizenAgent):
+        async def forward(self) -> None:
+            self.status["act"] = "sleep"
+            if self.id == 1 and self.perceived.step == 0:
+                self.send({"to": "2", "action": {"name": "say", "args": {"content": "hello"}}})
+
+    blocks = (NeedsBlock, SocialBlock)
+    both = [
+        Sleeps(id, memory=CitizenMemory({"needs": {"energy": 0}}), blocks=[b() for b in blocks])
+        for id in (1, 2)
+    ]
+    energy = []
+    async with Society(both) as society:
+        for step in ("4h", "15min", "1h", "1h"):
+            await society.run(steps=1, step=step)
+            energy.append(both[1].status["needs"]["energy"])
+    assert energy == [0, 500, 531, 656]
+    assert both[1].status["relations"] == {"1": 32}  # of four hours
+
+
+async def test_a_post_keeps_its_time_if_steps_change_their_length() -> None:
+    feed, ann = Feed(), living(lambda me: me.want(Post(str(me.perceived.step))))
+    async with Society([ann], services=[feed]) as society:
+        for step in ("15min", "15min", "1h", "15min"):
+            await society.run(steps=1, step=step)
+            society.load_state_dict(society.state_dict())
+    assert [each.posted for each in feed.posts.values()] == [0, 900, 1800, 5400]
+    assert [each.text for each in feed.shown("2")] == ["3", "2", "1", "0"]
 
 
 async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:
@@ -609,6 +665,11 @@ async def test_a_run_of_another_society_is_refused(tmp_path: Path) -> None:
         async with Society(busy(3), town(), services=[Bank()], journal=journal) as society:
             rows = await society.run(steps=2, run_id="R")
             assert await society.run(steps=2, run_id="R") == rows  # it has ended
+            assert society.metrics == rows
+            await society.run(steps=1)
+            again = await society.run(steps=2, run_id="R2")
+            assert await society.run(steps=2, run_id="R2") == again
+            assert [row["step"] for row in society.metrics] == [0, 1, 2, 3, 4]
         async with Society(busy(4), town(), services=[Bank()], journal=journal) as other:
             with pytest.raises(RunMismatch, match="agents"):
                 await other.run(steps=2, run_id="R")

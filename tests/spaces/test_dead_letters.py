@@ -87,6 +87,14 @@ def post(options: AMQPOptions, exchange: str) -> Iterator[Callable[..., None]]:
         yield post
 
 
+def reject(options: AMQPOptions, queue: str) -> None:
+    """Rejects the first message of a queue, as an operator does in the broker's own pages."""
+    with pika.BlockingConnection(pika.ConnectionParameters(port=options.port)) as connection:
+        channel = connection.channel()
+        got, _, _ = channel.basic_get(queue)
+        channel.basic_reject(got.delivery_tag, requeue=False)
+
+
 def pay(amount: int, **more: Any) -> dict[str, Any]:
     return {"to": "Till", "action": {"name": "pay", "args": {"amount": amount}}, **more}
 
@@ -177,6 +185,21 @@ def test_what_is_in_doubt_is_run_when_it_is_sent_again(
             # Whoever asked had its outcome; this one comes as a message.
             assert customer.told.get(timeout=WAIT_S) == (7, "seven")
             assert d.look() == ([], 0)
+
+
+def test_what_an_operator_rejected_is_shown_and_sent_again_though_it_has_no_type(
+    options: AMQPOptions, exchange: str, post: Callable[..., None]
+) -> None:
+    with AMQPSpace(exchange=exchange) as space:
+        space.add(Till("Till"))
+    post(exchange, "agent.Till", json.dumps({"from": "Customer", **pay(3)}).encode())
+    reject(options, f"{exchange}.agent.Till")
+    with AMQPSpace(exchange=exchange) as space, DeadLetters(options, exchange) as dead:
+        (letter,) = letters(dead, 1)
+        assert letter.reason == "the broker put it here (rejected)"
+        till = space.add(Till("Till"))
+        assert list(dead.resend()) == [(letter, None)]
+        assert till.paid.get(timeout=WAIT_S) == ("Customer", 3)
 
 
 def test_what_cannot_be_sent_again_stays_and_says_why(

@@ -12,7 +12,12 @@ import os, sys, threading
 from civitas import Agent, NativeSpace, action
 from civitas.errors import SpaceClosed
 
+left = []
+
 class Echo(Agent):
+    def before_remove(self) -> None:
+        left.append(self.id)
+
     @action
     async def echo(self, x: int) -> int:
         "Give it back."
@@ -54,6 +59,7 @@ def in_child():
             mine = another.add(me)
             for name in ("echo", "echo_plainly"):
                 assert mine.ask("echo", name, x=2).result(timeout=20) == 2
+        assert left == ["echo"]
         space.close()
     except BaseException:
         import traceback

@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -217,6 +218,20 @@ def test_long_ones_do_not_hold_up_forgetting(inbox: Inbox) -> None:
         inbox.end(f"short {n}", "a", None)
     assert inbox.forget(0, at_most=10) == 10
     assert inbox.forget(0, at_most=1000) == 40
+
+
+def test_what_ended_while_the_clock_was_years_ahead_does_not_hold_up_forgetting(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as ahead:
+        wrong = time.time() + 1e9
+        ahead.setattr(time, "time", lambda: wrong)
+        for n in range(50):
+            inbox.end(f"ahead {n}", "a", None)
+        inbox.flush()
+    inbox.end("now", "a", None)
+    assert [inbox.forget(3600, at_most=30) for _ in range(3)] == [30, 20, 0]
+    assert inbox.look_up("now", "a") == Entry("now", ENDED, None, None)
 
 
 @pytest.mark.parametrize("name", ("", "é\0'; --", "x" * 255, "日本語"))

@@ -44,7 +44,9 @@ class Iterating(Workbench):
         progress.iteration += 1
         failure = self._failure()
         failed = self.results and all(each.error for each in self.results)
-        more = failed and self.model is None and self.unread(1)  # rules read it next
+        # Rules go on with what did not fit into the plan, or was found and not read.
+        left = self.unread(1) if failed else len(self.tasks) >= self.max_tasks
+        more = self.model is None and left
         nothing_new = not (progress.fresh or self._is_cut or len(self.resources) != known or more)
         if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from civitas.research.findings import Passage
-from civitas.research.sentences import terms, words
+from civitas.research.sentences import subject, terms, words
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
@@ -50,8 +50,8 @@ class Index:
         return math.log(1 + (without + 0.5) / (count + 0.5))
 
     def weights(self, text: str) -> dict[str, float]:
-        """Return the words of a text with their weights."""
-        return {term: self.weight(term) for term in terms(text)}
+        """Return the words of a question with their weights."""
+        return {term: self.weight(term) for term in terms(subject(text))}
 
     def search(self, query: str, limit: int | None = None) -> list[Found]:
         """Return the passages that have any of a text's words, the best first."""
@@ -82,7 +82,7 @@ class Index:
     def missing(self, query: str, among: Iterable[Passage]) -> list[str]:
         """Return the words of a text, as written, that no passage of `among` has."""
         known = {term for each in among for term in _counted(titled(each), each.text)}
-        all = {word: terms(word) for word in words(query)}
+        all = {word: terms(word) for word in words(subject(query))}
         return [word for word, own in all.items() if own and known.isdisjoint(own)]
 
 

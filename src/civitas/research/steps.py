@@ -138,7 +138,6 @@ class Evaluate(Block):
 
 
 def _ask_plan(researcher: Workbench) -> list[dict[str, Any]]:
-    """Return the prompt of Plan."""
     tools = [
         {"tool": name, "about": tool.description, "args": tool.parameters}
         for name, tool in researcher.tools.items()
@@ -187,7 +186,6 @@ def _chunks(researcher: Workbench) -> Iterator[list[tuple[int, Passage]]]:
 def _ask_narrate(
     researcher: Workbench, narrative: Narrative, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
-    """Return the prompt of Narrate for one chunk."""
     sources = "\n\n".join(
         f"Source [^{number}^], called {_json(one_line(each.title or each.url, 200))}:\n"
         f"{marked(each.text)}"
@@ -206,7 +204,6 @@ leave it out. Write no list of sources. Answer with the Markdown alone."""
 
 
 def _ask_evaluate(researcher: Workbench) -> list[dict[str, Any]]:
-    """Return the prompt of Evaluate."""
     asks = """\
 Evaluate this research. State for each objective, by its topic word for word, the expertise that the
 narrative shows, from 0 (nothing is known) to 1 (fully answered, with sources). Name smaller

@@ -188,7 +188,6 @@ _SCALARS: dict[Any, Form] = {
     Any: _ANY,
     object: _ANY,
 }
-_SCALARS[None] = _SCALARS[type(None)]
 _SCALARS[typing.List] = _SCALARS[list]  # noqa: UP006
 _SCALARS[typing.Dict] = _SCALARS[dict]  # noqa: UP006
 
@@ -301,4 +300,5 @@ def _told(error: Any) -> str:
         return f"is not valid ({text})"
     # "a valid date, too short": the text after the comma explains, and is put in brackets.
     demand = re.sub(r"^(be a valid [^,]+), (.+)$", r"\1 (\2)", should[1], flags=re.S)
-    return f"must {demand}, not {excerpt(error['input'])}"
+    demand, _, found = demand.partition(" after validation")  # ", not 3": how many items there are
+    return f"must {demand}" + (found or f", not {excerpt(error['input'])}")

@@ -60,7 +60,7 @@ class Offer:
     def __init__(
         self, mailbox: Any, where: str, function: Callable[..., Any], options: ActionOptions
     ) -> None:
-        signature = Signature.of(getattr(function, "__func__", function), bound_to_self=True)
+        signature = Signature.of(function, bound_to_self=False)
         self.where = where
         self.function = function
         self.check = signature.check

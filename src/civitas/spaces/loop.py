@@ -287,7 +287,6 @@ class LoopThread:
             self._failure = error
             running.set()
             return
-        asyncio.set_event_loop(loop)
         _HERE.is_space = True
         self.ident = threading.get_ident()
         _RUNNING.add(self)
@@ -304,7 +303,6 @@ class LoopThread:
             self.ident = 0
             _RUNNING.discard(self)
             self._over()
-            asyncio.set_event_loop(None)
             loop.close()
             self.drain()
             for outcome in list(self._outcomes):  # of tasks that ignored their cancellation

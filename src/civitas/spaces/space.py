@@ -114,10 +114,11 @@ class Space:
         router = self._router
         if router is None or self._closed:
             raise _unknown(agent)
-        left = self._remove(agent, router, CURRENT.get())
+        handling = CURRENT.get()
+        left = self._remove(agent, router, handling)
         # Without a `before_remove` this takes microseconds: any loop but a space's may wait.
         quick = left.envelope.name != "before_remove"
-        if not (on_a_space() if quick else loop_is_running()):
+        if left is not handling and not (on_a_space() if quick else loop_is_running()):
             Request(left, router).result()
 
     def ids(self) -> list[str]:
@@ -143,6 +144,7 @@ class Space:
                 moment later
 
         Raises:
+            DefinitionError: the callback is not a plain function
             BrokerError: `everywhere`, and the broker cannot be reached
         """
         if not callable(callback) or is_async(callback):

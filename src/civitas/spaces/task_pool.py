@@ -230,8 +230,6 @@ class TaskPool:
                     return
         finally:
             self._all.discard(worker)
-            if worker in self._idle:
-                self._idle.remove(worker)
             if worker.delivery is not None and not worker.abandoned:
                 # Something awaited made asyncio close the task, as a future that raises
                 # GeneratorExit does. That is an outcome too.

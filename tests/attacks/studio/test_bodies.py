@@ -60,6 +60,8 @@ def test_a_body_of_two_megabytes_is_refused(port: Port, clerk: Clerk) -> None:
         for _ in range(17):
             connection.sendall(chunk)
         assert answered(connection).status == 413
+    longest = b'{"line":" "}'.ljust(1 << 20)
+    assert [port.post(LINE, longest + more).status for more in (b"", b" ")] == [200, 413]
     works(port)
 
 

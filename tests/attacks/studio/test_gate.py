@@ -326,10 +326,10 @@ def test_pages_from_elsewhere_embed_and_read_nothing(
     assert fetched("/studio/space/help?id=Clerk", "navigate", "document") == 403
 
 
-HEADERS = {
+HEADERS: dict[str, str | tuple[str, ...]] = {
     "content-security-policy": "default-src 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": ("no-referrer", "same-origin"),  # the login needs its Origin
     "x-frame-options": "SAMEORIGIN",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",

@@ -148,6 +148,46 @@ def test_a_condition_has_a_map_of_its_first_seed_at_the_end(tmp_path: Path) -> N
     assert [each.name for each in tmp_path.glob("map-*")] == ["map-late-shift.png"]
     page = (tmp_path / "report.html").read_text()
     assert "<figcaption>late: the map at the end, of the first seed." in page
+    first = (tmp_path / "map-late-shift.png").read_bytes()
+    for seeds in ([1], [0, 1]):  # in a folder that has both seeds
+        run(experiment(society=town, maps=True, seeds=seeds, **fields), out=tmp_path)
+        shown = tmp_path / "map-late-shift.png"
+        assert shown.exists() == (seeds == [0, 1])  # the cell of seed 1 has drawn none
+    assert shown.read_bytes() == first
+
+
+def test_the_report_says_of_which_values_maps_and_figures_beside_published_ones_are(
+    tmp_path: Path,
+) -> None:
+    fields: dict[str, Any] = {"workflow": [{"step": 1}], "conditions": {"base": {}}, "seeds": 1}
+    fields["metrics"] = [{"name": "chance", "by": lambda town: len(town.ids())}]
+    town = {"step": "6h"}
+    maps = []
+    for values in ([12, 30], [30, 12]):
+        folder = tmp_path / str(values[0])
+        swept = experiment(society=town, maps=True, parameters={"citizens": values}, **fields)
+        run(swept, out=folder)
+        page = html.unescape((folder / "report.html").read_text())
+        with_first = f', with {{"citizens": {values[0]}}}'
+        assert f"of the first seed{with_first}." in page
+        assert f"<th>here{with_first}</th>" in page
+        assert f"<td>theirs</td><td>{EVIL}</td><td>{values[0] * 100:,}</td>" in page
+        maps.append((folder / "map-base.png").read_bytes())
+    alone = experiment(society={**town, "citizens": 30}, maps=True, **fields)
+    run(alone, out=tmp_path / "alone", report=False)
+    assert maps[1] == (tmp_path / "alone" / "map-base.png").read_bytes() != maps[0]
+
+
+def test_a_report_has_no_difference_of_conditions_without_a_common_seed(tmp_path: Path) -> None:
+    def sometimes(town: Any) -> float | None:
+        return 3.5 if town.seed == len(town.ids()) else None
+
+    conditions = {str(n): {"parameters": {"citizens": n}} for n in (1, 2)}
+    fields = {"conditions": conditions, "metrics": [{"name": "m", "by": sometimes}]}
+    run(experiment(seeds=[1, 2], workflow=[{"step": 1}], published=[], **fields), out=tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<td>1</td><td>3.500</td><td></td>" in page
+    assert "<td>2</td><td>3.500</td><td></td>" in page
 
 
 def test_seeds_that_only_one_condition_has_are_in_no_difference(tmp_path: Path) -> None:
@@ -234,8 +274,11 @@ def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) -> None:
-    texts = drawn(experiment(workflow=[{"step": 1}], seeds=1), tmp_path / "a.svg")
-    assert "simulated time (hours)" in texts
+    for steps, is_curve in ((1, False), (2, True)):  # and before the first
+        other = {"other": {"workflow": [{"step": steps}]}}
+        fields = {"workflow": [{"step": 1}], "conditions": {"base": {}, **other}}
+        texts = drawn(experiment(seeds=1, **fields), tmp_path / "a.svg")
+        assert ("simulated time (hours)" in texts) == is_curve
 
 
 def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_path: Path) -> None:

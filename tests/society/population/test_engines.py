@@ -53,10 +53,12 @@ async def test_a_killed_worker_of_ray_is_replaced() -> None:
             await other.run(steps=1)
         os.kill(engine.pids()[1], signal.SIGKILL)
         await society.run(steps=2)
+        asked = [society.respondent(id).status["health"] for id in range(1, 401)]
+        assert asked == population.columns["health"].tolist()
         # A full agent lives here, and its row there.
         population.promote(7)
         await society.run(steps=1)
-        assert differing([expected], [dict(population.columns)]) == []
+    # The columns are here when the workers are gone.
     assert differing([expected], [dict(population.columns)]) == []
 
 

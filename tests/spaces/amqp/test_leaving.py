@@ -20,7 +20,7 @@ from civitas import (
 )
 from conformance.conftest import Kept, message
 from conformance.gate import Doer, Holder
-from spaces.amqp.conftest import WAIT_S, MakeSpace, until
+from spaces.amqp.conftest import WAIT_S, Log, MakeSpace, until
 
 Waiting = Callable[[str], int]
 
@@ -140,10 +140,11 @@ def test_an_agent_leaves_while_requests_to_it_wait_at_the_broker(
     is_free(make_space, me)
 
 
-def test_an_id_is_free_as_soon_as_remove_returns(make_space: MakeSpace) -> None:
+def test_an_id_is_free_as_soon_as_remove_returns(make_space: MakeSpace, log: Log) -> None:
     for space in [make_space(), make_space()] * 5:
         space.add(Agent("agent"))
         space.remove("agent")
+    assert not any("lost with its queue" in line for line in log.lines)
 
 
 def test_the_connection_is_cut_while_an_agent_leaves(

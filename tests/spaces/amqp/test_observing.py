@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -126,6 +127,18 @@ def test_everywhere_after_the_space_is_in_use_and_twice(make_space: MakeSpace) -
     for kept in (first, second):
         kept.wait_for(lambda kept: any(m["to"] == "me" for m in kept))
         assert sorted(m["from"] for m in kept) == ["me", "other", "other"]
+
+
+def test_everywhere_goes_on_after_thousands(
+    make_space: MakeSpace, channel: BlockingChannel, exchange: str
+) -> None:
+    seen: Kept[dict[str, Any]] = Kept()
+    make_space().observe(seen.add, everywhere=True)
+    said = json.dumps({"from": "a", **message("nobody", "say", content="x")}).encode()
+    for number in range(2_100):
+        properties = pika.BasicProperties(message_id=str(number), type="send")
+        channel.basic_publish(exchange, "agent.nobody", said, properties)
+    seen.wait_for(2_100)
 
 
 @pytest.mark.parametrize("everywhere", (False, True))

@@ -298,6 +298,28 @@ def test_somebody_has_deleted_the_queue_of_the_dead_letters(
     assert goes_on(space)
 
 
+def test_an_exchange_that_takes_nothing_is_told_of_and_tried_every_second(
+    space: AMQPSpace,
+    post: Callable[..., None],
+    dead: Dead,
+    channel: BlockingChannel,
+    exchange: str,
+    log: Any,
+) -> None:
+    """As one is for a user that may not write to it."""
+    channel.exchange_delete(f"{exchange}.dead")
+    channel.exchange_declare(f"{exchange}.dead", "fanout", durable=True, internal=True)
+    post(b"hello", pika.BasicProperties(**GOOD_PROPERTIES))
+    line = log.wait_for("the broker refuses this user: ACCESS_REFUSED")
+    assert f"{exchange}.dead" in line
+    channel.exchange_delete(f"{exchange}.dead")
+    channel.exchange_declare(f"{exchange}.dead", "fanout", durable=True)
+    channel.queue_bind(f"{exchange}.dead-letters", f"{exchange}.dead")
+    assert goes_on(space)
+    assert dead.next()[1] == b"hello"
+    assert sum("refuses this user" in each for each in log.lines) < 5
+
+
 def test_none_is_lost_while_the_dead_letters_are_full(
     broker: Broker, make_space: MakeSpace, dead: Dead, channel: BlockingChannel, exchange: str
 ) -> None:
@@ -362,6 +384,7 @@ def test_a_strangers_notice_of_a_deleted_queue(
     assert asked.result(timeout=WAIT_S) == "one"
     assert me.ask("there", "note", name="two").result(timeout=WAIT_S) == "two"
     assert holder.begun == ["one", "two"]
+    assert not any("defect" in line for line in log.lines)
 
 
 REPLIES: dict[str, tuple[bytes, dict[str, Any]]] = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import logging
 import os
 import sys
+from collections import Counter
 from contextlib import redirect_stdout
 from functools import partial
 from typing import Any, Final
@@ -164,16 +164,11 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
     """Print the report, or write it to the files of the order."""
-    from civitas.agents.terminal import shown_lines
     from civitas.research.page import sanitized
 
     if not (order.out or as_json):
         text = sanitized(report.markdown)
-        if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it cannot hold is no error
-            sys.stdout.reconfigure(errors="backslashreplace")
-        if sys.stdout.isatty():  # a terminal would obey a page's control characters
-            text = "\n" + shown_lines(text.expandtabs(4))
-        print(text, end="", flush=True)
+        print("\n" * sys.stdout.isatty() + text, end="", flush=True)
     for what, path in write(report, order):
         if not as_json:
             print(f"{what}: {path}", file=sys.stderr, flush=True)
@@ -208,11 +203,9 @@ class ResearchDisplay(RunDisplay):
         self._told: set[str] = set()  # the tasks of this iteration whose end was shown
 
     def _at_work(self) -> str:
-        open = list(self._open.values())
-        names = ", ".join(
-            f"{n} × {name}" for name in dict.fromkeys(open) if (n := open.count(name))
-        )
-        return f"{self._working}{f': {names}' if names else ''}".replace("1 × ", "")
+        open = Counter(self._open.values()).items()
+        names = ", ".join(name if n == 1 else f"{n} × {name}" for name, n in open)
+        return f"{self._working}{f': {names}' if names else ''}"
 
     # -- the kinds of events -----------------------------------------------------------------------
 
@@ -304,7 +297,6 @@ class ResearchDisplay(RunDisplay):
 
 
 def _found(resources: list[Any]) -> str:
-    """Return what a task has read and found, by name."""
     read = [each for each in resources if each.get("visited")]
     names = [each.get("description") or each.get("url") for each in read or resources]
     said = [f"{len(read)} read"] if read else []

@@ -251,13 +251,7 @@ def _schema() -> Any:
 
 
 class Rows:
-    """Collects rows until all are there: in memory while they are few, then on the disk.
-
-    The file has no name, so a process that is killed leaves nothing behind.
-
-    Args:
-        beside: the file that the rows are for; the rows are kept in its folder
-    """
+    """Collects rows in memory while they are few, then in a nameless file in a part's folder."""
 
     def __init__(self, beside: Path) -> None:
         self._path = beside

@@ -173,12 +173,10 @@ def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
     for each in sent:
         text, number, _ = each.rank
         row = population._row(each.envelope.sender)
-        if row is None:
-            after = 2 * len(population)
-            if not text and number < 1 << 64:
-                row = int(numpy().searchsorted(population.ids, max(0, number)))
-                after = 2 * row - 1
-            made.append(after)
-        else:
+        if row is not None:
             made.append(2 * row)
+        elif text or number >= 1 << 64:
+            made.append(2 * len(population))
+        else:
+            made.append(2 * int(numpy().searchsorted(population.ids, max(0, number))) - 1)
     return numpy().array(made, numpy().int64)

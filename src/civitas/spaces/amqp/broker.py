@@ -40,6 +40,8 @@ _LONGEST_WAIT_S: Final = 15.0
 _CLOSE_S: Final = 2.0
 _REPLIES_EXPIRE_S: Final = 3600
 _REPLY_PREFETCH: Final = 2_000
+_AGAIN_S: Final = 1.0
+_REFUSED: Final = 403
 _NOT_FOUND: Final = 404
 _LARGEST = re.compile(r"larger than configured max size (\d+)")
 
@@ -102,9 +104,6 @@ class Broker:
         """Take all answers in this process's reply queue, then delete the queue."""
         self._ending = True
         queue = self._replies
-        await self.control.call(
-            lambda channel, done: channel.queue_declare(queue, passive=True, callback=done)
-        )
         await self.control.call(lambda channel, done: channel.queue_delete(queue, callback=done))
 
     # -- the connection ----------------------------------------------------------------------------
@@ -256,7 +255,9 @@ class Broker:
 
     async def _attach_consumer(self) -> None:
         channel = await self.channel()
-        channel.add_on_close_callback(lambda *_: self._closed(self._attach_consumer, self.consumer))
+        channel.add_on_close_callback(
+            lambda _, error: self._closed(self._attach_consumer, self.consumer, error)
+        )
         self.consumer.attach(channel)
         await self.consumer.consume(
             self._replies,
@@ -287,23 +288,31 @@ class Broker:
         self.publisher.attach(channel)
 
     def _publisher_closed(self, _: Channel, error: Exception) -> None:
-        self._closed(self._attach_publisher, self.publisher)
+        self._closed(self._attach_publisher, self.publisher, error)
         if isinstance(error, ChannelClosedByBroker) and error.reply_code == _NOT_FOUND:
             self.drop()  # the exchange was deleted: declare everything again
         if too_large := _LARGEST.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 
-    def _closed(self, attach: Callable[[], Any], user: Consumer | Publisher) -> None:
+    def _closed(
+        self, attach: Callable[[], Any], user: Consumer | Publisher, error: Exception
+    ) -> None:
         """Open another channel after one was closed, unless its connection is closed too.
 
         The broker closes a channel with a message unacknowledged for too long, and redelivers it.
         """
         user.lost()
+        connection = self._connection
         if self.is_up and not self._ending:
 
             async def again() -> None:
+                if isinstance(error, ChannelClosedByBroker) and error.reply_code == _REFUSED:
+                    template = "the broker refuses this user: %s; trying again in %s s"
+                    logger.error(template, error.reply_text, _AGAIN_S)
+                    await asyncio.sleep(_AGAIN_S)
                 try:
-                    await attach()
+                    if connection is self._connection:
+                        await attach()
                 except Refused:
                     self.drop()  # a queue or exchange was deleted: declare everything again
                 except (LinkLost, AMQPError):

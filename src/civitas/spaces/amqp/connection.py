@@ -171,7 +171,6 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         """The socket is connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        transport.set_write_buffer_limits(high=2**30)  # the publisher limits it
         self._on_stream_connected()
 
     def data_received(self, data: bytes) -> None:

@@ -81,9 +81,10 @@ _END = (
 )
 _ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
 # Looks at twice as many rows as it removes: a long one may precede others that ended earlier.
+# What seems to end long after now is old too: the clock was wrong then.
 _FORGET = (
     "DELETE FROM inbox WHERE number IN (SELECT number FROM (SELECT number, ended FROM inbox "
-    "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE ended <= ? LIMIT ?)"
+    "WHERE state = 2 ORDER BY number LIMIT 2 * ?) WHERE abs(? - ended) >= ? LIMIT ?)"
 )
 
 _ENDS_IN_MEMORY: Final = 100_000
@@ -212,7 +213,7 @@ class Inbox:
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
         """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
-        return self._write(_FORGET, ((at_most, time.time() - older_than, at_most),))
+        return self._write(_FORGET, ((at_most, time.time(), older_than, at_most),))
 
     def close(self) -> None:
         """Write the pending ends and close the file. A second call does nothing."""

@@ -1,7 +1,7 @@
 // The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
 // of it and changes in it.
 
-import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast } from "./dom.js";
+import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 
@@ -167,8 +167,8 @@ export function mount(root) {
     const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`).catch(({ message }) => ({ message }));
     if (shown !== citizen) return;
     ask.hidden = Boolean(its.message);
-    replace(who, its.message ? empty(its.message) : heading(its));
-    replace(card, its.message ? null : person(its));
+    update(who, its.message ? empty(its.message) : heading(its));
+    update(card, its.message ? null : person(its));
   }
 
   const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
