@@ -234,7 +234,7 @@ def test_observing_is_remembering_without_answering() -> None:
     thinker, model = agent(say("ok"))
 
     async def main() -> None:
-        await thinker.observe("It rains.")
+        await thinker.observe("It rains\ud800.")
         await thinker.observe({"role": "assistant", "content": "I see."})
         message = {"from": "Bo", "to": "*", "action": {"name": "say", "args": {"content": "Hi!"}}}
         await thinker.observe(message)
@@ -244,7 +244,7 @@ def test_observing_is_remembering_without_answering() -> None:
     asyncio.run(main())
     assert model.prompts == []
     assert thinker.memory.get_memories() == [
-        {"role": "user", "content": "It rains."},
+        {"role": "user", "content": "It rains?."},
         {"role": "assistant", "content": "I see."},
         {"role": "user", "content": "Bo: Hi!"},
         {"role": "user", "content": 'Bo: move {"x": 1}'},
