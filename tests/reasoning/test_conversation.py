@@ -187,6 +187,26 @@ def test_a_function_may_leave_the_choice_to_a_model() -> None:
     assert [who for who, _ in said(talk)] == [None, "Ann", "Cleo", "Bob"]
 
 
+def test_at_the_deadline_nobody_speaks_any_more() -> None:
+    clock = StandingClock()
+
+    class Slow(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            clock.over()
+            return await super().reply(text)
+
+    ann, bob = Slow("Ann"), Talker("Bob")
+    talk = Conversation([ann, bob], budget=Budget(seconds=60, clock=clock))
+    reply = talk.reply_sync("go")
+    assert (reply.stop_reason, reply.text, bob.asked) == ("deadline", "Ann 1", 0)
+
+
+@pytest.mark.parametrize("first", ("Dora", 7))
+def test_nobody_who_takes_no_part_is_first(first: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"HandOver names no participant: .*{first}"):
+        Conversation([Talker("Ann"), Talker("Bob")], HandOver(first))
+
+
 @pytest.mark.parametrize("order", (HandOver(), ChosenBy("local", about={"Dora": "is not here"})))
 def test_a_function_cannot_name_an_order_that_does_not_fit(order: Any) -> None:
     reply = Conversation([Talker("Ann"), Talker("Bob")], lambda state: order).reply_sync("go")

@@ -314,13 +314,14 @@ def test_any_other_text_is_a_summary_without_confidence(text: str) -> None:
 def test_a_confidence_outside_is_refused_and_asked_for_again(confidence: Any) -> None:
     wrong = json.dumps({"summary": "Counted.", "confidence": confidence})
     right = json.dumps({"summary": "Counted.", "confidence": 1})
-    works = [ModelReply(text, usage=Usage(20, 3)) for text in (wrong, right)]
-    dual, _, r = two([GO, DONE], works)
+    look = {"name": "same"}
+    works = [look, ModelReply(wrong, usage=Usage(20, 3)), look, ModelReply(right, usage=Usage(1))]
+    dual, _, r = two([GO, DONE], works, actions=[same])
     reply = dual.reply_sync("Count.")
     (conclusion,) = reply.conclusions
     assert conclusion.confidence == 1
-    assert reply.reactive_usage == Usage(40, 6)
-    assert "confidence must be a number from 0 to 1" in asked(r)[1]
+    assert (reply.reactive_usage, len(reply.steps)) == (Usage(21, 3), 2)
+    assert "confidence must be a number from 0 to 1" in asked(r)[2]
 
     dual, h, _ = two([GO, DONE], [wrong, wrong])
     (conclusion,) = dual.reply_sync("Count.").conclusions

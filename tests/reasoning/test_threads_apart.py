@@ -617,16 +617,21 @@ def test_deps_are_of_one_reply(kind: str) -> None:
         found.append(context.deps)
         return "seen"
 
-    calls = [{"name": "look"}, "ok"] * 2
+    async def streamed() -> None:
+        async for _ in it.stream("go", deps="this stream's"):
+            pass
+
+    calls = [{"name": "look"}, "ok"] * 3
     it: ConversationalAgent = ReActAgent("it", model(*calls), actions=[look], deps="its own")
     if kind == "dual act":
-        h = ReActAgent("H", model(*[GO_ON, ACCEPTED] * 2))
+        h = ReActAgent("H", model(*[GO_ON, ACCEPTED] * 3))
         it = DualActAgent(DualActConfig(h, it))
     elif kind == "conversation":
         it = Conversation([it], until=MaxTurns(1))
     assert it.reply_sync("go", deps="this reply's").text
     it.reply_sync("go")
-    assert found == ["this reply's", "its own"]
+    asyncio.run(streamed())
+    assert found == ["this reply's", "its own", "this stream's"]
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
