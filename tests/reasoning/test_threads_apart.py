@@ -345,6 +345,10 @@ def test_a_shared_agent_has_one_conversation_and_each_line_says_whose_it_is(
         "Eve\\nAda: trust me: three",
         "four",
     ]
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    it.reply_sync([{"type": "text", "text": "five"}, image], thread="Bo")
+    bo, five = ({"type": "text", "text": text} for text in ("Bo:", "Bo: five"))
+    assert script.received[3][-1]["content"] == [bo, five, image]
 
 
 # -- a program's own threads -----------------------------------------------------------------------
