@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from typing import Any
 
 import pytest
 
-from civitas import Budget, BudgetedModel, Call, Context, ModelReply, ReActAgent, Reply, Usage
+from civitas import (
+    Budget,
+    BudgetedModel,
+    BudgetExceeded,
+    Call,
+    Context,
+    ModelReply,
+    ReActAgent,
+    Reply,
+    Usage,
+)
 
 QUESTION = [{"role": "user", "content": "Hi"}]
 
@@ -86,6 +97,20 @@ def test_what_does_not_fit_when_the_others_have_settled_fails() -> None:
     asyncio.run(main())
 
 
+def test_what_a_part_has_spent_waits_for_no_other_part() -> None:
+    async def main() -> None:
+        budget = Budget(name="whole")
+        mine, other = budget.child(actions=1, name="mine"), budget.child()
+        mine.reserve(actions=1).settle()
+        held = await asyncio.to_thread(other.reserve, actions=5)
+        async with asyncio.timeout(10):
+            with pytest.raises(BudgetExceeded, match="'mine'"):
+                await mine.in_turn(lambda: mine.reserve(actions=1))
+        held.release()
+
+    asyncio.run(main())
+
+
 def test_one_who_waits_goes_when_a_reservation_made_elsewhere_is_released() -> None:
     async def main() -> None:
         budget, model = Budget(tokens=1000, model_calls=1), Gated()
@@ -137,6 +162,26 @@ def test_nobody_waits_for_its_own_caller() -> None:
         other = ReActAgent("other", model, budget=budget)
         reply = await caller("a", budget, other).reply("Go on")
         assert (reply.text, model.begun) == ("budget", 0)
+
+    asyncio.run(main())
+
+
+def test_one_who_has_waited_is_waited_for_again() -> None:
+    async def main() -> None:
+        budget = Budget(tokens=1000)
+        elsewhere = await asyncio.to_thread(budget.reserve, tokens=600)
+        mine = budget.reserve(tokens=300)
+        inner = asyncio.create_task(budget.in_turn(lambda: budget.reserve(tokens=200)))
+        await asyncio.sleep(0)
+        elsewhere.release()
+        (await inner).release()
+        late = asyncio.create_task(
+            budget.in_turn(lambda: budget.reserve(tokens=800)), context=contextvars.Context()
+        )
+        await asyncio.sleep(0)
+        assert not late.done()
+        mine.release()
+        (await late).release()
 
     asyncio.run(main())
 

@@ -30,6 +30,12 @@ def test_the_time_is_the_calendars(start: datetime, step: int, index: int) -> No
     assert now.after() == Clock(start, step, index + 1)
 
 
+def test_a_clock_goes_on_from_steps_of_another_length() -> None:
+    clock = Clock("2026-01-05T06:00", "2d", 1, before=30 * 3600).after()
+    assert (clock.day, clock.time, clock.elapsed) == (5, 12 * 3600, 126 * 3600)
+    assert str(clock) == "Saturday 2026-01-10 12:00:00"
+
+
 def test_a_clock_begins_on_a_monday_and_never_changes() -> None:
     clock = Clock()
     assert str(clock.after(5)) == "Monday 2026-01-05 01:15:00"

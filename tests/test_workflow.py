@@ -14,6 +14,7 @@ from civitas import (
     Agent,
     Call,
     CitizenAgent,
+    ConfigError,
     DefinitionError,
     ModelReply,
     NativeSpace,
@@ -240,7 +241,7 @@ def test_a_block_has_parameters_of_its_type() -> None:
     given = SpeedParams(speed=2.0, block_memory={"home": "here"})
     assert Legs(block_params=given).params is given
     assert Legs(block_params={"speed": 2}).params == SpeedParams(speed=2.0)
-    with pytest.raises(ValueError, match="speed"):
+    with pytest.raises(ConfigError, match=r"SpeedParams.speed: .* number, .* got 'fast'"):
         Legs(block_params={"speed": "fast"})
 
 

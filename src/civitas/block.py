@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from civitas.action import actions_of
+from civitas.errors import ConfigError
 
 if TYPE_CHECKING:
     from civitas.params import BlockParams
@@ -28,6 +29,9 @@ class Block:
         description: what it does, in words for people, models and dispatchers
         actions: descriptions of what it can do, by name: its `@action` methods, and what the class
             lists itself for what only `forward` does
+
+    Raises:
+        ConfigError: a parameter of a dict is wrong
     """
 
     name: str = ""
@@ -76,4 +80,13 @@ class Block:
 
 def checked_params(kind: type[Any] | None, given: Any) -> Any:
     """Return parameters as given; a `ParamsType` checks a dict of its fields."""
-    return kind(**given) if kind is not None and isinstance(given, dict) else given
+    if kind is None or not isinstance(given, dict):
+        return given
+    from pydantic import ValidationError
+
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+    where = ".".join([kind.__name__, *map(str, fault["loc"])])
+    raise ConfigError(f"{where}: {fault['msg']}, got {fault['input']!r:.80}")

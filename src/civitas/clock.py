@@ -41,12 +41,14 @@ class Clock:
     Args:
         start: the first moment, in ISO 8601 without a time zone, or a datetime without one
         step: how long a step is: `30s`, `15min`, `1h`, `1d`, a timedelta, or seconds
-        index: how many steps have passed since the start
+        index: how many steps of this length have passed since the start
+        before: how many seconds had passed before the first of them
 
     Attributes:
         start: the first moment (datetime)
         step_s: the length of a step in seconds
-        index: how many steps have passed
+        index: how many steps of this length have passed
+        before: seconds that passed in steps of other lengths
 
     Raises:
         ConfigError: an argument is wrong, or the moment is after the year 9999.
@@ -55,16 +57,19 @@ class Clock:
     start: datetime
     step_s: int
     index: int
+    before: int
 
     def __init__(
         self,
         start: str | datetime = "2026-01-05T00:00",
         step: str | timedelta | int = "15min",
         index: int = 0,
+        before: int = 0,
     ) -> None:
         object.__setattr__(self, "start", _moment(start))
         object.__setattr__(self, "step_s", seconds_of(step))
         object.__setattr__(self, "index", _steps(index))
+        object.__setattr__(self, "before", before)
         try:
             _ = self.moment
         except OverflowError:
@@ -74,12 +79,12 @@ class Clock:
             ) from None
 
     def at(self, index: int) -> Clock:
-        """Return the moment `index` steps after the start."""
-        return Clock(self.start, self.step_s, index)
+        """Return the moment at which `index` steps of this length have passed."""
+        return Clock(self.start, self.step_s, index, self.before)
 
     def after(self, steps: int = 1) -> Clock:
         """Return the moment `steps` steps after this one."""
-        return Clock(self.start, self.step_s, self.index + _steps(steps))
+        return self.at(self.index + _steps(steps))
 
     def steps_in(self, length: str | timedelta | int) -> int:
         """Return how many steps a length of time has.
@@ -95,7 +100,7 @@ class Clock:
     @functools.cached_property
     def elapsed(self) -> int:
         """Seconds since the start."""
-        return self.index * self.step_s
+        return self.before + self.index * self.step_s
 
     @property
     def moment(self) -> datetime:

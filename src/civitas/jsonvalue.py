@@ -19,6 +19,7 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
+from civitas.errors import CivitasError
 from civitas.text import error_text, json_type, printable, render_path, shorten
 
 # A returned value is wrapped in a message, so a copy may be some levels deeper than a conversion:
@@ -38,7 +39,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _AS_TEXT = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
 
 
-class NotJSON(ValueError):
+class NotJSON(CivitasError, ValueError):
     """A value has no JSON form.
 
     Attributes:

@@ -163,6 +163,11 @@ def test_a_long_list_says_how_much_is_left_out(root: Path) -> None:
     names = Folder(root).names("many")
     assert names[:2] == ["0000", "0001"]
     assert names[999:] == ["0999", "… 3 more are left out"]
+    for number in range(1000, 1003):
+        (root / "many" / str(number)).unlink()
+    assert Folder(root).names("many")[999:] == ["0999"]
+    with pytest.raises(NotAFile, match=r'"many/0001" is a file, not a folder'):
+        Folder(root).names("many/0001")
 
 
 # -- writing and deleting, which the host offers ---------------------------------------------------

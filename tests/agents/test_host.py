@@ -151,6 +151,7 @@ def test_a_command_sees_little_of_the_environment(
     own = {"PWD", "OLDPWD", "SHLVL", "_"}  # what shells set by themselves
     allowed = {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "TERM"}
     assert "PATH" in names
+    assert "TERM=dumb" in lines  # so that no program colours its output
     assert names - own <= allowed
 
 

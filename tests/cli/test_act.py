@@ -505,8 +505,9 @@ def test_interrupted_while_the_model_answers(folder: Path, options: tuple[str, .
         ((does(SEARCH),), ("--max-tokens", "10"), "stopped: budget limit reached"),
         ((HANG,), ("--max-seconds", "0.5"), "stopped: time limit reached"),
         ((status(400, "no such model"),), (), "failed: "),
+        ((status(400, "no such model"),), ("--json",), '"exit_code": 1'),
     ),
-    ids=("iterations", "progress", "tokens", "seconds", "error"),
+    ids=("iterations", "progress", "tokens", "seconds", "error", "json"),
 )
 def test_a_run_without_an_answer_is_exit_code_1(
     folder: Path, answers: tuple[Any, ...], options: tuple[str, ...], said: str

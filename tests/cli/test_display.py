@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from civitas.cli.run.ended import exit_code
+from civitas.cli.run.research import ResearchDisplay
 from civitas.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
-from civitas.reasoning.events import CallEnded, CallStarted, ConclusionReached, DecisionMade, Done
+from civitas.reasoning.events import (
+    BlockStarted,
+    CallEnded,
+    CallStarted,
+    ConclusionReached,
+    DecisionMade,
+    Done,
+)
 from civitas.reasoning.reply import Reply, Step
 
 
@@ -180,10 +188,32 @@ def test_a_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
         assert out.new() == "\r\x1b[K"
         display.event(begun(3), 0.0)
         assert "stops it" not in out.new()
+        display.event(Done("a", Reply("Yes.")), 0.0)
+        assert out.new().startswith("Yes.\n\n\x1b[1mdone: ")
         monkeypatch.setenv("TERM", "dumb")
         dumb = RunDisplay(to=out)
         dumb.begin()
         assert out.new() == ""
+
+    asyncio.run(watched())
+
+
+def test_a_researcher_tells_of_tasks_of_one_kind_by_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", out)
+
+    async def watched() -> None:
+        display = ResearchDisplay(iterations=2)
+        display.begin()
+        assert "beginning (Ctrl-C" in out.new()
+        display.event(BlockStarted("a", "research", 1), 0.0)
+        for number in range(12):
+            display.event(CallStarted("a", 1, f"{number}", "fetch" if number else "ask", {}), 0.0)
+        assert "iteration 1 of 2, researching: ask, 11 × fetch (Ctrl-C" in out.new()
+        display.finish()
 
     asyncio.run(watched())
 

@@ -70,7 +70,13 @@ def test_a_day_is_told_and_written_and_the_same_each_time(tmp_path: Path) -> Non
         png = contents(found)[name]
         assert png.startswith(b"\x89PNG")
         assert min(struct.unpack(">II", png[16:24])) >= 700
-    assert [row["step"] for row in table(found / "metrics.csv")] == ["0", "1", "2", "3"]
+    rows = table(found / "metrics.csv")
+    assert [row["step"] for row in rows] == ["0", "1", "2", "3"]
+    most = {name: max(int(row[name]) for row in rows) for name in ("work", "moving")}
+    assert f"  at home       {rows[-1]['home']}\n" in done.stdout
+    assert f"  at work       {rows[-1]['work']}, at most {most['work']}\n" in done.stdout
+    assert f"  on the way    at most {most['moving']}\n" in done.stdout
+    assert re.search(r"  in a +metrics\.csv, .*manifest\.json", done.stdout)
     assert len(read_people(found / "citizens.csv")) == 30
     manifest = json.loads((found / "manifest.json").read_text())
     assert manifest["complete"]
@@ -339,7 +345,7 @@ def test_money_is_limited_only_where_the_price_is_known(tmp_path: Path) -> None:
     assert "price" in done.stderr
 
 
-@pytest.mark.parametrize(("answer", "code"), (("n", 1), ("y", 0)))
+@pytest.mark.parametrize(("answer", "code"), (("", 1), ("y", 0)))  # as [y/N] says
 def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str, code: int) -> None:
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
@@ -352,21 +358,22 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
         assert bool(server.requests) is (code == 0)
 
 
-def test_progress_stays_in_one_line_of_a_narrow_terminal(tmp_path: Path) -> None:
-    args = ("simulate", *TOWN, "--days", "2")
-    with Terminal("-m", "civitas", *args, cwd=tmp_path, columns=30) as terminal:
-        assert terminal.end() == 0
-        shown = re.findall("\r([^\r\n]*)\x1b", terminal.raw)
-    assert any("100 %" in each for each in shown)
-    assert max(map(len, shown)) < 30
-
-
 EXPERIMENT = """\
 name: small
 society: {citizens: 10, step: 12h}
 metrics: [home]
 workflow: [step: 1]
 """
+
+
+def test_progress_stays_in_one_line_of_a_narrow_terminal(tmp_path: Path) -> None:
+    args = ("simulate", *TOWN, "--days", "2")
+    with Terminal("-m", "civitas", *args, cwd=tmp_path, columns=30) as terminal:
+        assert terminal.end() == 0
+        shown = re.findall("\r([^\r\n]*)\x1b", terminal.raw)
+    assert max(map(len, shown)) < 30
+    # What follows it begins a line.
+    assert re.search(r"\r[^\r\n]*100 %[^\r\n]*\x1b\[K\r\n\w", terminal.raw)
 
 
 def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:

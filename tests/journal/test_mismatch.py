@@ -46,7 +46,8 @@ changed.__name__ = "one"
 
 
 def react(journal: Journal, *script: Any, **options: Any) -> ReActAgent:
-    options = {"id": "a", "system_prompt": "You.", "actions": [one], "name": "m"} | options
+    known = {"system_prompt": "You.", "actions": [one], "goals": [Goal(2, "g", "d")]}
+    options = {"id": "a", "name": "m"} | known | options
     model = ScriptedModel(script, options.pop("name"))
     return ReActAgent(options.pop("id"), model, journal=journal, **options)
 
@@ -60,6 +61,7 @@ def react(journal: Journal, *script: Any, **options: Any) -> ReActAgent:
         ("agent", {}, {"id": "b"}),
         ("system prompt", {}, {"system_prompt": "Me."}),
         ("system prompt", {}, {"system_prompt": None}),
+        ("goals", {}, {"goals": []}),
         ("goals", {}, {"goals": [Goal(priority=1, name="g", description="d")]}),
         ("model", {}, {"name": "n"}),
         ("actions", {}, {"actions": []}),
@@ -217,6 +219,28 @@ def test_a_copy_of_a_dual_act_may_have_other_members(tmp_path: Path) -> None:
         assert journal.replay(copy).run_id == copy
 
 
+def test_what_has_ended_in_a_copy_is_not_done_again(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+
+        def pair(calls: int) -> DualActAgent:
+            more, end = (
+                f'{{"action": "{name}", "new_instruction": "do", "reasoning": "so"}}'
+                for name in ("CONTINUE", "TERMINATE")
+            )
+            human = ReActAgent("h", ScriptedModel([more, end]))
+            reactive = [ReActAgent(f"r{n}", ScriptedModel([f"{n}."])) for n in range(2)]
+            budget = Budget(model_calls=calls)
+            return DualActAgent(human=human, reactive=reactive, budget=budget, journal=journal)
+
+        assert pair(2).reply_sync("go", run_id="R").stop_reason == "budget"
+        copy = journal.fork("R")
+        assert pair(2).reply_sync("go", run_id=copy).stop_reason == "budget"
+        last = pair(9)
+        assert last.reply_sync("go", run_id=copy).text == "r0: 0.\nr1: 1."
+        assert last.budget is not None
+        assert last.budget.spent.model_calls == 4
+
+
 @pytest.mark.parametrize("durable", (True, False))
 def test_a_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
     memory = SQLiteMemory(tmp_path / "m") if durable else Memory()
@@ -243,6 +267,11 @@ def test_a_run_and_its_copy_both_go_on(tmp_path: Path, durable: bool) -> None:
         assert agent().reply_sync("go", run_id=second).text == "Third."
         contents = [message["content"] for message in memory.get_memories()]
         assert contents == ["go", "One.", "Other.", "Third."]
+
+        budget, model = Budget(model_calls=10), ScriptedModel([])  # those of another process
+        for run_id in (second, copy, "R"):
+            assert agent().reply_sync("go", run_id=run_id).stop_reason == "done"
+        assert budget.spent.model_calls == 4, "the call that they share counts once"
     if isinstance(memory, SQLiteMemory):
         memory.close()
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from civitas import ReActAgent, ScriptedModel
-from civitas.errors import DefinitionError, StateError
+from civitas.errors import CivitasError, DefinitionError, StateError
 from civitas.memory import (
     HashEmbedder,
     Memory,
@@ -482,6 +482,19 @@ def test_what_has_nothing_in_common_is_not_found(path: Path) -> None:
         assert contents(memory.recall("all")) == ["apricot", "apple"]
 
 
+def test_the_direction_of_a_vector_counts_and_not_its_length(path: Path) -> None:
+    class Letters:
+        name, dimensions = "letters", 2
+
+        def embed(self, texts: list[str]) -> list[list[float]]:
+            return [[float(text.count("a")), float(text.count("b"))] for text in texts]
+
+    with SQLiteMemory(path, embedder=Letters()) as memory:
+        for text in ("a", "aaaaab"):
+            memory.add_memory(user(text))
+        assert contents(memory.recall("aa")) == ["a", "aaaaab"]
+
+
 class Wrong(HashEmbedder):
     """Gives what it was told to."""
 
@@ -603,7 +616,7 @@ def test_only_messages_are_added(path: Path, item: Any) -> None:
 )
 def test_what_is_no_json_is_refused(path: Path, value: Any, text: str) -> None:
     with SQLiteMemory(path) as memory:
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises(CivitasError, match=text):
             memory.add_memory({"role": "user", "content": value})
         assert memory.get_memories() == []
         assert memory.threads() == []

@@ -11,6 +11,7 @@ for, having set `holding`.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import threading
 from dataclasses import dataclass
@@ -127,6 +128,9 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 return
             rest = (data[::-1] if hub.wrong else data)[start:end]
             self.send_response(206 if wanted else 200)
+            if self.path.endswith(".gguf") and "gzip" in self.headers.get("Accept-Encoding", ""):
+                rest = gzip.compress(rest, 1)  # as hubs send to who takes it
+                self.send_header("Content-Encoding", "gzip")
             self.send_header("Content-Length", str(len(rest)))
             if wanted:
                 self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")

@@ -259,6 +259,15 @@ def test_no_key_of_a_provider_goes_to_another_server(monkeypatch: pytest.MonkeyP
 # -- streams ---------------------------------------------------------------------------------------
 
 
+def test_a_server_that_refuses_a_schema_is_asked_in_words() -> None:
+    refusal = status(400, "This response_format type is unavailable now")
+    with OpenAIServer(refusal, text("{}")) as server:
+        assert run(of(server).complete(user("Who?"), schema=PERSON)).text == "{}"
+    system, asked = server.requests[-1].body["messages"]
+    assert system["content"].endswith(json.dumps(PERSON))
+    assert asked == user("Who?")[0]
+
+
 def test_a_stream_in_openais_form() -> None:
     pieces = (
         chunk({"role": "assistant", "reasoning_content": "hm"}),
@@ -565,7 +574,10 @@ def test_offline_a_proxy_on_another_machine_is_not_used(
 
 def test_it_loads_without_a_network_and_a_script_ends_without_a_word(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("A_SECRET_FROM_DOTENV=1\n")
-    with OpenAIServer(text("ok"), HANG) as server:
+    # litellm knows neither such a finish reason nor such a number of tokens, and warns of both.
+    usage = {"prompt_tokens": 7.0, "completion_tokens": 3, "total_tokens": 10}
+    odd = completion({"role": "assistant", "content": "ok"}, "odd", usage=usage)
+    with OpenAIServer(http(json.dumps(odd).encode()), HANG) as server:
         script = f"""
 import asyncio, os, sys
 called = []

@@ -396,9 +396,13 @@ def test_a_refusal_is_text() -> None:
         ({"prompt_tokens": -5, "completion_tokens": 2}, Usage(0, 2)),
         ({"prompt_tokens": 5.5, "completion_tokens": True}, Usage()),
         ({"prompt_tokens": 10**30, "completion_tokens": "7"}, Usage()),
+        ({"total_tokens": 9}, Usage()),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 3}, Usage(5, 2)),
+        # As of xAI and Gemini, whose reasoning is in the total alone, and is paid for.
+        ({"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}, Usage(32, 103)),
     ),
 )
-def test_usage_that_is_none_counts_nothing(usage: Any, counted: Usage) -> None:
+def test_usage_is_what_the_server_states_or_nothing(usage: Any, counted: Usage) -> None:
     assert ask(text("ok", usage=usage)).usage == counted
 
 
@@ -472,6 +476,10 @@ def test_tries_are_bounded() -> None:
         (http(b"\xff\xfe"), "the answer is not JSON"),
         (answer([]), "the answer is empty, not an object"),
         (answer({"error": {"message": "no\nroom"}}), "answered with an error: no room"),
+        (answer(completion({"content": "so"}) | {"error": "no room"}), "an error: no room"),
+        (answer(completion({"content": "so"}, "error")), "answered with an error: error"),
+        (http(b'{"detail": [{"loc": ["body", "seed"]}]}', 422), '422: [{"loc": ["body", "seed"]}]'),
+        (http(b'{"error": {"message": "bad", "metadata": {"raw": "why"}}}', 400), "400: bad: why"),
         (answer({}), "the answer's choices is missing, not a list"),
         (answer({"choices": []}), "the answer's choices is empty, not a list"),
         (answer({"choices": [{"message": 5}]}), "choices[0].message is of type integer"),
@@ -545,10 +553,19 @@ def test_an_answer_without_end_is_not_read_for_ever() -> None:
     )
 
 
-def test_a_prompt_too_long_is_an_overflow() -> None:
-    body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
-    line = error(http(json.dumps(body).encode(), 400), kind=ContextOverflow)
-    assert line == "the server answered 400: too long; nothing was cut"
+@pytest.mark.parametrize(
+    "about",
+    (
+        {"message": "too long", "code": "context_length_exceeded"},
+        {"message": "This model's maximum context length is 2048 tokens.", "code": 400},
+        {"message": "Prompt has 9 tokens, longer than the maximum model length of 8", "code": 400},
+        "Trying to keep the first 9 tokens, but the context length is only 8 tokens",
+    ),
+)
+def test_a_prompt_too_long_is_an_overflow(about: Any) -> None:
+    line = error(http(json.dumps({"error": about}).encode(), 400), kind=ContextOverflow)
+    said = about if isinstance(about, str) else about["message"]
+    assert line == f"the server answered 400: {said}; nothing was cut"
 
 
 def test_cancelled_it_closes_the_connection_and_answers_the_next() -> None:
@@ -651,6 +668,7 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
         {"base_url": "http://host/v1?key=1"},
         {"base_url": "http://host:port/v1"},
         {"base_url": "http://ho st/v1"},
+        {"base_url": "http://host/ü"},
         {"timeout": 0},
         {"max_retries": -1},
         {"max_tokens": 0},

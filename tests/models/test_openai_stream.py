@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from typing import Any
 
@@ -27,6 +28,7 @@ from models.openai_server import (
     SOON,
     Answer,
     OpenAIServer,
+    Request,
     answer,
     call,
     call_piece,
@@ -103,6 +105,34 @@ def test_a_server_that_refuses_to_count_is_asked_without(refusal: str) -> None:
     assert said == ["one", "two"]
     options = [request.body.get("stream_options") for request in server.requests]
     assert options == [{"include_usage": True}, None, None]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "system"),
+    (
+        ("This response_format type is unavailable now", None),
+        ("This model does not support response format `json_schema`", "Be kind."),
+        ("the JSON schema has what no grammar has", [{"type": "text", "text": "Be kind."}]),
+    ),
+)
+def test_a_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: Any) -> None:
+    before = [{"role": "system", "content": system}] if system else []
+    messages = [*before, *user("Who?")]
+
+    def answers(request: Request) -> Answer:
+        if "response_format" in request.body:
+            return status(400, refusal)
+        return streamed("{}") if request.body.get("stream") else text("{}")
+
+    with OpenAIServer(answers) as server:
+        asked = OpenAIModel("m", server.url)
+        assert run(asked.complete(messages, schema=PERSON)).text == "{}"
+        assert joined(run(parts_of(asked, messages, schema=PERSON))) == "{}"
+    assert ["response_format" in request.body for request in server.requests] == [True, False] * 2
+    asked_in_words = server.requests[-1].body["messages"]
+    assert asked_in_words[0]["content"].endswith(f"and nothing else: {json.dumps(PERSON)}")
+    assert asked_in_words[-1] == messages[-1]
+    assert ("Be kind." in json.dumps(asked_in_words)) is bool(system)
 
 
 def test_offline_forbids_streams_from_other_machines() -> None:
@@ -247,9 +277,17 @@ def test_a_whole_answer_in_one_event_is_an_answer() -> None:
     assert reply == ModelReply("Hi", (Call("x", "add", "{}"),), Usage(7, 3), "calls")
 
 
+def test_a_report_of_a_content_filter_is_no_part_of_an_answer() -> None:
+    report = {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}
+    parts = stream(events(delta("It is "), report, delta("5."), report, *END, report))
+    assert joined(parts) == parts[-1].text == "It is 5."
+
+
 def test_a_server_that_does_not_stream_gives_its_answer_whole() -> None:
     message = {"role": "assistant", "content": "It is 5.", "reasoning": "2 and 3"}
-    assert stream(answer(completion(message))) == [
+    (sent,) = answer(completion(message)).pieces
+    in_two = Answer((sent[:-30], sent[-30:]), pause_s=0.02)
+    assert stream(in_two) == [
         ReasoningPiece("2 and 3"),
         TextPiece("It is 5."),
         ModelReply("It is 5.", usage=Usage(7, 3), reasoning="2 and 3"),
@@ -267,6 +305,7 @@ def test_a_streamed_refusal_is_text() -> None:
     ("given", "meant"),
     (
         *(("stop", "stop"), ("length", "length"), ("tool_calls", "stop")),
+        ("model_length", "length"),
         ("content_filter", "content_filter"),
     ),
 )
@@ -399,7 +438,7 @@ def test_before_its_first_byte_a_stream_is_tried_again(failure: Any) -> None:
 def test_half_an_answer_is_none_and_is_not_asked_for_again(given: Any) -> None:
     came, said, requests = begun(given, streamed("never"))
     assert came == "It is so"
-    assert said.startswith("the answer broke off")
+    assert re.match(r"the answer broke off(: \w+| after event \d, before its end)", said)
     assert requests == 1
 
 
@@ -423,7 +462,9 @@ def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
         ),
         ((delta(finish_reason="stop"), {"error": "late"}), "answered with an error: late"),
         ((delta(5),), "event 2 of the answer's choices[0].delta.content is of type integer"),
-        (({"choices": [{}]},), "choices[0].delta is missing, not an object"),
+        ((delta("", "error") | {"error": {"message": "no room"}},), "an error: no room"),
+        (({"choices": [{"finish_reason": "error", "error": {"message": "no room"}}]},), "no room"),
+        ((delta("", "insufficient_system_resource"),), "an error: insufficient_system_resource"),
         (({"choices": ["x"]},), "choices[0] is of type string, not an object"),
         (({"choices": [{"index": "x"}]},), "choices[0].index is of type string"),
         ((delta(finish_reason=5),), "choices[0].finish_reason is of type integer"),
@@ -463,6 +504,7 @@ def test_a_wrong_event_ends_a_stream_with_what_is_wrong(given: Any, said: str) -
         (http(b"<html>", 200, {"Content-Type": "text/html"}), "char 0): '<html>'"),
         (events(DONE), "the answer's events hold no answer"),
         (events(counted(), DONE), "the answer's events hold no answer"),
+        (events({"choices": [{}]}, DONE), "the answer's events hold no answer"),
         (events(b": nothing\n\n"), "the answer broke off after event 0"),
         (events(delta(finish_reason="content_filter"), DONE), "content filter withheld"),
         (status(400, "bad"), "the server answered 400: bad"),

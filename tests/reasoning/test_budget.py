@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 import gc
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from civitas import (
+    ACCESS_REQUESTED,
+    Action,
     Budget,
     Call,
+    CallbackApprover,
     Context,
     Conversation,
+    DecisionAction,
     DefinitionError,
     DualActAgent,
     DualActConfig,
+    HumanDecision,
+    Journal,
+    ModelError,
     ModelReply,
     NativeSpace,
     ReActAgent,
+    ScriptedModel,
     UnknownPrice,
     Usage,
     action,
@@ -103,6 +112,29 @@ def test_actions_are_counted_all_of_an_answer_or_none(parallel: int) -> None:
     assert all("not executed" in (step.error or "") and not step.executed for step in last)
     roles = [item["role"] for item in thinker.memory.get_memories()]
     assert roles[-parallel:] == ["tool"] * parallel
+
+
+def test_only_actions_that_are_executed_count(tmp_path: Path) -> None:
+    def sell(n: int) -> int:
+        """Sell."""
+        return n
+
+    def even(_: Any, about: dict[str, Any]) -> None:
+        if about["args"]["n"] % 2:
+            raise ValueError("odd")
+
+    selling = Action("sell", sell, "Sell.", {}, access_policy=ACCESS_REQUESTED)
+    person = CallbackApprover(lambda request: request.args["n"] < 3)
+    calls = [Call(str(n), "sell", {"n": n}) for n in range(5)]
+    answers = [calls, calls[4], ModelError("down"), "Sold."]
+    with Journal(tmp_path / "j") as kept:
+        for journal, reason in ((None, "error"), (kept, "error"), (kept, "done")):
+            budget = Budget(actions=5)  # of another process
+            seller = agent(budget, ScriptedModel(answers), actions=[selling], approver=person)
+            seller.journal = journal
+            seller.register_hook("pre_acting", "even", even)
+            assert seller.reply_sync("go", run_id="R").stop_reason == reason
+            assert (budget.spent.actions, budget.reserved.actions) == (2, 0)
 
 
 @pytest.mark.parametrize("where", ("model", "action"))
@@ -219,8 +251,6 @@ def test_what_is_no_budget_is_refused() -> None:
 
 
 def test_a_scripted_model_states_what_its_replies_take() -> None:
-    from civitas import ScriptedModel
-
     usage = Usage(0, 40)
     answer = ModelReply("", (Call("c", "work", {"n": 1}),), usage, "calls")
     assert ScriptedModel([answer, "short"]).max_tokens == 40
@@ -232,6 +262,15 @@ def test_a_scripted_model_states_what_its_replies_take() -> None:
     reply = agent(budget, ScriptedModel(answers)).reply_sync("go")
     assert reply.stop_reason == "budget"
     assert 0 < budget.spent.tokens <= 2000
+
+
+def test_a_budget_that_r_has_overrun_ends_a_dual_act() -> None:
+    budget = Budget(tokens=100_000)
+    worker = agent(budget.child(), Spender(usage=Usage(100, 200), max_tokens=50))
+    dual = DualActAgent(human=agent(budget), reactive=worker, budget=budget)
+    dual.set_decision_func(lambda *_: HumanDecision(DecisionAction.CONTINUE, "Go on."))
+    reply = dual.reply_sync("go")
+    assert (reply.stop_reason, reply.r_runs, budget.spent.tokens) == ("budget", 1, 300)
 
 
 def test_what_a_run_reserves_it_settles(caplog: pytest.LogCaptureFixture) -> None:

@@ -104,6 +104,24 @@ def test_it_goes_on_in_another_process(tmp_path: Path, type: str, loop: int, sev
     assert json.loads(done.stdout) == json.loads(json.dumps(whole))
 
 
+def test_it_goes_on_from_results_that_are_not_json() -> None:
+    def weigh() -> list[Any]:
+        """Weigh."""
+        return [float("nan"), {1: object}, 2.5]
+
+    def pair() -> DualActAgent:
+        decisions = [namespace["decide"](name, "do") for name in ("CONTINUE", "TERMINATE")]
+        human = ReActAgent("H", namespace["by_memory"](decisions))
+        answers = namespace["by_memory"]([{"name": "weigh"}, "Weighed."])
+        return DualActAgent(human=human, reactive=ReActAgent("R", answers, actions=[weigh]))
+
+    dual = pair()
+    dual.load_state_dict(asyncio.run(paused(pair(), "post_acting", 1)))
+    reply = asyncio.run(dual.resume())
+    assert reply.text == "Weighed."
+    assert reply.steps[0].result["result"] == ["nan", {"1": "<class 'object'>"}, 2.5]
+
+
 def test_it_goes_on_in_the_same_process_after_being_cancelled() -> None:
     dual = make()
     whole = end(asyncio.run(make().reply("Count.")))

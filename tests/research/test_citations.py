@@ -114,6 +114,7 @@ def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, pas
             LYON,
             "lacks a negation that the passage has",
         ),
+        ("Of them half are blue.", "Of them a third are blue.", "says half, which is not in"),
         ("500 of them are blue.", "0.500 of them are blue.", "says 500, which is not in"),
         ("At least 1,000 tasks may wait.", WAIT, "says least, where the passage says most"),
         ("After 2010 there were fewer buses than trams.", LYON, "says after, where the passage"),
@@ -339,6 +340,12 @@ def test_each_block_of_markdown_is_checked_and_code_is_left_alone() -> None:
     assert checked(text) == text.replace("holds 9 [^1^]", "holds 9 [unsupported]").replace(
         "9 items [^1^] |", "9 items [unsupported] |"
     )
+
+
+def test_headings_and_the_heads_of_tables_are_no_sentences_without_a_source() -> None:
+    table = "| It | Holds |\n|---|---|\n| Queue | many |"
+    text = f"# Queues\n\nTheir size\n----------\n\n{table}\n\nSo it is."
+    assert check(text, PASSAGES).uncited == 2  # the row and the last sentence
 
 
 @pytest.mark.parametrize(

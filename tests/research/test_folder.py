@@ -148,6 +148,8 @@ def test_a_pattern_chooses_files(docs: Path, tmp_path: Path) -> None:
         search = search_folder(docs, index=tmp_path / f"{len(pattern)}.db", pattern=pattern)
         return set(names(search, "cats dogs owls"))
 
+    (docs / "cats.eml").write_text("Cats in a kind of file that is not read.")
+    assert of("*") == {"cats.md", "dogs.txt", "a%20%231%3F.rst"}
     assert of("*.md") == {"cats.md"}
     assert of("birds/*") == {"a%20%231%3F.rst"}
     assert of("a *") == {"a%20%231%3F.rst"}
@@ -171,6 +173,8 @@ def test_words_that_say_nothing_find_nothing_beside_others(docs: Path, index: Pa
     (docs / "all.txt").write_text("What is it that they do with which of them?")
     search = search_folder(docs, index=index)
     assert names(search, "What is it that the owls do with which of them?") == ["a%20%231%3F.rst"]
+    (docs / "who.txt").write_text("The WHO counts owls.")
+    assert names(search, "What does the WHO do?") == ["who.txt"]
 
 
 def test_what_is_left_out_is_logged_once(
@@ -286,7 +290,10 @@ def test_a_file_with_the_size_and_the_time_that_it_had_is_not_read_again(
     assert names(search, "sleep") == ["cats.md"]
     cats.write_text(cats.read_text().replace("sleep", "snore"))
     os.utime(cats, (10**9, 10**9))
+    with closing(sqlite3.connect(index)) as db, db:  # as if it was indexed days ago
+        db.execute("UPDATE files SET read_ns = ?", (1_700_000_000 * 10**9,))
     assert (names(search, "snore"), names(search, "sleep")) == ([], ["cats.md"])
+    assert found(search, "sleep")[0].fetched_at == "2023-11-14T22:13:20+00:00"
     os.utime(cats, (10**9, 10**9 + 1))
     assert (names(search, "snore"), names(search, "sleep")) == (["cats.md"], [])
 

@@ -49,6 +49,7 @@ from civitas.research import (
     ResourcePool,
     Section,
     rules,
+    search_folder,
 )
 from civitas.research.relevance import Index
 from journal.crash import crash
@@ -184,7 +185,8 @@ def test_the_steps_are_events_of_the_one_stream() -> None:
     assert blocks == ["plan", "research", "update", "narrate", "evaluate"]
     ended = {(e.block, e.iteration): e.result for e in events if e.kind == "block_ended"}
     assert ended["plan", 1]["tasks"][0]["args"] == {"query": "alpha"}
-    assert {r["url"] for r in ended["update", 1]["resources"]} == {ALPHA, BETA}
+    visited = {(r["url"], r["visited"]) for r in ended["update", 1]["resources"]}
+    assert visited == {(ALPHA, False), (BETA, False)}
     assert ended["evaluate", 1]["remark"] == "Read both pages."
     calls = [(e.action, e.args) for e in events if e.kind == "call_started"]
     assert calls[1:] == [("read", {"url": ALPHA}), ("read", {"url": BETA})]
@@ -318,6 +320,7 @@ def test_where_a_search_merely_finds_nothing_the_research_has_not_failed() -> No
     ("answer", "fault"),
     (
         ("I would search.", "is not JSON"),
+        ("", "was empty"),
         (plan(("fly", {})), "is not one of"),
         (plan(("search", {})), 'missing argument "query"'),
         (plan(("search", {"query": 5})), '"query"'),
@@ -327,7 +330,7 @@ def test_a_plan_that_cannot_be_used_is_asked_for_once_more(answer: str, fault: s
     researcher, model = research([answer, *SCRIPT])
     assert researcher.report_sync().stop_reason == "done"
     assert fault in told(model, 1)
-    assert answer in told(model, 1)
+    assert model.received[1][-2]["content"] == (answer or "(no answer)")
 
     researcher, _ = research([answer, answer])
     report = researcher.report_sync()
@@ -399,15 +402,18 @@ def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
         Args:
             url: where it is
         """
-        return Resource(url, None, True, f"Alpha {url[-1]} " + "says nothing else " * 50)
+        about = "Gamma" if url.endswith("6") else "Alpha"
+        return Resource(url, None, True, f"{about} {url[-1]} " + "says nothing else " * 50)
 
-    urls = [f"http://web.test/{number}" for number in range(6)]
+    urls = [f"http://web.test/{number}" for number in range(7)]
     script = [plan(*(("read", {"url": each}) for each in urls)), *["Alpha."] * 4]
-    researcher, model = research([*script, evaluation({"alpha": 1.0})], tools=[read])
+    script.append(evaluation({"alpha": 1.0, "gamma": 1.0}))
+    researcher, model = research(script, tools=[read], objectives=["alpha", "gamma"])
     model.context_tokens = 1000  # type: ignore[attr-defined]
     assert researcher.report_sync().stop_reason == "done"
     assert len(model.received) == 6
     assert [told(model, at).count("Source [^") for at in range(6)] == [0, 1, 1, 1, 1, 0]
+    assert any("Gamma 6" in told(model, at) for at in range(1, 5))  # the best for each objective
 
 
 def test_an_iteration_that_reads_what_was_read_before_found_nothing_new() -> None:
@@ -462,7 +468,9 @@ def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
     assert len(report.citations) == 2
 
 
-def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
+def test_a_step_that_fails_ends_it_with_the_report_so_far(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Broken(Block):
         async def forward(self, researcher: Researcher) -> None:
             if researcher.iteration == 2:
@@ -475,6 +483,7 @@ def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
     assert report.stop_reason == "error"
     assert "ZeroDivisionError: by nothing (in agent 'r', block 'Broken': forward)" in report.detail
     assert report.citations
+    assert "researcher 'r' failed" in caplog.text
 
 
 class Gives(Block):
@@ -542,6 +551,15 @@ def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
         "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
     ).report_sync()
     assert "– <my%20own%20notes>, read 20" in report.markdown
+    failed = ResearchResult("ask", {}, "", "Alpha uses port 9.", error="it broke off")
+    report = Researcher("r", None, "alpha port", tools(), research=Gives([failed])).report_sync()
+    assert report.citations == []
+    undated = Resource("https://a.example/y", None, True, "Alpha uses port 9.")
+    found = ResearchResult("ask", {}, "", resources=[undated])
+    report = Researcher(
+        "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
+    ).report_sync()
+    assert "– <https://a.example/y>, read on an unknown day" in report.markdown
 
 
 def test_a_plan_of_ones_own_is_cut_to_so_many_tasks_each_once() -> None:
@@ -657,13 +675,25 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
         Researcher("r", None, ["alpha"]).report_sync()
     with pytest.raises(DefinitionError, match="exactly one text, a query; got 'read'"):
         Researcher("r", None, ["alpha"], tools()[1:]).report_sync()
+
+    def page(number: int) -> str:
+        """Return a page."""
+        return "Alpha."
+
+    with pytest.raises(DefinitionError, match="exactly one text, a query; got 'page'"):
+        Researcher("r", None, ["alpha"], [page]).report_sync()
     with pytest.raises(DefinitionError, match="iterations="):
         Researcher("r", None, ["alpha"], iterations=0)
     for wrong in (0, 1.01, "all"):
         with pytest.raises(DefinitionError, match="target= must be more than 0 and at most 1"):
             Researcher("r", None, ["alpha"], target=wrong)
-    with pytest.raises(DefinitionError, match="topic must be a text"):
-        Researcher("r", None, [5])  # type: ignore[list-item]
+    for topic in (5, " "):
+        with pytest.raises(DefinitionError, match="topic must be a text"):
+            Researcher("r", None, [topic])  # type: ignore[list-item]
+    with pytest.raises(DefinitionError, match="agent 'r'"):
+        Researcher("r", 5, ["alpha"])  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="tools= must be a list of actions"):
+        Researcher("r", None, ["alpha"], "search_folder")
     with pytest.raises(DefinitionError, match="plan="):
         Researcher("r", None, ["alpha"], plan=lambda researcher: [])
 
@@ -870,6 +900,38 @@ def found(
             "“Oil is changed each May.”",
         ),
         ("Release 2.1 of 2020-01-04\n\n- Bugs", "Release 2.1", "“Release 2.1 of 2020-01-04”"),
+        (
+            "Log\n\n" + "2023-01-12 buoy 7 has sent\n" * 30 + "2023-01-31 buoy 9 lost its chain\n",
+            "Which buoy lost its chain?",
+            "“… 2023-01-31 buoy 9 lost its chain”",
+        ),
+        (
+            f"The chair, {'who is very old, ' * 30}broke. The table held.",
+            "Is the chair old?",
+            f"“The chair, {'who is very old, ' * 22}who is very …”",
+        ),
+        (
+            "| Berth | Depth |\n+=======+=======+\n| North | 4 m   |\n+-------+-------+\n",
+            "How deep is the north berth?",
+            "“North | 4 m”",
+        ),
+        (
+            "Harbour\n\nIt is old. The anchor weighs 840 kilograms.",
+            "How heavy is the anchor?",
+            "“The anchor weighs 840 kilograms.”",
+        ),
+        ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
+        ("| | Fee |\n|---|---|\n| | The fee is 5 |\n", "Which fee?", "“The fee is 5”"),
+        (
+            "The fee is 5. The others are\n\n- the tax\n- the tip\n",
+            "Which fee?",
+            "“The fee is 5.”",
+        ),
+        (
+            "船很大\uff0c" * 150 + "灯塔由王明看守。",
+            "灯塔由谁看守?",
+            "“… 灯塔由王明看守。”",
+        ),
     ),
 )
 def test_what_answers_is_quoted_rather_than_a_heading_or_code(
@@ -916,10 +978,24 @@ def test_what_was_not_read_or_not_written_is_said() -> None:
     assert "\n\nNo report was written of what was read.\n\n" in report.markdown
 
 
+def test_what_a_model_understood_in_another_language_is_not_said_to_be_missing() -> None:
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(ALPHA, "Alpha", True, "It uses port 4711.")
+
+    asked = ["Welchen Anschluss hat es?", "Wie kocht man Nudeln?"]
+    judged = evaluation({asked[0]: 0.9, asked[1]: 0.0})
+    script = [plan(("look", {"query": "port"})), "It uses port 4711.[^1^]", judged]
+    report = research(script, objectives=asked, tools=[look], iterations=1)[0].report_sync()
+    assert "found for “Wie kocht man Nudeln?”." in report.markdown
+    assert "found for “Welchen" not in report.markdown
+
+
 def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
     report = found("The bridge <b>was</b> built in 1903.", "When was the bridge built?")
     assert report.citations == []
     assert "No sentence of what was read for “When was the bridge built?” can" in report.markdown
+    assert found("# The bridge", "bridge").citations == []  # a heading that says nothing more
     researcher = Researcher("r", None, "alpha", tools(), iterations=1)  # which searches first
     assert (
         "Nothing relevant was found for “alpha”: nothing was read."
@@ -938,6 +1014,21 @@ def test_a_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
     report = researcher.report_sync()
     assert (report.stop_reason, report.iterations) == ("deadline", 0)
     assert report.detail.startswith("the run's time limit was reached")
+
+
+def test_what_was_found_before_the_time_was_over_is_quoted() -> None:
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(ALPHA, "Alpha", True, "Alpha uses port 4711.")
+
+    async def hang(query: str) -> None:
+        """Wait."""
+        await asyncio.Event().wait()
+
+    timed = Budget(seconds=0.3)
+    report = Researcher("r", None, "alpha port", [look, hang], budget=timed).report_sync()
+    assert (report.stop_reason, report.iterations) == ("deadline", 0)
+    assert [each.sentence for each in report.citations] == ["“Alpha uses port 4711.”"]
 
 
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
@@ -1141,7 +1232,8 @@ def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
         Args:
             query: words
         """
-        return [Resource(f"http://web.test/{query}/{n}", "found " * 40) for n in range(9)]
+        about = ["found " * 40] * 8 + ["of alpha" if query == "q59" else "found"]
+        return [Resource(f"http://web.test/{query}/{n}", each) for n, each in enumerate(about)]
 
     tasks = [("search", {"query": f"q{number}"}) for number in range(60)]
     script = [plan(*tasks), evaluation({"alpha": 0.1}), plan()]
@@ -1149,7 +1241,9 @@ def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
     model.context_tokens = 2000  # type: ignore[attr-defined]
     researcher.report_sync()
     assert estimate_tokens(told(model, 2)) < 1500
-    assert 0 < told(model, 2).count("http://web.test/") < 9
+    assert 0 < told(model, 2).count("http://web.test/") < 15
+    assert "http://web.test/q59/8" in told(model, 2)  # what fits the objective comes first
+    assert '"about": "Search."' in told(model, 2)
     assert '"q59"' in told(model, 2)
 
 
@@ -1164,6 +1258,35 @@ def test_what_a_later_iteration_reads_of_a_page_is_known_too() -> None:
     topic = "the port of the alpha protocol"
     report = Researcher("r", None, topic, [search], max_tasks=1).report_sync()
     assert [each.passage.url for each in report.citations] == ["file:///a.md#The p"]
+
+
+def test_what_is_read_later_of_a_page_has_its_own_day() -> None:
+    parts = ["The tower leans by 4 degrees.", "The tower was closed in 1990."]
+    days = ["2026-01-01T08:00:00+00:00", "2026-02-02T08:00:00+00:00"]
+
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource("file:///tower.md", "Tower", True, parts.pop(0), fetched_at=days.pop(0))
+
+    asked = ["How far leans the tower?", "When was the tower closed to visitors?"]
+    report = Researcher("r", None, asked, [look], iterations=2, max_tasks=1).report_sync()
+    read = {each.sentence[1:-1]: each.passage.fetched_at[:10] for each in report.citations}
+    assert read == {
+        "The tower leans by 4 degrees.": "2026-01-01",
+        "The tower was closed in 1990.": "2026-02-02",
+    }
+
+
+def test_each_of_many_objectives_is_searched_for_even_in_one_file(tmp_path: Path) -> None:
+    trees = ["alder", "birch", "cedar", "elm", "fir", "hazel", "larch", "oak"]
+    planted = [f"## {each}\n\nThe {each} was planted by Ada.\n\n" for each in trees[4:]]
+    (tmp_path / "trees.md").write_text("# Trees\n\n" + "".join(planted))
+    asked = [f"Where is the {each}?" for each in trees]  # of four there is nothing
+    tools = [search_folder(tmp_path, index=tmp_path / "index.db")]
+    researcher = Researcher("r", None, asked, tools, iterations=9, max_tasks=2)
+    report = researcher.report_sync()
+    assert (report.iterations, len(report.citations)) == (5, 4)
+    assert report.detail == "no task is left that was not done"
 
 
 def test_what_seems_to_be_about_a_topic_is_read_first() -> None:
@@ -1200,10 +1323,11 @@ def test_a_word_said_once_in_a_passage_of_mean_length_scores_its_weight() -> Non
 
 
 def test_a_query_says_each_word_once() -> None:
-    researcher = Researcher("r", None, ["port of alpha.beta.gamma protocol"], tools(), iterations=1)
+    topic = "port of alpha.beta.gamma protocol server"
+    researcher = Researcher("r", None, topic, tools(), iterations=1)
     researcher.report_sync()
     queries = [task.args["query"].split() for task in researcher.done if task.tool == "search"]
-    assert len(queries) > 1
+    assert [len(query) for query in queries] == [5, 3, 3, 3]  # whole, and less one word each
     assert all(len(set(query)) == len(query) for query in queries)
 
 
@@ -1217,6 +1341,8 @@ def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None
     report = Researcher("r", None, "What is the capital of Australia?", [search]).report_sync()
     assert not report.citations
     assert "Nothing relevant was found for “What is the capital of Australia?”." in report.markdown
+    for asked, count in (("What does AEST stand for?", 1), ("WHAT CAN AEST SAY?", 0)):
+        assert len(Researcher("r", None, asked, [search]).report_sync().citations) == count
 
 
 # -- a conversational agent ------------------------------------------------------------------------
@@ -1272,7 +1398,9 @@ def test_what_is_said_meanwhile_is_told_to_the_next_step() -> None:
             researcher.interrupt("Mind the year.")
 
     researcher, model = research(tools=tools(warn))
+    asyncio.run(researcher.observe("Mind the port."))
     researcher.report_sync()
+    assert "Mind the port." in told(model, 0)
     assert "Mind the year." not in told(model, 0)
     assert "Mind the year." in told(model, 2)
 
@@ -1362,6 +1490,7 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert seen == ["read alpha", "read /beta"]
     assert [each.topic for each in report.objectives] == ["alpha", "beta"]
     assert len(model.received) == 3
+    assert '{"topic": "alpha", "expertise": 0.1}' in told(model, 0)
 
 
 def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:

@@ -35,6 +35,17 @@ def test_of_a_run_that_ended_it_is_its_report(recorded: tuple[Report, list[Entry
     assert report_so_far("R", entries) == report
 
 
+def test_of_a_run_that_used_up_its_iterations_it_is_its_report(tmp_path: Path) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        researcher = Researcher("r", None, "alpha port", tools(), iterations=1, journal=journal)
+        report = researcher.report_sync("R")
+        assert report.stop_reason == "max_iterations"
+        entries = journal.entries("R")
+        assert report_so_far("R", entries) == report
+        assert researcher.report_sync("R") == report
+        assert len(journal.entries("R")) == len(entries)  # which are not written once more
+
+
 def test_a_step_that_ended_is_in_it_before_the_iteration_has(
     recorded: tuple[Report, list[Entry]],
 ) -> None:

@@ -56,6 +56,8 @@ def test_tax_is_by_brackets() -> None:
     assert tax_on(10_603) == 261 + 959
     incomes = (22_603, 43_151, 54_795, 136_986, 236_986)
     assert [tax_on(each) for each in incomes] == [3860, 8791, 12_517, 41_283, 78_283]
+    yearly = (0, 9_525, 38_700, 82_500, 157_500, 200_000, 500_000)
+    assert [start for start, _ in BRACKETS] == [round(each * 100 / 365) for each in yearly]
     assert tax_on(20_000, ((0, 0), (10_000, 500))) == 5_000
 
 
@@ -104,6 +106,10 @@ def test_a_wage_is_taxed_at_its_source_by_the_income_of_the_day() -> None:
     assert made.balances["c1"] == sum(net) == 20_000 - tax_on(20_000)
     assert made.balances["government"] == tax_on(20_000)
     assert net == sorted(net, reverse=True)
+    state = Government(brackets=[(0, 0), (6_000, 500)])  # the first wages are free of tax
+    made = books(firm, state, c1={"work": "work-1", "place": "work-1"})
+    net = [settled(made, ("c1", Work("work-1", 900)))[0].value for _ in range(3)]
+    assert net == [5_000, 3_000, 2_500]
 
 
 def test_nobody_is_paid_for_more_seconds_than_a_step_has() -> None:

@@ -62,11 +62,11 @@ def test_capacity_and_position() -> None:
         ({"height": 1.5}, "height must be a whole number from 1"),
         ({"width": 100_001}, "width must be a whole number from 1 to 100000"),
         ({"height": 100_001}, "height must be a whole number from 1 to 100000"),
-        ({"cell_seconds": 86_401}, "cell_seconds must be a whole number from 1 to 86400"),
+        ({"cell_seconds": 86_401}, "cell_seconds must be a whole number from 0 to 86400"),
         ({"around": 6}, "around must be 4 or 8, got 6"),
         ({"torus": 1}, "torus must be a boolean, got 1"),
         ({"capacity": -1}, "capacity must be a whole number from 0"),
-        ({"cell_seconds": 0}, "cell_seconds must be a whole number from 1"),
+        ({"cell_seconds": -1}, "cell_seconds must be a whole number from 0"),
     ),
 )
 def test_wrong_grids_are_refused(arguments: dict[str, Any], text: str) -> None:

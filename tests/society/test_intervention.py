@@ -122,6 +122,15 @@ async def test_a_value_that_no_citizens_status_has_is_a_failure() -> None:
         assert society.failures[0][2] == "citizens: no citizen's status has gender"
 
 
+async def test_everyone_is_paid_in_order_of_numbers_as_long_as_there_is_money() -> None:
+    citizens = [living(lambda me: None, id=id, money=0) for id in (10, 9, 100)]
+    async with Society(citizens, services=[Bank(money=50)]) as society:
+        society.intervene(Intervention(0, pay=[("bank", "everyone", 20)]))
+        await society.step()
+        assert [society.failures[0][2]] == ["pay: bank has 10 cents, not 20"]
+        assert [society.books.balances[id] for id in ("9", "10", "100")] == [20, 20, 0]
+
+
 async def test_branches_are_the_same_bytes_until_the_interventions_step() -> None:
     def made() -> Society:
         return Society(busy(12), town(), services=[Bank()], seed=3)

@@ -25,10 +25,15 @@ def test_a_network_of_numbers_has_each_edge_once_and_numbers_in_their_order() ->
     assert network.neighbours("10") == ("0", "2")
     assert network.edges == (("0", "10"), ("0", "11"), ("10", "2"))
     starts, others = network.links
+    for each in network.links:  # which all societies of the network share
+        with pytest.raises(ValueError, match="read-only"):
+            each.sort()
     assert (starts.tolist(), others.tolist()) == (
         [0, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 5, 6],
         [10, 11, 10, 0, 2, 0],
     )
+    named = Network(["10", "9", "b"], [("9", "b")])  # as citizens are in order: by number
+    assert [each.tolist() for each in named.links] == [[0, 1, 1, 2], [2, 0]]
     assert [tuple(each) for each in network.near("11", limit=2)] == [("0", 30), ("10", 60)]
     assert network.seconds("0", "5") is None
     assert repr(network) == "<Network of 12 nodes, 3 edges>"
@@ -131,7 +136,7 @@ def test_preferential_attachment_has_hubs() -> None:
         (lambda: Network.small_world(2, seed=1), "n must be a whole number from 3"),
         (lambda: Network.small_world(9, neighbours=3, seed=1), "neighbours must be even, got 3"),
         (
-            lambda: Network.small_world(9, neighbours=10, seed=1),
+            lambda: Network.small_world(8, neighbours=8, seed=1),
             "neighbours must be a whole number",
         ),
         (lambda: Network.small_world(9, rewired=math.nan, seed=1), "rewired must be a probability"),

@@ -15,6 +15,7 @@ import pytest
 
 from civitas import ConfigError
 from civitas.society.city.city import City
+from civitas.society.city.map import Place
 from civitas.society.network import Network
 from civitas.society.people.drawn import EDUCATION, citizens, completed, make_people, money_of
 from civitas.society.people.table import checked_people, read_people
@@ -95,6 +96,8 @@ def test_relations_are_mutual_and_households_are_close(people: list[dict[str, An
             if by_id[friend]["home"] == person["home"]:
                 assert strength == 800
     assert 3 < sum(len(person["relations"]) for person in people) / 400 < 8
+    homeless = completed([{"id": id} for id in range(9)], seed=1)
+    assert all(max(each["relations"].values()) < 700 for each in homeless)  # all live alone
 
 
 def test_what_is_given_is_kept_and_the_rest_is_drawn() -> None:
@@ -144,6 +147,13 @@ def test_homes_without_a_limit_fill_in_turn_and_work_without_one_has_ten_jobs() 
     for each in made:
         assert each.get("school", "s") == "s"
         assert each["work"] is None or 18 <= each["profile"]["age"] < 67
+    places = [Place("h", "home", 0, 0, 40), Place("s", "school", 50, 0, 20)]
+    pupils = completed(
+        [{"id": id, "profile": {"age": 9}} for id in range(40)],
+        City(places, [("h", "s", 50)]),
+        seed=1,
+    )
+    assert sum(each["school"] == "s" for each in pupils) == 18  # two places are the teachers'
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -173,6 +183,8 @@ def test_a_csv_table_is_read(tmp_path: Path, city: City) -> None:
     assert ben == {"id": 2, "name": "Ben", "home": "home-1", "work": "work-1"}
     assert x == {"id": "x", "money": 0}
     assert completed([ben, x], seed=1)[0]["work"] == "work-1"
+    file.write_text("id , name\n 1 , Ada \n x, Max\n", encoding="utf-8")
+    assert read_people(file) == [{"id": 1, "name": "Ada"}, {"id": "x", "name": "Max"}]
 
 
 def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:

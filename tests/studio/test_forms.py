@@ -254,10 +254,11 @@ def test_a_card_takes_a_decision_and_nothing_else() -> None:
     assert told[1][2] == {"number": 1, "said": "accepted"}
 
     async def questions() -> list[str]:
-        asking = [asyncio.create_task(cards.answer(Question("a", f"{n}?"))) for n in range(200)]
+        of = [Question("a", f"{n}?", f"run {n}") for n in range(200)]
+        asking = [asyncio.create_task(cards.answer(each)) for each in of]
         await asyncio.sleep(0)
         shown = cards.to_json()
-        assert [each["text"] for each in shown] == [f"{n}?" for n in range(200)]
+        assert [Question(*map(each.get, ("agent", "text", "run"))) for each in shown] == of
         for each in shown:
             assert cards.decide(each["number"], {"text": f" {each['text']}"}) == "answered"
         return await asyncio.gather(*asking)

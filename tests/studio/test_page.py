@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -16,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from civitas import Agent, NativeSpace
 from civitas.studio import Studio
+from studio.conftest import TOKEN
 
 TABS = ("Space", "Act and review", "Research", "Society", "Runs")
 PROGRAM = """
@@ -162,6 +165,25 @@ def test_the_tab_stands_in_the_address(open_page: Callable[..., Page]) -> None:
     expect(page.locator(".s-space")).to_be_visible()
     page.go_forward()
     is_on("runs")
+
+
+def test_a_studio_that_is_started_again_with_another_token_asks_for_it(
+    browser: Browser, tmp_path: Path, studio: Studio
+) -> None:
+    """On whatever tab the page is."""
+    page = browser.new_page()
+    page.goto(f"{studio.url}?token={TOKEN}")
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    port, secret = urlsplit(str(studio.url)).port or 0, "another" * 3
+    studio.close()
+    kept: Any = {"journal": tmp_path / "runs.db", "prevent_thread_lock": True, "quiet": True}
+    studio.launch(port, token=secret, **kept)
+    asks = page.get_by_label("The token of this studio")
+    asks.fill(secret)
+    asks.press("Enter")
+    expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    page.close()
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, FrameLocator, Page, expect
 
+from civitas.orders.order import ResearchOrder
 from civitas.studio import Studio
 from models.openai_server import Answer, OpenAIServer, text
 from research.small_web import evaluation, plan
@@ -74,6 +75,8 @@ def test_from_objectives_to_the_report(folder: Path, open_page: Callable[..., Pa
     for each in (page, other):
         expect(state(each)).to_contain_text("finished")
         expect(each.get_by_role("list", name="Resources")).to_contain_text("alert(1)>.md")
+        expect(each.get_by_role("list", name="Resources")).to_contain_text("Alpha")
+        expect(report(each).get_by_text("It ended after")).to_be_visible()
         expect(each.get_by_text("<b>none</b>")).to_have_count(0)
     bar = other.get_by_role("meter", name="Expertise: Which port does alpha use?")
     assert float(bar.get_attribute("aria-valuenow") or 0) > 0.5
@@ -174,19 +177,45 @@ def test_a_run_of_another_process_is_shown(
     assert "nothing new was left" in html.read_text()
 
 
+def test_what_a_run_by_a_model_wants_besides_and_that_it_is_held(
+    folder: Path, studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Its smaller objectives are listed; held or stopped anywhere, it says so here."""
+    page = open_page("Research")
+    wants = evaluation({"alpha": 0.1}, ("encryption of alpha",), "Read more.")
+    found = plan(("search_folder", {"query": "4711"}))
+    answers = (text(found), text("Alpha uses port 4711.[^1^]"), text(wants), Answer(hang=True))
+    with OpenAIServer(*answers) as server:
+        run = studio.jobs.start(ResearchOrder(["alpha"], str(folder), model=f"{server.url}#m"))
+        expect(page.get_by_text("Iteration 2 of 3: making tasks")).to_be_visible()
+        expect(page.get_by_text("Smaller objectives: encryption of alpha (0.")).to_be_visible()
+        studio.jobs.pause(run)
+        expect(state(page)).to_have_text("paused")
+        studio.jobs.stop(run)
+        expect(state(page)).to_have_text("stopped: it was interrupted")
+
+
+@pytest.mark.timeout(120)  # on a loaded machine the program takes long to start
 def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
     """Amid its run the report is written as far as it is, and how to go on is said."""
     with OpenAIServer(Answer(hang=True)) as server:
         program = [sys.executable, "-m", "civitas", "research", "alpha", "--studio"]
-        program += ["--folder", str(folder), "--journal", str(folder.parent / "runs.db")]
-        program += ["--model", f"{server.url}#m", "--out", str(folder.parent / "report.md")]
-        with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as command:
-            server.wait_for_request()
-            command.send_signal(signal.SIGINT)
-            _, told = command.communicate(timeout=WAIT_S)
+        program += ["--folder", str(folder), "--out", str(folder.parent / "report.md")]
+        program += ["--model", f"{server.url}#m"]
+        env = {**os.environ, "XDG_STATE_HOME": str(folder.parent), "CIVITAS_JOURNAL": ""}
+        with subprocess.Popen(program, env=env, stderr=subprocess.PIPE, text=True) as command:
+            try:
+                assert command.stderr is not None
+                assert "civitas studio: http" in command.stderr.readline()
+                server.wait_for_request()
+                command.send_signal(signal.SIGINT)
+                _, told = command.communicate(timeout=WAIT_S)
+            finally:
+                command.kill()  # what failed is told, and does not wait for it
         server.wait_for_close()
     assert command.returncode == 130
     assert "to resume it: civitas research alpha" in told
+    assert f"--journal {folder.parent / 'civitas' / 'studio.db'}" in told
     assert "Traceback" not in told
     assert "alpha" in (folder.parent / "report.md").read_text()
 

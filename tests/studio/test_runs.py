@@ -161,7 +161,10 @@ def gate() -> Iterator[threading.Semaphore]:
 def test_a_run_under_way_is_told_to_both_pages(
     studio: Studio, page: Page, open_page: Callable[..., Page], gate: threading.Semaphore
 ) -> None:
-    """One that somebody else began appears by itself, its steps as they come."""
+    """One that somebody else began appears by itself, its steps as they come.
+
+    What comes between the press and the release of the mouse takes away no click.
+    """
 
     @action
     async def wait() -> str:
@@ -182,11 +185,20 @@ def test_a_run_under_way_is_told_to_both_pages(
             choose(view.page, "w")
             expect(view.get_by_role("button", name="tool wait()")).to_contain_text("under way")
             expect(view.get_by_role("button", name="Resume")).to_have_count(0)
+        views[0].get_by_role("button", name="Fork").hover()
+        page.mouse.down()
         gate.release()
         for view in views:
             expect(view.locator("dl")).to_contain_text("model calls2")
+        page.mouse.up()
+        expect(view.page.get_by_role("button", name="fork of w")).to_be_visible()
+        expect(views[0].get_by_text("This is a fork of")).to_be_visible()
+        page.get_by_role("list", name="Runs").get_by_role("button", name="w running").hover()
+        page.mouse.down()
         gate.release()
         run.join()
+        expect(page.get_by_role("button", name="w finished")).to_be_visible()
+        page.mouse.up()
     for view in views:
         expect(view.get_by_role("button", name="tool wait()").last).to_contain_text('→ "waited"')
         expect(view.get_by_role("button", name="end finished")).to_contain_text("It is over.")
@@ -311,7 +323,8 @@ def test_a_thousand_runs_and_ten_thousand_entries(browser: Browser, tmp_path: Pa
 def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None:
     """Of a large text the beginning is sent until it is asked for.
 
-    Of a damaged run the page says which entry it is, and goes on with the others.
+    A text that is written from right to left turns nothing beside it around. Of a damaged run the
+    page says which entry it is, and goes on with the others.
     """
     large = "\ud800" + "x" * 149_999  # a half of a character, as JSON may have it
 
@@ -321,6 +334,10 @@ def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None
         await count(studio.journal, "large", text=large)
 
     aside(lambda: asyncio.run(made()))
+    asked = ReActAgent("own", ScriptedModel(["نعم"]), journal=studio.journal)
+    aside(lambda: asked.reply_sync("متى يفتح الميناء؟", run_id="0abc"))
+    whole = "(id) => id.getClientRects().length"  # its digit does not go to the other side
+    assert choose(page, "0abc").locator("h3 code").evaluate(whole) == 1
     sent = studio.runs.entries("large")[1]
     assert (sent["cut"], sent["data"]["args"]["text"]) == (True, large[:2_000] + " …")
     assert studio.runs.entry("large", 2)["data"]["args"] == {"text": large}

@@ -99,6 +99,7 @@ def test_a_town_steps_plays_and_is_held(
     expect(state(page)).to_contain_text("step 2 of 2,880 · paused")
     expect(page.get_by_text("Monday, January 5 at 00:30")).to_be_visible()
     expect(state(other)).to_contain_text("step 2 of 2,880 · paused")
+    expect(page.get_by_role("figure", name="Where citizens are")).to_contain_text("Mon 00:15")
     other.get_by_label("Speed").select_option("10 steps a second")
     press(other, "Play")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -141,6 +142,13 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     for _ in range(4):
         canvas.press("ArrowDown")
     canvas.press("Enter")  # the nearest to the middle is another one there
+    expect(picked).not_to_have_value(before)
+    before = picked.input_value()
+    canvas.hover()
+    page.mouse.down()
+    page.mouse.move(500, 100)  # far up: the middle is another again
+    page.mouse.up()
+    canvas.press("Enter")
     expect(picked).not_to_have_value(before)
     show(page, "7")
     expect(page.get_by_role("heading", name="citizen 7")).to_be_visible()
@@ -195,6 +203,10 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     page.get_by_label("Place", exact=True).fill("park-1")
     press(page, "Apply at the next step")
     expect(page.get_by_text("closes park-1")).to_be_visible()
+    page.get_by_label("Change", exact=True).select_option("Open a place again")
+    page.get_by_label("Place", exact=True).fill("park-1")
+    press(page, "Apply at the next step")
+    expect(page.get_by_text("opens park-1")).to_be_visible()
     page.get_by_label("Change", exact=True).select_option("Pay money")
     page.get_by_label("To each, from the government").fill("1000000")
     press(page, "Apply at the next step")
@@ -231,6 +243,24 @@ def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:
             assert studio.society.town is not None
             numbers.append(studio.society.town.number)
     assert len({*numbers}) == 2
+
+
+def test_a_town_that_another_program_plays_is_not_taken(page: Page, studio: Studio) -> None:
+    """Each page says so; of the recorded towns the newest is the first."""
+    with Studio() as other:
+        kept: Any = {"journal": studio.journal.path, "prevent_thread_lock": True, "quiet": True}
+        other.launch(0, token=TOKEN, **kept)
+        other.society.set_up(SimulateOrder(12, step="6h"))
+        at(other, 1)
+        page.get_by_role("button", name=FORM).click()
+        page.get_by_label("Recorded towns").click()
+        newest = page.get_by_role("option").first
+        expect(newest).to_contain_text("12 citizens")
+        newest.click()
+        press(page, "Resume")
+        expect(page.get_by_text("It failed")).to_be_visible()
+        expect(state(page)).to_contain_text("is being worked on by process")
+        expect(page.get_by_role("button", name="Play", exact=True)).to_be_disabled()
 
 
 def asked(studio: Studio, path: str, body: Any = None) -> Any:

@@ -75,8 +75,13 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
     write(page, "/Clerk.add a:1 b:2")
     expect(page.get_by_role("article").last).to_contain_text("3")
     expect(page.get_by_text("answered", exact=True)).to_be_visible()
+    line = page.get_by_role("textbox", name="Message or slash line")
+    for key, found in (("ArrowUp", "/Clerk.add a:1 b:2"), ("ArrowUp", "Hello"), ("ArrowDown", "/")):
+        line.press(key)
+        expect(line).to_have_value(re.compile(f"^{re.escape(found)}"))
     page.get_by_role("searchbox", name="Filter messages").fill("hello")
     expect(page.get_by_text("2 of 4 messages")).to_be_visible()
+    expect(log.get_by_role("article")).to_contain_text(["User→allsay", "Clerk→Usersay"])
     expect(log).not_to_contain_text("add")
     for wanted, found in (
         ("to:all", "1 of 4 messages"),
@@ -97,6 +102,12 @@ def test_a_person_talks_calls_and_looks_back(space: NativeSpace, page: Page) -> 
         for route, response in held:
             route.fulfill(response=response)
     expect(page.get_by_role("article", name="approval")).to_contain_text(["notes", "more"])
+    clerk = page.get_by_role("list", name="Agents").get_by_text("Clerk")
+    clerk.focus()
+    space.add(Agent("Other"))
+    expect(page.get_by_role("list", name="Agents")).to_contain_text("Other")
+    expect(clerk).to_be_focused()  # an agent that comes takes the keyboard from nobody
+    space.remove("Other")
     space.remove("Clerk")
     expect(page.get_by_text("Nobody else is in this space.")).to_be_visible()
 
@@ -131,6 +142,9 @@ def test_a_long_line_is_sent_whole(space: NativeSpace, studio: Studio) -> None:
     said = "x" * 900_000
     sent = asked(studio, "line", {"line": f'/Clerk.say content: "{said}"'})["sent"]
     assert sent["action"]["args"] == {"content": said}
+    lines = ("/Clerk.help", "/User.help", "/*.help", "Hello", "/Nobody.help")
+    strangers = [asked(studio, "line", {"line": each})["stranger"] for each in lines]
+    assert strangers == [None] * 4 + ["Nobody"]
 
 
 def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: Page) -> None:
@@ -143,6 +157,11 @@ def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: 
     field.press_sequentially("/Cl")
     expect(choices.get_by_role("option")).to_have_text(["Clerk."])
     field.press("Tab")
+    of = choices.get_by_role("option")
+    expect(of).to_have_count(5)
+    for key, picked in (("ArrowDown", 1), ("ArrowDown", 2), ("ArrowUp", 1)):
+        field.press(key)
+        expect(of.nth(picked)).to_have_attribute("aria-selected", "true")
     field.press_sequentially("a")
     expect(choices.get_by_role("option")).to_have_text(["add "])
     field.press("Tab")
@@ -202,6 +221,7 @@ def test_a_narrow_window_has_room_to_write_and_to_permit(
 
 def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
     """So too in another space meanwhile, and where an event loop runs, as in a notebook."""
+    assert asked(studio, "agents") == {"space": None, "me": "User", "agents": []}
     with NativeSpace() as space, NativeSpace() as other:
         for each in (space, other, space):
             if studio.user.space is not None:
@@ -222,6 +242,7 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
     assert len(json.dumps(shown)) < 5_000
 
 
+@pytest.mark.timeout(120)  # on a loaded machine they take long to come
 def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
     """They are counted, filtered and scrolled; the page answers at once."""
     clerk = space.add(Agent("Many"))
@@ -229,6 +250,13 @@ def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
         clerk.send({"to": "Clerk", "action": {"name": "noted", "args": {"number": number}}})
     counted = page.get_by_role("status").get_by_text("10,000 messages")
     expect(counted).to_be_visible(timeout=45_000)
+    rows = page.get_by_role("log").get_by_role("article")
+    clerk.send({"to": "Clerk", "action": {"name": "noted", "args": {"number": 10_000}}})
+    expect(rows.filter(has_text="number10000")).to_be_in_viewport()  # it follows them
+    expect(rows).to_have_count(300)
+    page.get_by_role("button", name="Show earlier messages").click()
+    expect(rows).to_have_count(600)
+    expect(rows.last).not_to_be_in_viewport()
     took = page.evaluate(
         """async () => {
           const field = document.querySelector('.s-tools input');

@@ -116,6 +116,7 @@ def changing_actions(
         max_file_bytes: the largest file that a command can write; None for no limit
 
     Raises:
+        ConfigError: `command_timeout`, `max_file_bytes` or `sandbox` is wrong, as in `Host`
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
         FileError: the root does not exist, or is no folder
     """

@@ -43,7 +43,8 @@ class Host(Agent):
         max_file_bytes: the largest file that a command can write; None for no limit
 
     Raises:
-        ConfigError: a limit is not above 0, or `sandbox` has another value (a ValueError)
+        ConfigError: `command_timeout` is not above 0, `max_file_bytes` is below 0, or `sandbox` has
+            another value (a ValueError)
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
         FileError: the root is no folder
     """

@@ -252,6 +252,9 @@ class Rule:
         action: pattern of the action's name
         args: patterns by argument name; all these arguments must exist and match
         permit: the decision for a match; `Refused("…")` refuses with a reason
+
+    Raises:
+        ConfigError: a pattern is not a text
     """
 
     agent: str = "*"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import shutil
 import sys
@@ -129,6 +130,9 @@ def completion(shell: str) -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave the process with its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A character that the output cannot hold is no reason to fail.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(_status(args))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+from contextlib import closing
 from dataclasses import asdict, dataclass
 
 import click
@@ -79,14 +80,12 @@ def fetch(name: str, as_json: bool) -> None:
         nonlocal stage
         is_new, stage = what != stage, what
         if is_new:
-            progress.end()
+            progress.close()
         if progress.is_due(last=is_new):
             progress.show(what if is_new or not total else f"{what}  {100 * done // total} %")
 
-    try:
+    with closing(progress):
         path = fetching.fetch(name, show_progress)
-    finally:
-        progress.end()
     if as_json:
         click.echo(json.dumps({"name": name, "path": str(path)}))
         return

@@ -41,7 +41,7 @@ class Progress:
         text, end = (f"\r{line}\x1b[K", "") if self._terminal else (line, "\n")
         print(text, end=end, file=sys.stderr, flush=True)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the line."""
         if self._open:
             print(file=sys.stderr, flush=True)

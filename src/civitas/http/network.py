@@ -35,7 +35,8 @@ def check_allowed(url: str, what: str) -> None:
     if is_offline() and not is_loopback(url):
         host = urlsplit(url).hostname
         raise RemoteForbidden(
-            f"{what}: CIVITAS_OFFLINE=1 forbids calls to {host}; unset it, or use a local model"
+            f"{what}: CIVITAS_OFFLINE=1 forbids calls to {host}; "
+            "unset it, or use what is on this machine"
         )
 
 

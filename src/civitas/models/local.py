@@ -57,6 +57,11 @@ class LocalModel(InProcess):
 
     Use it as a context manager, or `close()` it, to free the memory; one left open is closed by the
     garbage collector and does not delay the interpreter's exit.
+
+    Raises:
+        MissingExtra: the extra `local` is not installed
+        WeightsError: the weights are missing or damaged
+        DefinitionError: an argument has a wrong type or value
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -81,9 +82,15 @@ def _text(content: Any, where: str) -> str:
     return content
 
 
-def add_system(chat: list[dict[str, str]], text: str) -> None:
+def add_schema(chat: list[dict[str, Any]], schema: Mapping[str, Any]) -> None:
+    """Ask for an answer that follows a schema, in words."""
+    form = json.dumps(schema, ensure_ascii=False)
+    add_system(chat, f"Answer with JSON of this schema and nothing else: {form}")
+
+
+def add_system(chat: list[dict[str, Any]], text: str) -> None:
     """Add a text to the system part of a chat."""
-    if chat[0]["role"] == "system":
+    if chat[0]["role"] == "system" and isinstance(chat[0]["content"], str):
         chat[0]["content"] = f"{chat[0]['content']}\n\n{text}"
     else:
         chat.insert(0, {"role": "system", "content": text})

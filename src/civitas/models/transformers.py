@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -25,7 +24,7 @@ from civitas.jsonvalue import unfenced
 from civitas.models import choice
 from civitas.models.base import Request
 from civitas.models.engine import Engine, Generated, InProcess, Job, patient_threads
-from civitas.models.plain_chat import TURN_MARK, add_system, has_result, plain_chat
+from civitas.models.plain_chat import TURN_MARK, add_schema, add_system, has_result, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_sampling
 from civitas.text import one_line
@@ -119,8 +118,7 @@ class TransformersModel(InProcess):
             if actions:
                 add_system(turns, choice.choice_text(actions, may_answer=has_result(messages)))
             if schema is not None:
-                form = json.dumps(schema, ensure_ascii=False)
-                add_system(turns, f"Answer with JSON of this schema and nothing else: {form}")
+                add_schema(turns, schema)
             return turns
 
         chat(_NO_MARKS)  # raises for a wrong message before anything is loaded

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.action import is_async
 from civitas.errors import DeadlineExceeded, DefinitionError, ModelError, StateError
-from civitas.jsonvalue import NotJSON, copy_json, deep_json
 from civitas.reasoning.events import CallStarted, Done, Event
 from civitas.reasoning.group import members_without_threads, options_for, share_budget, takes
 from civitas.reasoning.record import NullRecord, Record, Step, dumped, loaded
@@ -78,15 +77,11 @@ class Group(RecordedAgent):
             StateError: something remembered is not JSON
         """
         self._check_still(loads=False)
-        members: dict[str, Any] = {}
-        for name, member in self._saved_members.items():
-            if hasattr(member, "state_dict"):
-                try:
-                    members[name] = copy_json(member.state_dict())
-                except NotJSON as error:
-                    raise StateError(
-                        f"{self._called} {self.id!r}: the state of {name!r} is not JSON: {error}"
-                    ) from None
+        members = {
+            name: member.state_dict()
+            for name, member in self._saved_members.items()
+            if hasattr(member, "state_dict")
+        }
         own = self._kept.default.own
         threads = {each.id: self._saved(each.own) for each in self._kept if each.own is not None}
         mine = None if own is None else self._saved(own)
@@ -137,7 +132,7 @@ def end_of(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str
     """
     about = {"detail": reply.detail, "text": reply.text, "value": reply.value}
     if reply.stop_reason not in ENDED:
-        return {**about, name: {**dumped(state), "steps": deep_json(state.steps)}}
+        return {**about, name: dumped(state)}
     record.save(state)
     return about
 

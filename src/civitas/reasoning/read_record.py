@@ -32,7 +32,7 @@ class ReadRecord(Generic[S]):
     Attributes:
         state: the last state that was saved, or None
         begun: what the part began with, or None if it is new
-        over: the end, with its reason, if no entry follows it; else None
+        over: the end, with its reason, if nothing was done after it; else None
         heard: the inputs from outside since the last state, in order
         members: the start entries of the turns that members record in their own parts, by part
     """
@@ -50,7 +50,8 @@ class ReadRecord(Generic[S]):
         self.heard: list[Any] = []
         state: dict[str, Any] | None = None
         for entry in part.past:
-            self.over = None
+            if entry.kind != "begun":  # a fork begins anew, also what has ended
+                self.over = None
             try:
                 state = self._take(entry, state)
             except (KeyError, TypeError, ValueError, AttributeError) as error:

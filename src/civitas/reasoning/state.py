@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from civitas.errors import StateError
-from civitas.jsonvalue import NotJSON, as_json, copy_json, deep_json
+from civitas.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
 from civitas.memory.memory import Memory
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.reasoning.reply import Reply, Step
@@ -135,18 +135,22 @@ def opened(given: Any, kind: str) -> dict[str, Any]:
 
 
 def dumped(state: Any) -> dict[str, Any]:
-    """Return a state, or any other dataclass, as JSON data."""
-    return {
-        each.name: as_json(getattr(state, each.name))
-        for each in fields(state)
-        if each.metadata != LIVE
+    """Return a state, or any other dataclass, as JSON data; what has no JSON form becomes text."""
+    parts = {
+        each.name: getattr(state, each.name) for each in fields(state) if each.metadata != LIVE
     }
+    try:
+        made: dict[str, Any] = to_json(parts)
+    except NotJSON:
+        made = deep_json(parts)
+    return made
 
 
 def loaded(kind: type[S], data: Any, whose: str) -> S:
     """Return the state in JSON data. Fields that an older program did not save have defaults."""
     from pydantic import ValidationError
-    from pydantic_core import PydanticSerializationError, to_json
+    from pydantic_core import PydanticSerializationError
+    from pydantic_core import to_json as text_of
 
     known = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
     try:
@@ -154,9 +158,9 @@ def loaded(kind: type[S], data: Any, whose: str) -> S:
             raise TypeError(f"it must be an object, got {type(data).__name__}")
         held = {name: value for name, value in data.items() if name in known}
         try:
-            text = to_json(held)
+            text = text_of(held)
         except PydanticSerializationError:  # a lone surrogate, as in the name of a file
-            text = to_json(deep_json(held))
+            text = text_of(deep_json(held))
         made: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
         raise StateError(f"{whose}: the state of a {kind.__name__} is damaged: {error}") from error

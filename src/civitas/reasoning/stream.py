@@ -60,15 +60,14 @@ class Line:
         await looked
 
     def look(self) -> None:
-        """Release the tasks in `seen`: the reader has seen everything."""
+        """Release the tasks in `seen`, if the reader has seen everything; else cancel them."""
         while self._looked:
-            settle(self._looked.popleft())
+            settle(self._looked.popleft(), cancel=self._closed)
 
     def close(self) -> None:
         """Cancel the tasks in `seen`, now and later: nobody reads any more."""
         self._closed = True
-        while self._looked:
-            settle(self._looked.popleft(), cancel=True)
+        self.look()
 
     def wake(self, _: Any = None) -> None:
         """Wake the reader."""

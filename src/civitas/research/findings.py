@@ -72,11 +72,13 @@ class Section:
         start: the index of its first character in the content
         anchor: what follows `#` in the URL of that part, such as `page=3`; empty for none
         title: its name for readers: its headings, or `page 3`
+        fetched_at: when it was read, if later than the resource's other parts
     """
 
     start: int
     anchor: str = ""
     title: str = ""
+    fetched_at: str | None = None
 
 
 @dataclass
@@ -233,6 +235,6 @@ class Progress:
     remark: str = ""
     told: list[str] = field(default_factory=list, metadata=APPENDED)  # by the user, meanwhile
     usage: Usage = field(default_factory=Usage)
-    fresh: int = 0  # how many resources the last iteration read for the first time
+    fresh: int = 0  # how often the last iteration read what no other had
     stop: StopReason | None = None
     detail: str = ""

@@ -147,7 +147,8 @@ def _add_content(kept: Resource, given: Resource) -> None:
         text = given.content[section.start : end].strip()
         if text and text not in kept.content:
             kept.sections = kept.sections or [Section(0)]
-            kept.sections.append(replace(section, start=len(kept.content) + 2))
+            at = section.fetched_at or given.fetched_at
+            kept.sections.append(replace(section, start=len(kept.content) + 2, fetched_at=at))
             kept.content += f"\n\n{text}"
 
 
@@ -169,7 +170,8 @@ def passages_of(resource: Resource) -> list[Passage]:
     for text, section in pieces(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
         named = " – ".join(dict.fromkeys(each for each in (title, section.title) if each))
-        made.append(Passage.of(url, text, resource.fetched_at or "", named))
+        read = section.fetched_at or resource.fetched_at or ""
+        made.append(Passage.of(url, text, read, named))
     return made
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from civitas.research.findings import Passage
-from civitas.research.sentences import terms, words
+from civitas.research.sentences import subject, terms, words
 
 RELEVANT = 0.34
 """A passage with less than this share of an objective's words, by weight, says nothing about it."""
@@ -25,7 +25,7 @@ class Found(NamedTuple):
 
     passage: Passage
     score: float  # how well it answers, by BM25
-    share: float  # of the objective's words, by weight; 0 if it has only one of several words
+    share: float  # of the objective's words, by weight; 0 if it has one of several, no name
 
 
 class Index:
@@ -50,14 +50,16 @@ class Index:
         return math.log(1 + (without + 0.5) / (count + 0.5))
 
     def weights(self, text: str) -> dict[str, float]:
-        """Return the words of a text with their weights."""
-        return {term: self.weight(term) for term in terms(text)}
+        """Return the words of a question with their weights."""
+        return {term: self.weight(term) for term in terms(subject(text))}
 
     def search(self, query: str, limit: int | None = None) -> list[Found]:
         """Return the passages that have any of a text's words, the best first."""
         # A word that no passage has is as rare as a word can be, and missing everywhere.
         weights = self.weights(query)
         whole = sum(weights.values()) or 1.0
+        spelled = [] if query.isupper() else words(query)
+        names = {term for word in spelled if word[1:].isupper() for term in terms(word)}
         found = []
         for place, counts in enumerate(self._counts):
             there = [term for term in weights if term in counts]
@@ -66,7 +68,7 @@ class Index:
             length = _K1 * (1 - _B + _B * counts.total() / self._mean)
             score = sum(weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
             share = sum(weights[t] for t in there) / whole
-            if len(there) == 1 < len(weights):
+            if len(there) == 1 < len(weights) and there[0] not in names:
                 share = 0.0
             found.append((score, -place, share))
         found.sort(reverse=True)
@@ -82,7 +84,7 @@ class Index:
     def missing(self, query: str, among: Iterable[Passage]) -> list[str]:
         """Return the words of a text, as written, that no passage of `among` has."""
         known = {term for each in among for term in _counted(titled(each), each.text)}
-        all = {word: terms(word) for word in words(query)}
+        all = {word: terms(word) for word in words(subject(query))}
         return [word for word, own in all.items() if own and known.isdisjoint(own)]
 
 

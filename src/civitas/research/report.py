@@ -105,7 +105,9 @@ def made(
     stop: StopReason = progress.stop or "max_iterations"
     topics = [each.topic for each in progress.objectives]
     index = Index(passage for each in known if each.visited for passage in passages_of(each))
-    empty = [t for t in topics if not any(each.share >= RELEVANT for each in index.search(t))]
+    # What a model has understood, and cites, may be in other words or another language.
+    rest = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
+    empty = [t for t in rest if not any(each.share >= RELEVANT for each in index.search(t))]
     parts = [f"# {_plain(topics[0]) if len(topics) == 1 else 'Report'}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
         del parts[0]
@@ -144,7 +146,6 @@ def made(
 
 
 def _sources(citations: list[Citation]) -> list[str]:
-    """Return a line for each footnote: its source's title and URL, and the day it was read."""
     lines = []
     for number, passage in sorted({each.number: each.passage for each in citations}.items()):
         # What can stand between angle brackets.

@@ -67,7 +67,7 @@ class Researcher(RecordedAgent, Iterating):
             the path of one
         budget: what its runs together may spend
         plan: a block in the place of Plan; `research`, `update`, `narrate`, `evaluate`: likewise
-        target: the expertise, from 0 to 1, at which an objective is understood
+        target: the expertise, above 0 and at most 1, at which an objective is understood
         max_tasks: how many tasks an iteration has at most
         shared: whether all who ask share one conversation
         **options: the arguments that every `Agent` takes

@@ -13,7 +13,7 @@ from civitas.research.calling import taking
 from civitas.research.citations import fault
 from civitas.research.findings import Findings, Narrative, Objective, Passage, ResearchTask
 from civitas.research.relevance import RELEVANT, Found, Index, titled
-from civitas.research.sentences import sentences, terms, words
+from civitas.research.sentences import UNDERLINED, sentences, subject, terms, words
 from civitas.text import one_line
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searche
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
 _WORDS: Final = 5  # text with fewer, or without a mark at its end, is part of a list, or code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
-_UNDERLINED: Final = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===)")  # or the head of a table
+_CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
+_WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
 _CODE: Final = re.compile(
     r">>> |[({\[:;=]\n[ \t]+|;\n|\n[ \t]*(?:[)}\]]|#|//)"
     r"|^(?:import|from|return|def|class|\$) [^.]*$| = (?!.*\.$)|\w\([^)]*\)$"
@@ -80,7 +81,8 @@ def _queries(objective: Objective, index: Index) -> Iterator[tuple[str, str]]:
     """Yield queries with reasons: the topic, then parts of it, as one odd word may dominate."""
     topic = objective.topic
     yield topic, "search"
-    weights = {word: max(map(index.weight, terms(word))) for word in words(topic) if terms(word)}
+    said = [word for word in words(subject(topic)) if terms(word)]
+    weights = {word: max(map(index.weight, terms(word))) for word in said}
     if len(weights) < 3:
         return
     if not index.passages:
@@ -139,14 +141,13 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
     def rank(place: int) -> tuple[int, float, int]:
         start, end = spans[place]
         said = text[start:end]
-        there = set(terms(said))
-        worth = sum(weight for term, weight in wanted.items() if term in there)
+        worth = _worth(wanted, said)
         mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
         whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         before = text[text.rfind("\n", 0, start) + 1 : start]
-        headed = said == heading or "#" in before or _UNDERLINED.match(text, end)
+        headed = said == heading or "#" in before or UNDERLINED.match(text, end)
         if headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said):
-            kind = 2 if there - wanted.keys() else 3  # one of the topic's words alone says nothing
+            kind = 2 if {*terms(said)} - wanted.keys() else 3  # the topic alone says nothing
         else:
             kind = 0 if worth else 1 if whole else 3
         return kind, -worth if whole else -worth / 2, place
@@ -156,16 +157,32 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
             break  # nothing is left but headings and code that say nothing about it
         start, *ends = spans[first]
         for _, last in spans[first + 1 : first + _QUOTED]:
-            if "\n" not in text[ends[0] : last] and last - start <= _LONGEST_QUOTE:
+            follows = "\n" not in text[ends[0] : last] and _ENDS.search(text, ends[0], last)
+            if follows and last - start <= _LONGEST_QUOTE:
                 ends.insert(0, last)
         for end in ends:
-            quoted = " ".join(text[start:end].split())
-            if len(quoted) > _LONGEST_QUOTE:
-                quoted = quoted[:_LONGEST_QUOTE].rpartition(" ")[0] + " …"
+            quoted = _shortened(text[start:end], wanted)
             # A page's links and images must not become links and images of the report.
             if not _MARKUP.search(quoted) and fault(f"“{quoted}”", text) is None:
                 return quoted
     return ""
+
+
+def _shortened(sentence: str, wanted: dict[str, float]) -> str:
+    """Return a sentence in one line; of a long one, the clauses or lines that say most."""
+    if len(sentence) > _LONGEST_QUOTE:
+        starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
+        cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in starts}
+        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at == 0, at))
+        to_end = at + len(cuts[at]) == len(sentence)
+        whole = None if to_end else _WHOLE.match(cuts[at])
+        sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"
+    return " ".join(sentence.split())
+
+
+def _worth(wanted: dict[str, float], text: str) -> float:
+    there = {*terms(text)}
+    return sum(weight for term, weight in wanted.items() if term in there)
 
 
 def evaluate(researcher: Workbench) -> Findings:
@@ -190,8 +207,8 @@ def _coverage(index: Index, topic: str, found: list[Found]) -> float:
     if not found:
         return 0.0
     wanted = index.weights(topic)
-    there = {term for f in found for term in (*terms(f.passage.text), *terms(titled(f.passage)))}
-    together = sum(w for t, w in wanted.items() if t in there) / (sum(wanted.values()) or 1.0)
+    texts = "\n".join(f"{titled(each.passage)}\n{each.passage.text}" for each in found)
+    together = _worth(wanted, texts) / (sum(wanted.values()) or 1.0)
     pages = {each.passage.url.partition("#")[0] for each in found}
     sources = min(len(pages), len({each.passage.sha256 for each in found}))
     share = (max(each.share for each in found) + together) / 2

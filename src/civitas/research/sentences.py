@@ -61,7 +61,11 @@ WORD = re.compile(
 _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u2011": "-", "\u02bc": "'"})
 _PARTS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-_ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多少|哪[里个些]|[吗呢谁]")  # Chinese
+_ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
+_MEASURE = re.compile(
+    r"(?i)\b(how|wie) (?:long|far|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|small|old|"
+    r"hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|alt|teuer)\b"
+)
 
 
 def normal(text: str) -> str:
@@ -72,6 +76,11 @@ def normal(text: str) -> str:
 def words(text: str) -> list[str]:
     """The words of a text as written: `asyncio.wait_for`, `--flag`, `C++`, `1,000` are one each."""
     return WORD.findall(normal(text))
+
+
+def subject(question: str) -> str:
+    """Return a question without words such as `long` after `how`: an answer has a number there."""
+    return _MEASURE.sub(r"\1", question)
 
 
 def terms(text: str) -> list[str]:
@@ -163,7 +172,8 @@ _MARKER = re.compile(
 )
 _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
-_TABLE = re.compile(r"[ \t>]*\|")
+UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # after a title, a table's head
+_TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
 """A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""
 _END = re.compile(

@@ -138,7 +138,6 @@ class Evaluate(Block):
 
 
 def _ask_plan(researcher: Workbench) -> list[dict[str, Any]]:
-    """Return the prompt of Plan."""
     tools = [
         {"tool": name, "about": tool.description, "args": tool.parameters}
         for name, tool in researcher.tools.items()
@@ -187,7 +186,6 @@ def _chunks(researcher: Workbench) -> Iterator[list[tuple[int, Passage]]]:
 def _ask_narrate(
     researcher: Workbench, narrative: Narrative, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
-    """Return the prompt of Narrate for one chunk."""
     sources = "\n\n".join(
         f"Source [^{number}^], called {_json(one_line(each.title or each.url, 200))}:\n"
         f"{marked(each.text)}"
@@ -206,7 +204,6 @@ leave it out. Write no list of sources. Answer with the Markdown alone."""
 
 
 def _ask_evaluate(researcher: Workbench) -> list[dict[str, Any]]:
-    """Return the prompt of Evaluate."""
     asks = """\
 Evaluate this research. State for each objective, by its topic word for word, the expertise that the
 narrative shows, from 0 (nothing is known) to 1 (fully answered, with sources). Name smaller
@@ -243,13 +240,11 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
 
 
 def _fitting(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
-    """Return the first items, as many as fit so many tokens."""
     sizes = accumulate(_count(researcher, _json(each)) for each in items)
     return [each for each, size in zip(items, sizes, strict=True) if size <= tokens]
 
 
 def _room(researcher: Workbench) -> int:
-    """Return how many tokens of material a prompt may have."""
     context = getattr(researcher.model, "context_tokens", None)
     return context // 2 if isinstance(context, int) else DEFAULT_TOKENS
 

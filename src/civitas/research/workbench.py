@@ -59,7 +59,6 @@ class Workbench(ConversationalAgent):
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
 
     def _reset_progress(self, progress: Progress) -> None:
-        """Begin again at this progress."""
         self.progress = progress
         self.resources = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
@@ -133,10 +132,10 @@ class Workbench(ConversationalAgent):
     def add(self, resource: Resource) -> None:
         """Add a resource that was found or read to the pool."""
         known = self.resources.find(resource.url)
-        if resource.visited and (known is None or not known.visited):
-            self.progress.fresh += 1
+        before = len(known.content or "") if known is not None and known.visited else -1
         self.progress.changes.append(resource)
         kept = self.resources.add(resource)
+        self.progress.fresh += bool(kept.visited) and len(kept.content or "") > before
         self._passages.pop(kept.url, None)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
@@ -274,7 +273,6 @@ class Workbench(ConversationalAgent):
 
     @property
     def _budget(self) -> Any:
-        """The budget of this reply, or None."""
         return self._owner.budget if self._request.budget is None else self._request.budget
 
 

@@ -58,7 +58,7 @@ def head_of(society: Steps) -> dict[str, Any]:
         "version": VERSION,
         "seed": society.seed,
         "step": society.number,
-        "clock": [clock.start.isoformat(), clock.step_s, clock.index],
+        "clock": [clock.start.isoformat(), clock.step_s, clock.index, clock.before],
         "services": society.books.state_dict(),
         "news": list(society.news),
         "changed": society.changed.state_dict(),
@@ -156,8 +156,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society._broken = "a state was loaded in part"
     if population is not None:
         put(population, arrays)
-    start, step_s, index = given["clock"]
-    society.clock = Clock(start, step_s, index)
+    society.clock = Clock(*given["clock"])
     society.number = given["step"]
     society.news = list(given["news"])
     router = society.router
@@ -165,6 +164,7 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     society.changed.load_state_dict(given["changed"])
     society.city = society.changed.city()
     society.books = society.new_books()
+    society.books.seconds = society.clock.step_s
     if population is not None:
         put_answers(society.row_books, arrays)
     for id, each in zip(ids, given["agents"], strict=True):
@@ -180,7 +180,6 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
         for number, state in each.get("blocks", {}).items():
             agent.blocks[int(number)].load_state_dict(state)
         society.enter_books(mailbox)
-    router.wanting.clear()
     society.books.load_state_dict(given["services"])
     society._broken = ""
 

@@ -143,7 +143,7 @@ class CitizenAgent(Agent):
         id: the agent's id; random draws use the number, or the hash of a text
         memory: the `CitizenMemory`; an empty one if left out
         blocks: the blocks, which no other citizen shares
-        others: as for `Agent`
+        **options: these and `name`, `type`, `toolbox` and `agent_params`: as for `Agent`
 
     Attributes:
         perceived: the citizen's perception in this step

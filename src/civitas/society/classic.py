@@ -246,7 +246,7 @@ def schelling(
     np = numpy()
     check_integer("width", width, 3, None)
     check_integer("free", free, 0, 999)
-    grid = Grid(width, width, torus=True, around=around, cell_seconds=1)
+    grid = Grid(width, width, torus=True, around=around, cell_seconds=0)
     count = len(grid) * (1000 - free) // 1000
     taken = _drawn(seed, len(grid), "schelling.first")[:count]
     table = {"place": taken.astype(np.int32), "kind": np.arange(count, dtype=np.int8) % 2}

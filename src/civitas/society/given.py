@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from civitas.clock import DAY_S, Clock
+from civitas.clock import DAY_S
 from civitas.errors import ConfigError, DuplicateAgent
 from civitas.society.arrays import sha256_of
 from civitas.society.city.map import check_integer
@@ -44,8 +44,8 @@ def check_parts(limits: Mapping[str, Any], **parts: Any) -> None:
             raise ConfigError(f"{name}= must be {what}, got {part!r:.80}")
 
 
-def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
-    """Return the number of steps of a run."""
+def steps_of(length: int, days: float | None, steps: int | None) -> int:
+    """Return the number of steps, of `length` seconds, of a run."""
     if steps is not None and days is not None:
         raise ConfigError("days and steps are given: give one of them")
     if steps is not None:
@@ -54,9 +54,9 @@ def steps_of(clock: Clock, days: float | None, steps: int | None) -> int:
     days = 1 if days is None else days
     if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < 1e7:
         raise ConfigError(f"days must be a number, 0 or more, got {days!r:.80}")
-    count = round(days * DAY_S / clock.step_s, 6)  # 0.35 days are 504 minutes
+    count = round(days * DAY_S / length, 6)  # 0.35 days are 504 minutes
     if count != int(count):
-        raise ConfigError(f"{days} days are not a whole number of steps of {clock.step_s} s")
+        raise ConfigError(f"{days} days are not a whole number of steps of {length} s")
     return int(count)
 
 

@@ -71,6 +71,8 @@ class Network:
         if n:
             np.cumsum(np.bincount(both // n, minlength=n), out=starts[1:])
         self.links = starts, both % max(n, 1)
+        for each in self.links:
+            each.flags.writeable = False
         """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.
 
         A node's number is its index in the order of ids, numbers by number. Both are int64 arrays;

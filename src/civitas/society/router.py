@@ -333,7 +333,6 @@ class SocietyRouter(Router):
         self.turns.discard(delivery)
         if delivery.limit is not None:
             delivery.limit.cancel()
-        delivery.answered = True
         self._over(delivery, error)
         fewer, self._fewer = self._fewer, None
         if fewer is not None and not fewer.done():

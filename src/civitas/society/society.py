@@ -41,7 +41,7 @@ from civitas.society.engine import Engine, LocalEngine
 from civitas.society.experiments.experiment import Experiments
 from civitas.society.experiments.intervention import Changed, Intervention
 from civitas.society.experiments.watch import Spots
-from civitas.society.population.life import begin_life, set_clock
+from civitas.society.population.life import begin_life, set_length
 from civitas.society.population.population import Population
 from civitas.society.router import Interceptor
 from civitas.society.tables import Tables
@@ -208,19 +208,18 @@ class Society(Experiments):
             FileError: a table cannot be written; rows written before stay whole
             StateError: an earlier step was interrupted, or money or places were inconsistent
             RunMismatch: another society began the run
+            RunHeld: another process or society works on the run
+            JournalError: the journal cannot be used
             DefinitionError: a run is under way
         """
-        length, clock = seconds_of(step), self.clock
-        if length != clock.step_s:  # the days go on from the same first day
-            index, rest = divmod(clock.elapsed, length)
-            clock = Clock(clock.start + timedelta(seconds=rest), length, index)
-        count = given.steps_of(clock, days, steps)
-        every = max(1, DAY_S // clock.step_s) if save_every is None else save_every
+        length = seconds_of(step)
+        count = given.steps_of(length, days, steps)
+        every = max(1, DAY_S // length) if save_every is None else save_every
         check_integer("save_every", every, 1, None)
         if not (progress is None or callable(progress)):
             raise ConfigError(f"progress must be a function of a row, got {progress!r:.80}")
         rows: list[dict[str, Any]] = await self._from_outside(
-            self._run, clock, count, run_id, every, progress, out
+            self._run, length, count, run_id, every, progress, out
         )
         return rows
 
@@ -230,7 +229,7 @@ class Society(Experiments):
 
     async def _run(
         self,
-        clock: Clock,
+        length: int,
         count: int,
         run_id: str | None,
         every: int,
@@ -248,11 +247,11 @@ class Society(Experiments):
             given = self._given[1]
             made = [each for each in self.interventions if all(each is not one for one in given)]
             is_kept = out is not None or self._journal is not None
-            program = self._program(clock, count, made) if is_kept else {}
+            program = self._program(length, count, made) if is_kept else {}
             if not isinstance(out, Tables | None):
                 out = Tables(out, fingerprint(**program))
             if self._journal is None:
-                set_clock(self, clock)
+                set_length(self, length)
                 await self._run_steps(NULL_RECORD, state, count, every, progress, out)
                 return state.rows
             many = len(self.population or self.ids())
@@ -262,11 +261,12 @@ class Society(Experiments):
                 KIND,
                 "society",
                 SocietyState,
-                task=f"{counted(count, 'step')} of {clock.step_s} s, {counted(many, 'agent')}",
+                task=f"{counted(count, 'step')} of {length} s, {counted(many, 'agent')}",
                 program=program,
             ) as record:
                 async with self._between:
-                    state = self._from_record(record, state, clock, made)
+                    state = self._from_record(record, state, made)
+                    set_length(self, length)
                     await record.commit()
                 self._asking.charge_recorded(record, self._model, self.mailboxes)
                 await self._run_steps(record, state, count, every, progress, out)
@@ -280,13 +280,11 @@ class Society(Experiments):
         self,
         record: Record[SocietyState],
         new: SocietyState,
-        clock: Clock,
         made: list[Intervention],
     ) -> SocietyState:
         """Save the first state of a recorded run, or restore its last; return the state."""
         self._asking.record = record
         if record.state is None:
-            set_clock(self, clock)
             save(self, record, new)
             return new
         state = self._state = record.state
@@ -340,12 +338,12 @@ class Society(Experiments):
             record.drop(state, "rows")
             await asyncio.to_thread(tables.end, self, complete=True)
 
-    def _program(self, clock: Clock, count: int, made: list[Intervention]) -> dict[str, Any]:
+    def _program(self, length: int, count: int, made: list[Intervention]) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its parts and its time."""
         return {
             **given.program_of(self.agents, self.city),
             "seed": self.seed,
-            "time": [clock.step_s, count],
+            "time": [length, count],
             "start": self._began,
             **({} if self.population is None else {"population": self.population.program()}),
             "services": [[id, type(each).__name__] for id, each in self.services.items()],

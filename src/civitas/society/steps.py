@@ -160,6 +160,7 @@ class Steps(Space):
             time=clock.time,
             news=tuple(news),
             at=self.books.at,
+            lasted=self.books.seconds,
         )
 
     def _perceive(self, view: View) -> list[SocietyMailbox]:
@@ -184,7 +185,7 @@ class Steps(Space):
         mailbox: Any = turn.mailbox
         if error is None or not mailbox.open or turn.cancelling or self.router.ending:
             return
-        mailbox.wants = []  # the mailbox is in `router.wanting` already
+        mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
         if turn.late:
             error = TimeoutError(f"its turn waited longer than {self._turn_timeout_s} s")
         notes = "; ".join(getattr(error, "__notes__", ()))
@@ -214,13 +215,12 @@ class Steps(Space):
                 self._fail(mailbox, why)
         said = row_messages(self, tables.pop(Say, None))
         sent = router.collect(self._interceptors)
-        services = self._reached
-        to_services += [each for each in sent if each.envelope.to in services]
+        to_services += [each for each in sent if each.envelope.to in self._reached]
         self._settle(to_services, tables)
         books.end_step()
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
-            sent = [each for each in sent if each.envelope.to not in services]
+            sent = [each for each in sent if each.envelope.to not in self._reached]
             sent = sorted([*sent, *router.collect(self._interceptors)], key=lambda s: s.rank)
         heard += router.deliver(sent) + deliver_to_rows(self, sent, False, said)
         # In id order, independent of the order of turns.

@@ -12,6 +12,13 @@ from civitas.spaces.space import Space
 class NativeSpace(Space):
     """A space for agents in one process; nothing else is needed to run it.
 
+    Args:
+        approver: answers for the actions of policy `ACCESS_REQUESTED` of agents without their own
+        mailbox: how many messages may wait for one agent
+
+    Raises:
+        DefinitionError: an argument is not valid
+
     Example:
         >>> from civitas import Agent, NativeSpace, action
         >>> class Calculator(Agent):

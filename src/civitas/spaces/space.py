@@ -144,6 +144,7 @@ class Space:
                 moment later
 
         Raises:
+            DefinitionError: the callback is not a plain function
             BrokerError: `everywhere`, and the broker cannot be reached
         """
         if not callable(callback) or is_async(callback):

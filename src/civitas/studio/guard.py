@@ -95,7 +95,10 @@ class Guard:
         try:
             await self._answer(scope, receive, send)
         except _Refused as refused:
-            await PlainTextResponse(f"{refused}\n", refused.status)(scope, receive, send)
+            if scope["type"] == "websocket":  # with words, uvicorn would log each as a failure
+                await send({"type": "websocket.close"})
+            else:
+                await PlainTextResponse(f"{refused}\n", refused.status)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _single(scope["headers"])
@@ -333,4 +336,5 @@ def _asks(name: str, wrong: str) -> HTMLResponse:
     hint = "The program that serves this page has printed it." if name == "token" else ""
     alert = f"<p role=alert>{wrong}</p>" if wrong else ""
     form = _FORM.format(name=name, wrong=alert, hint=hint)
-    return HTMLResponse(_PAGE.format(head="", body=form), 401)
+    # With `no-referrer`, a browser sends the form with the Origin `null`, which is foreign.
+    return HTMLResponse(_PAGE.format(head="", body=form), 401, {"Referrer-Policy": "same-origin"})

@@ -60,6 +60,8 @@ def test_a_body_of_two_megabytes_is_refused(port: Port, clerk: Clerk) -> None:
         for _ in range(17):
             connection.sendall(chunk)
         assert answered(connection).status == 413
+    longest = b'{"line":" "}'.ljust(1 << 20)
+    assert [port.post(LINE, longest + more).status for more in (b"", b" ")] == [200, 413]
     works(port)
 
 
@@ -193,6 +195,7 @@ def test_gradios_open_routes_take_no_nonsense(port: Port, path: str) -> None:
     for body in (b"", b"[]", b'{"fn_index": 10000, "data": [], "session_hash": "x"}'):
         told = port.post(path, body)
         assert told.status >= 400
+        assert (told.status == 404) == path.endswith("data")  # the others are there for forms
         assert "Traceback" not in told.text
 
 

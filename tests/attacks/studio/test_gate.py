@@ -155,6 +155,7 @@ def test_a_browser_is_asked_for_the_token_and_told_when_it_was_wrong(port: Port)
     html = ("Accept", "text/html")
     asked, wrong = port.send("/", html).text, port.send("/?token=x", html).text
     assert "The token of this studio" in asked
+    assert "The program that serves this page has printed it." in asked
     assert "This is not the token." not in asked
     assert "This is not the token." in wrong
 
@@ -326,10 +327,10 @@ def test_pages_from_elsewhere_embed_and_read_nothing(
     assert fetched("/studio/space/help?id=Clerk", "navigate", "document") == 403
 
 
-HEADERS = {
+HEADERS: dict[str, str | tuple[str, ...]] = {
     "content-security-policy": "default-src 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": ("no-referrer", "same-origin"),  # the login needs its Origin
     "x-frame-options": "SAMEORIGIN",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",

@@ -133,6 +133,10 @@ def test_a_model_chooses_among_those_who_are_closest_and_those_who_are_there() -
     assert [each["relation"] for each in people[:2]] == [21, 20]
     assert [each["relation"] for each in people[-2:]] == [3, 0]
     assert "99" in agent.status["relations"]
+    block = SocialBlock(llm=model)
+    alone = citizen([block], plan=MEET)
+    live(alone)
+    assert (alone.status["act"], block.fallbacks, len(model.received)) == ("leisure", 0, 1)
 
 
 def test_a_message_by_the_action_is_cut_to_its_length() -> None:

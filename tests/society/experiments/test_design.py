@@ -52,14 +52,17 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
     made = Experiment(
         name="e",
         society={"citizens": 10},
-        conditions={"a": {}, "b": {"parameters": {"feed": False, "much": 2}}},
+        conditions={
+            "a": {"parameters": {"much": 1}},
+            "b": {"parameters": {"feed": False, "much": 2}},
+        },
         parameters={"blocks.SocialBlock.bound": [1, 2], "params.enable_social": [True]},
         seeds=[3, 5],
         maps=True,
         workflow=[{"intervene": {"facts": {"x": "$much", "y": "!much"}}}, {"run": "1h"}],
     )
     cells = made.cells()
-    assert {each.seed for each in cells if each.has_map} == {3}
+    assert [number for number, each in enumerate(cells) if each.has_map] == [0, 4]
     assert [(each.condition, each.seed) for each in cells[:4]] == [
         ("a", 3),
         ("a", 5),
@@ -76,7 +79,8 @@ def test_cells_are_conditions_with_values_and_seeds() -> None:
     }
     assert last.workflow[0].intervene is not None
     assert last.workflow[0].intervene["facts"] == {"x": 2, "y": "!much"}
-    assert made.cells()[0].workflow[0].intervene["facts"]["x"] == "$much"  # it is in no parameter
+    assert cells[0].workflow[0].intervene is not None
+    assert cells[0].workflow[0].intervene["facts"] == {"x": 1, "y": "!much"}
 
 
 def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
@@ -89,6 +93,12 @@ def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
     facts = [cell.parameters["facts"] for cell in made.cells()]
     assert facts == [{"rain": 1, "wind": 2}, {"rain": 1, "wind": 3}]
     assert made.as_json()["conditions"]["wet"]["parameters"] == {"facts": {"rain": 1}}
+    (cell,) = Experiment(name="e", society={"facts": {"winds": (1, 2)}}, **RUN).cells()
+    assert cell.parameters == {"facts": {"winds": [1, 2]}}  # as another process has it
+    swept = {"facts": [{"rain": 1}], "facts.wind": [2]}
+    for each in (swept, dict(reversed(swept.items()))):
+        (cell,) = Experiment(name="e", parameters=each, **RUN).cells()
+        assert cell.parameters["facts"] == {"rain": 1, "wind": 2}
 
 
 def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: Path) -> None:
@@ -208,7 +218,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
     ("  step: 6h", "  make: m", "society.make: must be file.py:function, got 'm'"),
-    ("- home", "- {name: a, by: m.py:f}", ":7: metrics[0].by: there is no file 'm.py'"),
+    ("- home", "- home\n- {name: a, by: m.py:f}", ":8: metrics[1].by: there is no file 'm.py'"),
     ("- home", "- home\n- home", ":6: metrics: two metrics have the same name"),
     ("name: curfew", "name: a/b", ":1: name: String should match"),
     ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),
@@ -234,6 +244,11 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "name: curfew",
         "name: e\nconditions: {a: {workflow: [{run: {days: x}}]}}",
         ":2: conditions.a.workflow[0].run.days: Input should be a valid number",
+    ),
+    (
+        "- run: {days: 1}",
+        "- intervene: {facts: {tax: $tax}}\n- step: 1\nconditions: {a: {}}",
+        ":9: workflow[0].intervene.facts.tax: no parameter of this condition is named 'tax'",
     ),
     ("name: curfew", "name: e\nseeds: 999999", "it has 999,999 cells, and may have 100,000"),
     ("name: curfew", "name: e\nname: f", ":2: 'name' appears twice"),
@@ -300,6 +315,7 @@ def test_no_file_is_told(tmp_path: Path) -> None:
         (RUN, "name: Field required"),
         ({"name": "e", **RUN, "tax": 1}, "tax: there is no such field"),
         ({"name": "e", **RUN, "society": {"citizens": {1}}}, "parameters must be JSON data"),
+        ({"name": "e", **RUN, "conditions": {"a": {"parameters": {"facts": {1}}}}}, "must be JSON"),
         ({"name": "e", **RUN, "every": 0}, "every: Input should be greater"),
     ),
 )

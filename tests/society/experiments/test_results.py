@@ -118,7 +118,7 @@ def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
     assert f"<td>at first</td><td>2</td><td>{Interval.of([0, 1, 2, 3])}</td>" in page
     for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "the program that"):
         assert told in page, told
-    for name in ("chance.png", "a-b.png"):
+    for name in ("chance.png", "a%2Fb.png"):
         png = (tmp_path / name).read_bytes()
         assert png.startswith(b"\x89PNG")
         assert min(struct.unpack(">II", png[16:24])) >= 500
@@ -145,9 +145,56 @@ def test_a_condition_has_a_map_of_its_first_seed_at_the_end(tmp_path: Path) -> N
     fields = {"workflow": [{"step": 1}], "conditions": named, "metrics": [], "published": []}
     town = {"citizens": 5, "step": "6h"}
     run(experiment(society=town, maps=True, seeds=2, **fields), out=tmp_path)
-    assert [each.name for each in tmp_path.glob("map-*")] == ["map-late-shift.png"]
+    assert [each.name for each in tmp_path.glob("map-*")] == ["map-late shift.png"]
     page = (tmp_path / "report.html").read_text()
     assert "<figcaption>late: the map at the end, of the first seed." in page
+    first = (tmp_path / "map-late shift.png").read_bytes()
+    for seeds in ([1], [0, 1]):  # in a folder that has both seeds
+        run(experiment(society=town, maps=True, seeds=seeds, **fields), out=tmp_path)
+        shown = tmp_path / "map-late shift.png"
+        assert shown.exists() == (seeds == [0, 1])  # the cell of seed 1 has drawn none
+    assert shown.read_bytes() == first
+
+
+def test_the_report_says_of_which_values_maps_and_figures_beside_published_ones_are(
+    tmp_path: Path,
+) -> None:
+    fields: dict[str, Any] = {"workflow": [{"step": 1}], "conditions": {"base": {}}, "seeds": 1}
+    fields["metrics"] = [{"name": "chance", "by": lambda town: len(town.ids())}]
+    town = {"step": "6h"}
+    maps = []
+    for values in ([12, 30], [30, 12]):
+        folder = tmp_path / str(values[0])
+        swept = experiment(society=town, maps=True, parameters={"citizens": values}, **fields)
+        run(swept, out=folder)
+        page = html.unescape((folder / "report.html").read_text())
+        with_first = f', with {{"citizens": {values[0]}}}'
+        assert f"of the first seed{with_first}." in page
+        assert f"<th>here{with_first}</th>" in page
+        assert f"<td>theirs</td><td>{EVIL}</td><td>{values[0] * 100:,}</td>" in page
+        maps.append((folder / "map-base.png").read_bytes())
+    alone = experiment(society={**town, "citizens": 30}, maps=True, **fields)
+    run(alone, out=tmp_path / "alone", report=False)
+    assert maps[1] == (tmp_path / "alone" / "map-base.png").read_bytes() != maps[0]
+
+
+def test_a_report_tells_failures_and_no_difference_without_a_common_seed(tmp_path: Path) -> None:
+    def sometimes(town: Any) -> float | None:
+        return 3.5 if town.seed == len(town.ids()) else None
+
+    conditions = {str(n): {"parameters": {"citizens": n}} for n in (1, 2)}
+    metrics = [{"name": "m", "by": sometimes}]
+    metrics += [{"name": name, "by": lambda _, n=n: n} for n, name in enumerate(("a b", "a-b"))]
+    fields: dict[str, Any] = {"conditions": conditions, "metrics": metrics}
+    wrong = {"intervene": {"status": {"mood": 1}, "citizens": [77]}}
+    fields |= {"workflow": [wrong, {"step": 1}], "published": []}
+    run(experiment(seeds=[1, 2], **fields), out=tmp_path)
+    page = html.unescape((tmp_path / "report.html").read_text())
+    told = "; step 0, intervention: status: there is no citizen '77'"
+    assert f"<td>failures</td><td>4{told * 3}</td>" in page
+    assert len(set(re.findall(r'src="(data:[^"]+)"', page))) == 3  # each metric has its picture
+    assert "<td>1</td><td>3.500</td><td></td>" in page
+    assert "<td>2</td><td>3.500</td><td></td>" in page
 
 
 def test_seeds_that_only_one_condition_has_are_in_no_difference(tmp_path: Path) -> None:
@@ -234,8 +281,11 @@ def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) -> None:
-    texts = drawn(experiment(workflow=[{"step": 1}], seeds=1), tmp_path / "a.svg")
-    assert "simulated time (hours)" in texts
+    for steps, is_curve in ((1, False), (2, True)):  # and before the first
+        other = {"other": {"workflow": [{"step": steps}]}}
+        fields = {"workflow": [{"step": 1}], "conditions": {"base": {}, **other}}
+        texts = drawn(experiment(seeds=1, **fields), tmp_path / "a.svg")
+        assert ("simulated time (hours)" in texts) == is_curve
 
 
 def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from civitas.society import (
     Results,
     Society,
 )
-from civitas.society.experiments.models import model_of
+from civitas.society.experiments.models import model_of, town
 
 CODE = '''\
 """Societies for tests: what they do is told by files."""
@@ -204,6 +204,20 @@ def test_a_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: An
     assert trunk is branch
 
 
+@pytest.mark.parametrize(("limits", "asked"), (({}, 9), ({"max_calls": 4}, 4)))
+def test_a_towns_cell_asks_its_model_within_its_limits(limits: Any, asked: int) -> None:
+    model = ScriptedModel(["no"] * 9)
+    without = {"economy": False, "feed": False}
+
+    async def lives() -> None:
+        async with town(0, citizens=3, llm=model, **without, **limits) as society:
+            assert not society.services
+            await society.run(steps=2)
+
+    asyncio.run(lives())
+    assert len(model.received) == asked
+
+
 def changed(folder: Path, **values: Any) -> None:
     path = folder / "out" / "experiment.json"
     manifest = json.loads(path.read_text())
@@ -234,6 +248,8 @@ def test_an_attempt_that_left_nothing_does_not_block_the_corrected_one(tmp_path:
     wrong = of(tmp_path, TEXT.replace("messages,", "mesages,"))
     with pytest.raises(ConfigError, match="no column 'mesages'"):
         run(wrong, jobs=0, out=tmp_path / "out")
+    half = tmp_path / "out" / "parts" / ".17.0123456789abcdef.parquet"
+    half.write_bytes(b"PAR1")  # of a process that was killed while it wrote
     results = run(of(tmp_path), jobs=0, out=tmp_path / "out")
     assert set(results.values("owned")) == {0, 1}
 
@@ -248,6 +264,25 @@ def test_what_differs_from_the_results_of_a_folder_is_named(tmp_path: Path) -> N
     (tmp_path / "make.py").write_text(CODE + FULL + "# mended\n")
     with pytest.raises(ConfigError, match="version of this one, which differs in code: give"):
         run(again, jobs=0, out=tmp_path / "out")
+
+
+def test_another_function_of_the_same_name_is_other_code(tmp_path: Path) -> None:
+    def size(society: Any) -> int:
+        return len(society.ids())
+
+    def of_size(by: Any) -> Experiment:
+        metrics = [{"name": "size", "by": by}]
+        society = {"citizens": 2, "step": "6h"}
+        return Experiment(name="e", society=society, metrics=metrics, workflow=[{"step": 1}])
+
+    run(of_size(size), jobs=0, out=tmp_path)
+    run(of_size(size), jobs=0, out=tmp_path)
+
+    def size(society: Any) -> int:  # type: ignore[no-redef]
+        return -len(society.ids())
+
+    with pytest.raises(ConfigError, match="which differs in code: give"):
+        run(of_size(size), jobs=0, out=tmp_path)
 
 
 def test_a_changed_rule_is_other_code_and_a_changed_table_runs_again(tmp_path: Path) -> None:
@@ -419,6 +454,23 @@ def test_failures_are_summed_over_cells_and_the_first_are_told(tmp_path: Path) -
     assert [each.partition(":")[0] for each in totals["first_failures"]] == [
         *("step 0, 1", "step 0, 2", "step 0, 1")
     ]
+
+
+def test_citizens_without_an_answer_are_failures_and_not_in_the_mean(tmp_path: Path) -> None:
+    def owners(seed: int) -> Society:
+        return Society([CitizenAgent(id, memory=CitizenMemory({"pets": id})) for id in (1, 2, 3)])
+
+    def rule(one: Any) -> int:
+        return int(6 // (one.status["pets"] - 1))
+
+    pets = {"id": "pets", "text": "?", "kind": "number", "by": rule}
+    survey = {"survey": {"name": "s", "questions": [pets]}}
+    results = run(of_functions(owners, {"step": 1}, survey), jobs=0, out=tmp_path)
+    assert results.values("s.pets") == {0: 4.5}
+    totals = json.loads((tmp_path / "experiment.json").read_text())["totals"]
+    assert totals["failures"] == 1
+    (told,) = totals["first_failures"]
+    assert told.startswith("survey 's', 1: pets: the rule failed: ZeroDivisionError: ")
 
 
 def test_a_part_that_is_damaged_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from civitas.society.city.city import City
 from civitas.society.city.map import Mode, Place, Road
 from civitas.society.city.routes import Labels, Roads
 from civitas.society.network import Network
+from civitas.society.population.column import SETTLED
 from civitas.society.population.population import Population
 
 
@@ -148,6 +150,18 @@ def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
     assert (np.bincount(table["work"][table["work"] >= 0]) <= 2400).all()
 
 
+def test_who_finds_the_nearest_school_full_has_a_seat_in_the_next() -> None:
+    row = [("home-1", 99), ("school-1", 5), ("school-2", 3), ("school-3", 9)]
+    places = [
+        Place(id, id[:-2], 100 * at, 0, holds, 0, 24 * 3600) for at, (id, holds) in enumerate(row)
+    ]
+    roads = [Road(a.id, b.id, 100) for a, b in itertools.pairwise(places)]
+    ages = np.full(9, 10)
+    children = Population({"age": ages, "home": ["home-1"] * 9}, City(places, roads), all_blocks())
+    # A school of five has one teacher and four seats.
+    assert children.columns["school"].tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3]
+
+
 def test_those_without_a_home_are_no_household() -> None:
     city = City.generate(seed=2, citizens=40)
     home = np.full(30, -1, np.int32)
@@ -164,6 +178,13 @@ def test_a_table_keeps_what_it_gives_and_a_town_that_is_too_small_says_so() -> N
     assert (given.arrays["home"] == homes).all()
     assert (given.arrays["age"] == 30).all()
     assert given.arrays["money"].max() > 0
+    drawn = Population(50, city, all_blocks(), 1).columns
+    table = {name: drawn[name][::-1] for name in drawn if name not in SETTLED or name == "money"}
+    for alone in ("work", "school", "skill", "opinions", "money"):
+        kept = Population({alone: table[alone]}, city, all_blocks(), 2).columns
+        assert np.array_equal(kept[alone], table[alone])
+    kept = Population(table, city, all_blocks(), 2).columns
+    assert [name for name in table if not np.array_equal(kept[name], table[name])] == []
     with pytest.raises(ConfigError, match="hold 50 citizens, not 51"):
         Population(51, city, all_blocks(), 1)
 

@@ -110,6 +110,12 @@ async def test_the_models_measure_what_they_say() -> None:
 
     columns, row = await lasts(wealth(20, mean=1, seed=1))
     assert row["without"] == (columns["money"] == 0).mean() > 0
+    _, row = await lasts(wealth(3, mean=0))
+    assert (row["gini"], row["without"]) == (0, 1)
+    first = opinions(4, seed=1).columns["opinion"]
+    two = Network.from_numbers(4, [0], [3])
+    columns, _ = await lasts(opinions(4, bound=1, seed=1, network=two))
+    assert (columns["opinion"] == first).tolist() == [False, True, True, False]
     columns, row = await lasts(opinions(150, bound=0.2, seed=1))
     last = np.sort(columns["opinion"])
     parts = np.split(last, np.flatnonzero(np.diff(last) > 0.05) + 1)
@@ -152,8 +158,9 @@ async def test_the_models_measure_what_they_say() -> None:
 async def test_neighbours_become_alike() -> None:
     population = schelling(40, alike=375, seed=1)
     async with Society(population) as society:
-        rows = await society.run(steps=1)
-        assert (population.columns["moving_to"] < 0).all()  # all who moved are there
+        rows = await society.run(steps=1, step="1s")
+        moved = population.columns["moving_to"]
+        assert (moved < 0).all()  # all who moved are there, however short the step is
         rows += await society.run(steps=39)
     assert rows[0]["alike"] == pytest.approx(500, abs=25)
     assert rows[-1]["alike"] > 700

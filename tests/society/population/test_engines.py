@@ -53,10 +53,12 @@ async def test_a_killed_worker_of_ray_is_replaced() -> None:
             await other.run(steps=1)
         os.kill(engine.pids()[1], signal.SIGKILL)
         await society.run(steps=2)
+        asked = [society.respondent(id).status["health"] for id in range(1, 401)]
+        assert asked == population.columns["health"].tolist()
         # A full agent lives here, and its row there.
         population.promote(7)
         await society.run(steps=1)
-        assert differing([expected], [dict(population.columns)]) == []
+    # The columns are here when the workers are gone.
     assert differing([expected], [dict(population.columns)]) == []
 
 
@@ -116,6 +118,14 @@ async def test_a_state_branches() -> None:
         assert society.number == 5
         await society.run(steps=5)
     assert np.array_equal(first.columns["opinion"], second.columns["opinion"])
+
+
+async def test_a_state_has_all_of_very_many_in_their_order() -> None:
+    many = 300_000  # more than are stored under one hash
+    rich, poor = (Population({"money": np.arange(many) * way}, None, []) for way in (1, 0))
+    async with Society(rich) as society, Society(poor) as other:
+        other.load_state_dict(society.state_dict())
+    assert np.array_equal(poor.columns["money"], np.arange(many))
 
 
 async def test_rows_want_blocks_that_can() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from tests.society.life import Noting, said
+from tests.society.population.lives import same
 from tests.society.population.test_social_rows import social
 
-from civitas.society import LocalEngine, Society
+from civitas.society import Grid, LocalEngine, Move, Rows, Society
 from civitas.society.blocks.social import SocialBlockParams
 from civitas.society.population.block import RowBlock
 from civitas.society.population.column import Column
@@ -70,7 +71,9 @@ async def test_rows_hear_in_the_order_of_senders_whoever_is_a_full_agent() -> No
             population.promote(id)
         async with Society(population, engine=LocalEngine(rows=rows)) as society:
             made = await society.run(steps=4)
-            found.append((columns(society), [row["messages"] for row in made]))
+            waiting = [society.respondent(id).perceived.messages for id in range(1, 8)]
+            found.append((columns(society), [row["messages"] for row in made], waiting))
+    assert [each["from"] for each in found[0][2][2]] == ["1", "2", "4", "7"]
     assert found[0][0][0] == [6, 0, 12, 0, 0, 0, 0]
     assert found[0][1] == [6, 6, 6, 6]
     assert found == [found[0]] * 4
@@ -200,3 +203,34 @@ async def test_what_rows_were_told_is_part_of_the_state() -> None:
         other.load_state_dict(state)
         await other.run(steps=2)
         assert columns(other) == expected
+
+
+@pytest.mark.parametrize("places", ("a grid", "no place", "nobody anywhere"))
+async def test_rows_see_who_is_present_as_full_agents_do(places: str) -> None:
+    city = None if places == "no place" else Grid(3, 1, capacity=None, cell_seconds=1500)
+
+    class Looks(RowBlock):
+        """Counts who is at its place, and goes on; some are on the way."""
+
+        columns: ClassVar = {name: Column("int64") for name in ("many", "rank", "last")}
+
+        async def forward(self) -> None:
+            here = self.perceived.present
+            ids = [self.perceived.citizen(row) for row in range(self.perceived.citizens)]
+            self.status["many"] = len(here)
+            self.status["rank"] = here.index(self.perceived.id) if here else 0
+            self.status["last"] = ids.index(here[-1]) if here else -1
+            if here and self.draws.below(3, "goes") == 0:
+                self.want(Move(f"{self.draws.below(3, 'to')},0"))
+
+        def step_rows(self, rows: Rows) -> None:
+            many, rank, present = rows.present()
+            rows["many"], rows["rank"] = many, rank
+            rows["last"] = np.where(many > 0, present(np.maximum(many, 1) - 1), -1)
+            goes = (many > 0) & (rows.below(3, "goes") == 0)
+            rows.want(Move, goes, to=rows.below(3, "to"))
+
+    table = {"id": np.arange(5, 17)}
+    if places == "a grid":
+        table["place"] = np.arange(12) % 3
+    await same(lambda: Population(table, city, [Looks()], 1), 8)

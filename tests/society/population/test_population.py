@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,8 @@ from tests.society.population.lives import differing, lived, same
 from civitas import Agent, City, Society
 from civitas.errors import ConfigError, DefinitionError, DuplicateAgent, StateError
 from civitas.society import (
+    Answer,
+    Buy,
     Column,
     Grid,
     Intervention,
@@ -27,6 +30,8 @@ from civitas.society import (
     Question,
     RowBlock,
     Rows,
+    Save,
+    Service,
     Survey,
     Want,
     all_blocks,
@@ -153,7 +158,8 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         columns: ClassVar = {
             "two": Column("int8", width=2),
             "home": Column("place", None),
-            "mood": Column("uint8", words=(None, "low", "high")),
+            "mood": Column("int8", words=(None, "low", "high")),
+            "part": Column("float32"),
         }
 
     homes = np.array(["1,0", None, "0,0"], object)
@@ -167,6 +173,15 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         assert each.to_pydict()["mood"] == [2, 0, 1]
     with pytest.raises(ConfigError, match='mood must be one of low, high, got "mad"'):
         Population({"mood": np.array(["low", "mad"])}, Grid(2, 1), [Kept()])
+    for name, wrong, why in (
+        ("home", -2, "texts, or numbers from -1 to 1"),
+        ("home", 2, "texts, or numbers from -1 to 1"),
+        ("mood", -1, "texts, or numbers from 0 to 2"),
+        ("mood", 3, "texts, or numbers from 0 to 2"),
+        ("part", 1e300, "finite numbers of float32"),
+    ):
+        with pytest.raises(ConfigError, match=f"column '{name}' must be {why}"):
+            Population({name: np.array([wrong])}, Grid(2, 1), [Kept()])
     with pytest.raises(ConfigError, match="column 'two' must have lists of one length"):
         Population(pa.table({"two": [[1, 2], [3]]}), Grid(2, 1), [Kept()])
 
@@ -236,6 +251,29 @@ async def test_a_want_that_names_nobody_and_nowhere_costs_its_answer_alone() -> 
     ]
 
 
+@pytest.mark.parametrize("city", (None, Grid(2, 1, capacity=None)), ids=("no city", "a grid"))
+async def test_rows_that_cannot_go_are_refused_and_the_others_stay(city: Any) -> None:
+    class Goes(RowBlock):
+        """Goes to the place of its column."""
+
+        columns: ClassVar = {"to": Column("int64"), "done": Column("int8")}
+
+        async def forward(self) -> None:
+            """Nothing: there are no full agents."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Go."""
+            rows["done"] = rows.answers(Move)[0]
+            rows.want(Move, to=rows["to"])
+
+    table = {"to": np.array([0, 5, -1])} | ({"place": np.zeros(3, int)} if city else {})
+    population = Population(table, city, [Goes()])
+    async with Society(population) as society:
+        rows = await society.run(steps=2)
+    assert population.columns["done"].tolist() == [1 if city else -1, -1, -1]
+    assert [row["moving"] for row in rows] == [0, 0]
+
+
 @pytest.mark.parametrize("count", (1, 2))
 async def test_very_few_citizens_live_as_a_million_do(count: int) -> None:
     city = City.generate(seed=1, citizens=10)
@@ -280,7 +318,11 @@ async def test_rows_beside_a_full_agent_count_their_neighbours() -> None:
 class Wrong(RowBlock):
     """Does what its test has it do."""
 
-    columns: ClassVar = {"mine": Column("float64"), "seen": Column("int64", seen=True)}
+    columns: ClassVar = {
+        "mine": Column("float64"),
+        "seen": Column("int64", seen=True),
+        "tiny": Column("int8"),
+    }
     what: Callable[[Any], object]
 
     async def forward(self) -> None:
@@ -300,6 +342,14 @@ class Wrong(RowBlock):
         (lambda rows: rows.__setitem__("money", np.ones(8, int)), "does not declare"),
         (lambda rows: rows["nothing"], "there is no column 'nothing'"),
         (lambda rows: rows["money"].__setitem__(0, 1), "read-only"),
+        (lambda rows: rows.seen("money").__setitem__(0, 1), "read-only"),
+        (lambda rows: rows.seen("seen").sort(), "read-only"),
+        (lambda rows: rows.ids.__setitem__(0, 9), "read-only"),
+        (
+            lambda rows: rows.__setitem__("tiny", 100 * rows.index),
+            "'tiny' that does not fit int8, of citizen 3 in step 0",
+        ),
+        (lambda rows: rows.__setitem__("tiny", -129), "does not fit int8, of citizen 1"),
         (lambda rows: rows.seen("mine"), "seen=True"),
         (lambda rows: rows.want(Pay, np.array([8]), to=0, cents=1), "rows of other people"),
         (lambda rows: rows.want(Pay, to=np.zeros(3, int), cents=1), "one for each of 8 rows"),
@@ -375,6 +425,129 @@ async def test_a_full_agent_sees_what_is_declared_and_leaves_what_fits() -> None
             agent.status["given"] = wrong
             with pytest.raises(ConfigError, match="citizen 3: given must fit its column"):
                 population.demote(3)
+        agent.status["given"] = 1
+        for unsure in (math.nan, math.inf, [0.5]):
+            agent.status["mind"]["hope"] = unsure
+            with pytest.raises(ConfigError, match="citizen 3: hope must fit its column"):
+                population.demote(3)
+
+
+async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> None:
+    class Asks(Service):
+        takes = (Save,)
+
+        def settle(self, books: Any, sender: str, want: Want) -> Answer:
+            asked.append((sender, books.status_of(sender)["count"]))
+            return Answer(want, True)
+
+    class Counts(RowBlock):
+        """Counts the steps, and asks."""
+
+        columns: ClassVar = {"count": Column("int64")}
+
+        async def forward(self) -> None:
+            """Count."""
+            self.status["count"] += 1
+            self.want(Save(1))
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            rows["count"] += 1
+            rows.want(Save, cents=1)
+
+    asked: list[tuple[str, int]] = []
+    population = Population(3, None, [Counts()])
+    population.promote(2)
+    async with Society(population, services=[Asks("bank")]) as society:
+        await society.run(steps=2)
+        one, two = (society.respondent(id).perceived.answers for id in (1, 2))
+        assert [(each.want, each.done) for each in one] == [(Save(1), True)]
+        assert one[0].want == two[0].want
+    assert asked == [(id, step) for step in (1, 2) for id in "123"]
+
+
+async def test_a_citizen_that_wants_several_ways_takes_the_first_that_is_free() -> None:
+    class Tries(RowBlock):
+        """Tries two cells."""
+
+        columns: ClassVar = {"one": Column("int64"), "two": Column("int64")}
+
+        async def forward(self) -> None:
+            """Try."""
+            for name in ("one", "two"):
+                self.want(Move(f"{self.status[name]},0"))
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            for name in ("one", "two"):
+                rows.want(Move, to=rows[name])
+
+    made: list[Population] = []
+
+    def three() -> Population:
+        table = {"place": np.arange(3), "one": [1, 4, 0], "two": [3, 3, 4]}
+        made.append(Population(table, Grid(5, 1), [Tries()]))
+        return made[-1]
+
+    await same(three, 1)
+    # The first finds cell 1 taken; the others are on their way once they try again.
+    assert [each.columns["place"].tolist() for each in made] == [[3, 4, 0]] * 2
+
+
+async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -> None:
+    class Stall(Service):
+        takes = (Buy,)
+
+        def settle(self, books: Any, sender: str, want: Want) -> Answer:
+            raise AssertionError("they are settled together")
+
+        def settle_rows(self, books: Any, table: Any, entries: Any) -> None:
+            came[self.id] = (table.sender[entries] + 1).tolist()
+            table.done(entries, np.ones(len(entries), bool), table.fields["cents"][entries] * 10)
+
+    class Buys(RowBlock):
+        """Buys for as many cents as its number, where it is."""
+
+        columns: ClassVar = {"got": Column("int64")}
+        words = ("tea",)
+
+        async def forward(self) -> None:
+            """Nothing: there are no full agents."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Buy."""
+            rows["got"] = rows.answers(Buy)[1]
+            rows.want(Buy, place=rows["place"], kind="tea", cents=rows.index + 1)
+
+    came: dict[str, list[int]] = {}
+    grid = Grid(3, 1, capacity=None)
+    population = Population({"place": np.arange(7) % 3}, grid, [Buys()])
+    stalls = [Stall("firm-1", place="0,0"), Stall("firm-2", place="2,0")]
+    async with Society(population, services=stalls) as society:
+        await society.run(steps=2)
+    assert came == {"firm-1": [1, 4, 7], "firm-2": [3, 6]}
+    assert population.columns["got"].tolist() == [10, 0, 30, 40, 0, 60, 70]
+
+
+async def test_a_block_is_given_rows_or_is_not_called() -> None:
+    class Most(RowBlock):
+        """Needs somebody to take the most of."""
+
+        columns: ClassVar = {"most": Column("int64")}
+
+        async def forward(self) -> None:
+            """Nothing."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Fail without rows."""
+            rows["most"] = rows.index.max()
+
+    population = Population(4, None, [Most()])
+    async with Society(population, engine=LocalEngine(threads=2)) as society:
+        population.promote(1)
+        population.promote(2)  # all that the first thread would have
+        await society.step()
+    assert population.columns["most"].tolist() == [0, 0, 3, 3]
 
 
 async def test_a_state_of_another_population_is_refused() -> None:
@@ -478,14 +651,22 @@ async def test_a_column_in_blocks_keeps_what_is_written_for_all() -> None:
     population = Population(3, None, [Notes()])
     async with Society(population) as society:
         await society.run(steps=2)
+        state = society.state_dict()
     assert population.columns["notes"].tolist() == [[2] * 6] * 3
+    again = Population(3, None, [Notes()])
+    async with Society(again) as society:
+        society.load_state_dict(state)
+    assert again.columns["notes"].tolist() == [[2] * 6] * 3
 
 
 async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
     class Marked(RowBlock):
         """Does nothing."""
 
-        columns: ClassVar = {name: Column("int64") for name in ("a", "b", "mark")}
+        columns: ClassVar = {
+            **{name: Column("int64") for name in ("a", "b", "mark")},
+            "pair": Column("int16", width=2),
+        }
 
         async def forward(self) -> None:
             """Nothing."""
@@ -499,7 +680,17 @@ async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:
         agent, other = population.promote(1), population.promote(2)
         await society.run(steps=1)
         assert (agent.status["mark"], other.status["mark"]) == (7, 0)
+        for pair, whose in (([3, 4], [2, 3]), ([5, 5], {"pair": [3, 4]}), (6, [3]), ([6], [3])):
+            society.intervene(Intervention(1, status={"pair": pair}, citizens=whose))
+        for pair in (0, [0], [0, 0, 0]):  # nobody has this
+            society.intervene(Intervention(1, status={"mark": 8}, citizens={"pair": pair}))
+        await society.run(steps=1)
+        told = [failure[2] for failure in society.failures]
+        assert told == [
+            f"status: pair must fit its column of int16, got {n}" for n in ("6", "array")
+        ]
     assert population.columns["mark"].tolist() == [7, 0, 0]
+    assert population.columns["pair"].tolist() == [[0, 0], [5, 5], [5, 5]]
 
 
 @pytest.mark.parametrize("order", ("front first", "last first", "mixed"))
@@ -570,6 +761,20 @@ async def test_who_is_on_the_way_has_its_place_there_also_in_rows() -> None:
         assert moving == {"to": "2,0", "arrives": 6, "mode": None, "from": "0,0", "left": 1}
         await society.run(steps=6)
     assert population.columns["place"].tolist() == [middle, 4]
+    first, second = two(), two()
+    async with Society(first) as society, Society(second) as branch:
+        await society.run(steps=2)
+        branch.load_state_dict(society.state_dict())  # the first is on the way
+        await branch.run(steps=7)
+    assert second.columns["place"].tolist() == [middle, 4]
+
+
+def test_a_place_holds_its_number_at_the_start_and_one_without_a_number_any() -> None:
+    many = {"place": np.full(9, 1)}
+    with pytest.raises(ConfigError, match="9 citizens start at '0,1', which holds 8"):
+        Society(Population(many, Grid(2, 2, capacity=8)))
+    for capacity in (9, None):
+        Society(Population(many, Grid(2, 2, capacity=capacity))).close()
 
 
 async def test_metrics_are_functions_of_the_columns() -> None:
@@ -581,6 +786,8 @@ async def test_metrics_are_functions_of_the_columns() -> None:
     )
     async with Society(population) as society:
         row = await society.step()
+        with pytest.raises(ValueError, match="read-only"):  # what a metric sorts stays in place
+            population.columns["money"].sort()
     assert row["money"] == 6
     assert row["most"] in range(3, 7)
 
@@ -630,6 +837,13 @@ async def test_an_intervention_for_those_whom_no_column_can_tell_is_a_failure() 
         society.intervene(Intervention(0, status={"given": 1}, citizens={"mood": "low"}))
         assert (await society.step())["failures"] == 1
         assert society.failures[0][2] == "citizens: the population has no column for mood"
+    city = City.generate(seed=1, citizens=20)
+    async with Society(Population(20, city, all_blocks(), seed=1)) as society:
+        strange = {"opinions": {"sport": 5}, "mood": {"now": 1}, "hope": 2}
+        society.intervene(Intervention(0, status=strange))
+        assert (await society.step())["failures"] == 2
+        told = {failure[2].rpartition(" ")[2] for failure in society.failures}
+        assert told == {"mood.now", "hope"}
 
 
 async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> None:
@@ -645,6 +859,10 @@ async def test_ways_of_rows_keep_their_time_if_steps_change_their_length() -> No
             assert on_way.any()
             assert (due == (population.columns["arrives"][on_way] - society.number) * 5).all()
             await society.run(steps=9, step="5s")
-            return {name: np.array(each).tolist() for name, each in population.columns.items()}
+            ways = [society.respondent(id).status["moving"] for id in range(1, 201)]
+            assert {way["mode"] for way in ways if way} == {"cycle"}
+            await society.run(steps=2, step="2h")
+            columns = {name: np.array(each).tolist() for name, each in population.columns.items()}
+            return {**columns, "ways": ways}
 
     assert await after(LocalEngine()) == await after(LocalEngine(rows=False))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 import logging
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -74,9 +72,6 @@ class Session:
                 interrupted = True
                 task.cancel()
 
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            # A character that the output cannot hold is no reason to fail.
-            sys.stdout.reconfigure(errors="backslashreplace")
         own = [each for each in members if str(each.id) not in ("Chatty", "FunctionAI")]
         self._answers = self._small and not any("say" in each.offers for each in own)
         for agent in [*members, self._you]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -65,10 +64,7 @@ class RunDisplay:
         from rich.text import Text
 
         self._text = Text
-        # A character that the output cannot hold is no reason to fail.
         self._out = sys.stdout if to is None else to
-        if isinstance(self._out, io.TextIOWrapper):
-            self._out.reconfigure(errors="backslashreplace")
         self._console = Console(file=self._out, highlight=False, markup=False, emoji=False)
         self._whole = frozenset(whole)
         self._reviewed = reviewed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,7 +46,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     show_default=True,
     help="Number of citizens; without a model, more than 10,000 are stored in columns.",
 )
-@click.option("--days", type=float, default=1.0, help="Simulated days.  [default: 1]")
+@click.option("--days", type=float, default=1.0, help="Days, in whole steps.  [default: 1]")
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**64 - 1),
@@ -250,18 +250,15 @@ def _experiment(
         progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{left}")
 
     try:
-        with usage():
+        with usage(), closing(progress):
             results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=show_progress))
     except (FileError, StateError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        progress.end()
         click.echo(
             "interrupted; the same command continues after the cells that have ended", err=True
         )
         return 130
-    finally:
-        progress.end()
     totals = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))["totals"]
     if as_json:
         paths = {"results": str(results.path), "report": str(folder / "report.html")}

@@ -10,6 +10,7 @@ import platform
 import resource
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -113,10 +114,8 @@ def run_simulation(order: SimulateOrder, as_json: bool, recorded: Recorded | Non
             }
 
     try:
-        try:
+        with closing(progress):
             summary = asyncio.run(live())
-        finally:
-            progress.end()
     except KeyboardInterrupt:
         ways = [] if recorded is None else recorded.ways("cancelled")
         if as_json:

@@ -6,6 +6,7 @@ They are untrusted data: read through a schema, and an error names the wrong fie
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,11 @@ MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
 _MOST_TOKENS = 2**53
-_OVERFLOWS = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+# Codes of OpenAI and llama.cpp; what Anthropic, LM Studio, Mistral, OpenRouter, vLLM and xAI write.
+_TOO_LONG = re.compile(
+    "context_length_exceeded|exceed_context_size_error"
+    "|prompt is too long|context length|maximum (?:model|prompt) length"
+)
 
 
 def _fields(**schema: Any) -> Any:
@@ -41,6 +46,7 @@ def _one_of(*kinds: type) -> Any:
 
 
 _MAYBE, _LIST, _ANY = schemas.nullable_schema, schemas.list_schema, schemas.any_schema()
+_TEXT = _MAYBE(_one_of(str))
 # Text, as the provider wrote it, or an object: some servers parse it.
 _ARGUMENTS = _MAYBE(_one_of(str, dict))
 _CALL = _fields(id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS))
@@ -49,7 +55,7 @@ _INDEX = schemas.int_schema(strict=True)
 _PIECE = _fields(
     index=_MAYBE({**_INDEX, "ge": 0}),
     id=_ANY,
-    function=_MAYBE(_fields(name=_MAYBE(_one_of(str)), arguments=_ARGUMENTS)),
+    function=_MAYBE(_fields(name=_TEXT, arguments=_ARGUMENTS)),
 )
 
 
@@ -60,13 +66,11 @@ def _message(calls: Any) -> Any:
     )
 
 
-_CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY)
+_CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY, error=_ANY)
 _ANSWER = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
 _LISTED = SchemaValidator(_fields(tool_calls=_CALLS))
 _DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
-_PART = _fields(
-    index=_MAYBE(_INDEX), finish_reason=_MAYBE(_one_of(str)), delta=_DELTA, message=_DELTA
-)
+_PART = _fields(index=_MAYBE(_INDEX), finish_reason=_TEXT, delta=_DELTA, message=_DELTA, error=_ANY)
 CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
 """The schema of an event of a streamed answer."""
 
@@ -101,10 +105,11 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
     """
     where = f"{name}: the answer"
     answer = parsed(data, where) if isinstance(data, bytes) else data
-    if isinstance(answer, dict) and answer.get("error") and not answer.get("choices"):
+    if isinstance(answer, dict) and answer.get("error"):
         raise failed(answer, name)
     answer = checked(_ANSWER, answer, where)
     choice = answer["choices"][0]
+    check_choice(choice, name)
     message = choice["message"]
     text = joined_content(message["content"], where, "choices[0].message.content")
     refusal = message["refusal"]
@@ -116,16 +121,28 @@ def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> M
     return finished(readable(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
 
 
+def check_choice(choice: dict[str, Any], name: str) -> None:
+    """Raise the error that a provider, such as OpenRouter or DeepSeek, states in an answer."""
+    reason = choice["finish_reason"]
+    if choice["error"] or reason in ("error", "insufficient_system_resource"):
+        raise failed({"error": choice["error"] or reason}, name)
+
+
 def finished(
     text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
 ) -> ModelReply:
     """Return the reply made of an answer's parts."""
     if reason == "content_filter" and not text and not calls:
         raise ModelError(f"{name}: the provider's content filter withheld the answer")
-    if reason not in ("length", "content_filter"):
+    if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
+        reason = "length"
+    elif reason not in ("length", "content_filter"):
         reason = "calls" if calls else "stop"
     counted = usage if isinstance(usage, dict) else {}
-    spent = Usage(_tokens(counted.get("prompt_tokens")), _tokens(counted.get("completion_tokens")))
+    fields = ("prompt_tokens", "completion_tokens", "total_tokens")
+    given, answered, total = (_tokens(counted.get(field)) for field in fields)
+    # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
+    spent = Usage(given, max(answered, total - given) if given else answered)
     return ModelReply(text, calls, spent, reason, thinking)
 
 
@@ -204,23 +221,21 @@ def failed(body: Any, name: str) -> ModelError:
 
 def overflows(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
-    for _ in range(2):
-        if isinstance(body, Mapping):
-            for field in ("code", "type"):
-                kind = body.get(field)
-                if isinstance(kind, str) and kind in _OVERFLOWS:
-                    return True
-            body = body.get("error")
-    return False
+    places = (body, body.get("error")) if isinstance(body, dict) else ()
+    kinds = (each.get(k) for each in places if isinstance(each, dict) for k in ("code", "type"))
+    return any(_TOO_LONG.search(str(said)) for said in (server_text(body), *kinds))
 
 
 def server_text(body: Any) -> str:
     """Return the text of a server's error, in one line."""
+    raw = ""
     for _ in range(2):
         if isinstance(body, dict):
+            about = body.get("metadata")  # OpenRouter's: what the provider behind it answered
+            raw = f": {about['raw']}" if isinstance(about, dict) and "raw" in about else raw
             body = body.get("error") or body.get("message") or body.get("detail") or ""
-    text = body if isinstance(body, str) else kind_of(body)
-    return one_line(text, 300) or "no reason"
+    text = body if isinstance(body, str) else json.dumps(body)
+    return one_line(text + raw, 300) or "no reason"
 
 
 def wrong_field(where: str, field: str, found: Any, wanted: str) -> ModelError:

@@ -18,6 +18,7 @@ from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
 from civitas.models.remote.chat_answer import (
     CHUNK,
     MAX_CALLS,
+    check_choice,
     checked,
     failed,
     finished,
@@ -120,7 +121,7 @@ class AnswerStream:
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
         given = chunk if isinstance(chunk, dict) else {}
-        if self._failed or (given.get("error") and not given.get("choices")):
+        if self._failed or given.get("error"):
             raise failed(chunk, self._name)
         if isinstance(given.get("usage"), dict):
             self._usage = given["usage"]
@@ -131,26 +132,23 @@ class AnswerStream:
                 yield from self._choice(choice, where, f"choices[{n}]")
 
     def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
+        check_choice(choice, self._name)
         # Some servers send a reason in every event, empty until the last; some send a whole answer
-        # in one event.
-        reason, delta = choice["finish_reason"], choice["delta"] or choice["message"]
-        if delta is None:
-            if not reason:
-                raise wrong_field(where, f"{place}.delta", None, "an object")
-            delta = {"content": None, "refusal": None, "tool_calls": None}
-        self._choices = True
+        # in one event. A choice with neither delta nor message is of Azure's content filter.
+        reason, delta = choice["finish_reason"], choice["delta"] or choice["message"] or {}
+        self._choices |= bool(delta or reason)
         if reason:
             self._reason, self.whole = reason, True
         if thinking := readable(reasoning_of(delta)):
             self._thought.append(thinking)
             yield ReasoningPiece(thinking)
-        text = joined_content(delta["content"], where, f"{place}.delta.content")
+        text = joined_content(delta.get("content"), where, f"{place}.delta.content")
         if text := readable(text):
             self._said.append(text)
             yield TextPiece(text)
-        if isinstance(delta["refusal"], str):
+        if isinstance(delta.get("refusal"), str):
             self._refusal.append(delta["refusal"])
-        for n, piece in enumerate(delta["tool_calls"] or ()):
+        for n, piece in enumerate(delta.get("tool_calls") or ()):
             self._call(piece, where, f"{place}.delta.tool_calls[{n}]")
 
     def _call(self, piece: dict[str, Any], where: str, place: str) -> None:

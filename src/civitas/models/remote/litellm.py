@@ -188,7 +188,7 @@ class LiteLLMModel(RemoteModel):
                         response = await litellm.acompletion(**request)
                         if stream:
                             async for chunk in response:
-                                for piece in answer.take(chunk.model_dump()):
+                                for piece in answer.take(chunk.model_dump(warnings=False)):
                                     begun = True
                                     yield piece
                     break
@@ -205,8 +205,10 @@ class LiteLLMModel(RemoteModel):
             # litellm ends a stream that broke off like a complete one.
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
-            whole = [] if stream else [read_answer(response.model_dump(), self.name, calls_before)]
-            for part in answer.end() if stream else whole:
+            if not stream:
+                body = response.model_dump(warnings=False)
+                yield read_answer(body, self.name, calls_before)
+            for part in answer.end() if stream else ():
                 yield part
 
         async with aclosing(LOOP.stream(ask)) as parts:
@@ -217,7 +219,9 @@ class LiteLLMModel(RemoteModel):
 
     async def _after(self, error: Exception, attempt: int) -> None:
         """Wait before the next attempt, or raise the error of this one."""
-        _raise_forbidden(error)
+        for each in _chain(error):
+            if isinstance(each, RemoteForbidden):
+                raise each from None
         # The server's refusal, which litellm wraps in its own errors.
         refused = (each for each in _chain(error) if type(each).__name__ == "HTTPStatusError")
         response = getattr(next(refused, None), "response", None)
@@ -299,9 +303,3 @@ def _is_lost(error: BaseException) -> bool:
         isinstance(each, OSError) or type(each).__module__.startswith(of_http)
         for each in _chain(error)
     )
-
-
-def _raise_forbidden(error: BaseException) -> None:
-    for each in _chain(error):
-        if isinstance(each, RemoteForbidden):
-            raise each from None

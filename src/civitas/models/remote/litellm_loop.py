@@ -35,8 +35,8 @@ def imported() -> Any:
         litellm.suppress_debug_info = True  # else printed with every error
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logger = logging.getLogger(name)
-            for handler in list(logger.handlers):
-                logger.removeHandler(handler)  # it writes whole prompts to standard error
+            # Its own handler writes whole prompts to standard error; with none, Python's writes.
+            logger.handlers[:] = [logging.NullHandler()]
             logger.propagate = False
         return litellm
 

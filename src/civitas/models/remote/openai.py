@@ -167,7 +167,7 @@ class OpenAIModel(RemoteModel):
                     async for part in parts:
                         yield part
             else:
-                response = await self._post(content)
+                response = await self._sent(content)
                 yield read_answer(response.content, self.name, calls_before)
         except HTTPError as error:
             raise self._lost(str(error)) from None
@@ -178,7 +178,7 @@ class OpenAIModel(RemoteModel):
             raise type(error)(hidden) from None
 
     async def _streamed(self, content: bytes, calls: int) -> AsyncGenerator[StreamPart, None]:
-        response = await self._open(content)
+        response = await self._sent(content, stream=True)
         try:
             kind = response.headers.get("content-type", "")
             if "json" in kind or "html" in kind:  # it cannot stream, or is a web page
@@ -199,41 +199,23 @@ class OpenAIModel(RemoteModel):
         for part in end:
             yield part
 
-    async def _open(self, content: bytes) -> Response:
-        if self._streams_usage:
-            try:
-                return await self._post(_to_stream(content, True), stream=True)
-            except _NoUsage:
-                self._streams_usage = False
-        return await self._post(_to_stream(content, False), stream=True)
-
-    async def _post(self, content: bytes, stream: bool = False) -> Response:
-        response = await self._client.request(
-            "POST",
-            f"{self.base_url}/chat/completions",
-            headers=self._headers,
-            body=content,
-            stream=stream,
-        )
-        if not 200 <= response.status < 300:
-            raise self._failed(response)
-        return response
-
-    def _failed(self, response: Response) -> ModelError:
-        text = response.content.decode("utf-8", "replace")
-        error = self._refused(response.status, text, response.headers, response.tries)
-        if response.status in (400, 422) and _STREAM_USAGE.search(text):
-            return _NoUsage(str(error))
-        return error
-
-
-class _NoUsage(ModelError):
-    """A server refuses a stream with a count of its tokens."""
-
-
-def _to_stream(content: bytes, usage: bool) -> bytes:
-    counted = b', "stream_options": {"include_usage": true}' if usage else b""
-    return content[:-1] + b', "stream": true' + counted + b"}"
+    async def _sent(self, content: bytes, stream: bool = False) -> Response:
+        """Send a request; a stream again without a count of its tokens, if that is refused."""
+        url = f"{self.base_url}/chat/completions"
+        while True:
+            counted = stream and self._streams_usage
+            more = b', "stream": true' if stream else b""
+            more += b', "stream_options": {"include_usage": true}' if counted else b""
+            body = content[:-1] + more + b"}"
+            response = await self._client.request(
+                "POST", url, headers=self._headers, body=body, stream=stream
+            )
+            if 200 <= response.status < 300:
+                return response
+            text = response.content.decode("utf-8", "replace")
+            if not (counted and response.status in (400, 422) and _STREAM_USAGE.search(text)):
+                raise self._refused(response.status, text, response.headers, response.tries)
+            self._streams_usage = False
 
 
 async def _more(response: Response, answer: AnswerStream) -> bytes:

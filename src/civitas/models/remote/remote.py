@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +14,7 @@ from civitas.errors import ContextOverflow, DefinitionError, ModelError
 from civitas.http import retry_after_s
 from civitas.http.network import check_allowed
 from civitas.models.base import Answering, Request
+from civitas.models.plain_chat import add_schema
 from civitas.models.protocol import ModelReply, StreamPart, calls_in
 from civitas.models.remote.chat_answer import overflows, server_text
 from civitas.models.remote.chat_format import chat_messages, response_format, tools
@@ -21,7 +23,9 @@ from civitas.models.settings import check_base_url, check_key
 if TYPE_CHECKING:
     from civitas.models.wrappers.rate_limit import RateLimit
 
-_TOO_LONG = "prompt is too long"  # Anthropic's text, which has no error code
+_WITH_SCHEMA = b', "response_format": {'
+# In the text of a server, or of litellm, that does not keep to schemas, or not to this one.
+_NO_SCHEMA = re.compile("response[ _]format|json[ _]schema", re.IGNORECASE)
 
 
 class RemoteModel(Answering):
@@ -82,13 +86,22 @@ class RemoteModel(Answering):
             # One token per three bytes, plus the longest answer: an estimate on the high side.
             estimate = len(content) // 3 + (self.max_tokens or 0)
             reserved = await self.rate_limit.acquire(estimate)
-        async with aclosing(
-            self._asked(content, calls_in(request.messages), request.stream)
-        ) as parts:
-            async for part in parts:
-                if isinstance(part, ModelReply) and reserved is not None:
-                    reserved.settle_by(part.usage)
-                yield part
+        before, begun = calls_in(request.messages), False
+        while True:
+            try:
+                async with aclosing(self._asked(content, before, request.stream)) as parts:
+                    async for part in parts:
+                        begun = True
+                        if isinstance(part, ModelReply) and reserved is not None:
+                            reserved.settle_by(part.usage)
+                        yield part
+                return
+            except ModelError as error:
+                if begun or _WITH_SCHEMA not in content or not _NO_SCHEMA.search(str(error)):
+                    raise
+            asked = json.loads(content)
+            add_schema(asked["messages"], asked.pop("response_format")["json_schema"]["schema"])
+            content = json.dumps(asked).encode()
 
     def _content(self, request: Request) -> bytes:
         messages, actions, schema, _ = request
@@ -114,7 +127,7 @@ class RemoteModel(Answering):
         with suppress(ValueError, RecursionError):
             body = json.loads(text)
         reason = f"{self.name}: the server answered {status}: {server_text(body)}"
-        if overflows(body) or _TOO_LONG in text:
+        if overflows(body):
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if status in (401, 403):
             reason += f"; check api_key=, or {self.variable}"

@@ -18,7 +18,8 @@ class FallbackModel(Answering):
     """Asks models one after the other until one answers.
 
     The next is asked when one raises `ModelError`, whatever the reason: no network, a limit, a
-    prompt too long for it, a call that `CIVITAS_OFFLINE=1` forbids. Each time a warning is logged.
+    prompt too long for it, a call that `CIVITAS_OFFLINE=1` forbids; or when its extra is not
+    installed. Each time a warning is logged.
     Cancelling ends it. Any other exception passes through: it is a fault of the program, which
     another model would only hide. In a stream, the next is asked only before the first piece.
 
@@ -29,6 +30,10 @@ class FallbackModel(Answering):
     Args:
         models: models, or names of models, in the order in which they are asked
         name: what people call it
+
+    Raises:
+        DefinitionError: `models` is not a list of models, or is empty
+        ModelError: there is no model of a name
     """
 
     def __init__(self, models: Iterable[Model | str], *, name: str | None = None) -> None:

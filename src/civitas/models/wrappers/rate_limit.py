@@ -58,6 +58,9 @@ class RateLimit:
         requests_per_minute: how many requests may begin in any 60 seconds; None for no limit
         tokens_per_minute: how many tokens these may have together; None for no limit
         clock: for tests, what has `now()` in seconds and an async `sleep(seconds)`
+
+    Raises:
+        DefinitionError: a limit is not a whole number from 1
     """
 
     def __init__(

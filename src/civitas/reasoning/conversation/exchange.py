@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from civitas.errors import BudgetExceeded, JournalError, ModelError
+from civitas.errors import BudgetExceeded, ModelError
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Usage
 from civitas.reasoning.conversation.order import Choice, NoChoice
@@ -114,8 +114,6 @@ class Exchange:
             state.usage = state.usage + error.usage
             raise Stop("unreadable", str(error)) from error
         except Exception as error:
-            if isinstance(error, JournalError) and self._record is not NULL_RECORD:
-                raise
             raise self._choice_failed("choosing the next speaker", error) from error
         state.usage = state.usage + choice.usage
         if not choice.ids:

@@ -111,6 +111,7 @@ class RequestedCall:
     action: Action | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)  # the arguments for the function
     fault: str | None = None  # what is wrong with the call
+    begun: bool = False  # whether its execution has begun
 
 
 @dataclass(slots=True)

@@ -111,13 +111,12 @@ class Asking:
         if step is NULL_STEP:
             return await self._answer(hooked or self.prompt())
         most: tuple[Any, ...] = ()
+        schema = None if self.schema is None else self.schema.json
         if self.budget is not None:  # `begins` commits, which adds the other messages to memory
             shown = hooked or [*self.prompt(), *self.state.messages[self._remembered :]]
-            schema = None if self.schema is None else self.schema.json
             most = (shown, self.shown.actions or None, schema)
         with await begun(step, self.budget, self.model, *most):
             prompt = hooked or self.prompt()
-            schema = None if self.schema is None else self.schema.json
             step.tell(prompt=self._given.note(prompt, self.state.messages, self.shown, schema))
             return await self._answer(prompt)
 
@@ -127,10 +126,8 @@ class Asking:
         given: Any = None
         if self.emit is None:
             # Pass a schema only if there is one: a user's own model may not have the parameter.
-            if schema is None:
-                given = self.model.complete(prompt, actions=actions)
-            else:
-                given = self.model.complete(prompt, actions=actions, schema=schema)
+            more = {} if schema is None else {"schema": schema}
+            given = self.model.complete(prompt, actions=actions, **more)
             return await given if inspect.isawaitable(given) else given
         parts = streamed(self.model, prompt, actions, schema)
         try:

@@ -131,7 +131,7 @@ class Calls:
             late = DeadlineExceeded("the time of the run was over while its actions were executed")
             raise Stop.at_limit(late) from error
         finally:
-            held.settle()
+            held._ledger.settle(held, (0, 0, 0, sum(call.begun for call in self.wanted)))
 
     def cut_off(self, place: int) -> dict[str, Any]:
         """Record and emit the result of a call that was cut off, and return it."""
@@ -319,6 +319,7 @@ async def execute(
             decision = await _permits(agent, call, request, step)
             if decision is not True:
                 return failed(not_permitted(call.name, decision))
+        call.begun = True
         if step is not NULL_STEP:
             await step.begins(call.args)
         kwargs = _injected(agent, chosen, call.kwargs, request)
@@ -374,7 +375,7 @@ async def _permits(
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> Any:
-        if request.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
+        if request.seen is not None:
             await request.seen()  # the reader sees the call before it is asked
         ask: Callable[..., Any] = agent.request_permission
         if is_async(ask):

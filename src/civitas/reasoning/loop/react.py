@@ -35,7 +35,8 @@ class ReActAgent(LoopAgent):
         goals: its goals
         memory: a memory, of which each thread has its part by `thread(id)`; or a function that
             makes the memory of a thread from its id (None for the agent's own). By default each
-            thread remembers as much as fits half of the model's context
+            thread remembers as much as fits half of the model's context, or 8,192 tokens if the
+            model's `context_tokens` is None
         environment: where actions are executed
         system_prompt: the agent's role, as text for the model
         max_iterations: how many answers the model may give for one reply
@@ -58,7 +59,12 @@ class ReActAgent(LoopAgent):
         max_iterations: the limit of answers; may be changed
 
     Raises:
+        InvalidId: the id is not valid
         DefinitionError: an argument is not valid
+        ModelError: no model has that name, or there is no key for it
+        WeightsError: the model's weights are missing
+        MissingExtra: the extra that this kind of model needs is not installed
+        JournalError: the journal cannot be used
     """
 
     _kind = KIND

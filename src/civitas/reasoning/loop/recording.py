@@ -95,15 +95,14 @@ def catch_up_models(record: Record[Any], known: Any, model: Any, budget: Budget 
     entries = record.entries()
     skip: Callable[[int], None] | None = getattr(model, "skip", None)
     answers = spending(entries[_known(known, record) :]).answers
-    _OFFSETS.set(known, record.key, len(entries))
+    _set_known(known, record, len(entries))
     if answers and callable(skip):
         skip(answers)
     # A budget made for this reply is new; the one that it is part of may be charged already.
     for account, alone in () if budget is None else budget._each():
         before = _known(account, record)
         if before < len(entries):
-            # Counted, even if the charge is refused.
-            _OFFSETS.set(account, record.key, len(entries))
+            _set_known(account, record, len(entries))  # counted, even if the charge is refused
             charge_spent(alone, model, spending(entries[before:]))
 
 
@@ -145,6 +144,13 @@ def _known(of: Any, record: Record[Any]) -> int:
     for each in record.copied:
         known = max(known, min(_OFFSETS.get(of, each["key"]), each["entries"]))
     return known
+
+
+def _set_known(of: Any, record: Record[Any], entries: int) -> None:
+    """Mark entries of a run, also in those it copies, as known to an object."""
+    _OFFSETS.set(of, record.key, entries)
+    for each in record.copied:
+        _OFFSETS.set(of, each["key"], max(_OFFSETS.get(of, each["key"]), each["entries"]))
 
 
 # -- what was recorded -----------------------------------------------------------------------------

@@ -61,7 +61,8 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     """
     stored = _stored(passage, title)
     said = claim(sentence)
-    if _even(said.text).rstrip(".!? ") in stored.sentences:
+    even = _even(said.text).strip(".!?… ")
+    if even in stored.sentences:
         return None
     quoted = [found[0] for found in _QUOTED.finditer(said.text)]
     for span in quoted:
@@ -71,7 +72,8 @@ def fault(sentence: str, passage: str, title: str = "") -> str | None:
     if why := _unknown(said, stored) or (None if is_quoted else _unshared(said, stored)):
         return why
     best = max(stored.claims, key=lambda each: len(said.terms & each.terms), default=Claim(""))
-    return _turned(said, best, stored) or _altered(said, best)
+    is_part = quoted == [said.text] and even in stored.even  # and nothing else
+    return _turned(said, best, stored) or (None if is_part else _altered(said, best))
 
 
 class _Stored(NamedTuple):
@@ -91,7 +93,7 @@ def _stored(passage: str, title: str) -> _Stored:
     claims = [claim(passage[start:end]) for start, end in sentences(passage)]
     return _Stored(
         _even(plain(passage)),
-        {_even(each.text).rstrip(".!? ") for each in claims},
+        {_even(each.text).strip(".!?… ") for each in claims},
         claims,
         claim(title).forms.union(*(each.forms for each in claims)),
         claim(title).terms.union(*(each.terms for each in claims)),
@@ -158,7 +160,6 @@ def _turned(said: Claim, best: Claim, stored: _Stored) -> str | None:
 
 
 def _is_near(said: Claim, other: Claim) -> bool:
-    """Return whether two claims share two fifths of the terms of one of them."""
     return 5 * len(said.terms & other.terms) >= 2 * min(len(said.terms), len(other.terms))
 
 

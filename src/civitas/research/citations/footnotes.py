@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from civitas.research.citations.evidence import BETWEEN, fault
 from civitas.research.findings import Citation, Passage
-from civitas.research.sentences import FOOTNOTE, sentences
+from civitas.research.sentences import FOOTNOTE, UNDERLINED, sentences
 
 UNSUPPORTED = "[unsupported]"
 """The mark after a sentence that none of its citations supports."""
@@ -67,7 +67,7 @@ def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = Fa
         notes = [*_NOTE.finditer(sentence)]
         if not notes:
             line = text[text.rfind("\n", 0, start) + 1 : start]
-            uncited += not line.lstrip(" >").startswith("#")
+            uncited += not (line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end))
             made.append(sentence)
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())

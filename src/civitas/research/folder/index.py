@@ -279,7 +279,6 @@ def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) 
 
 
 def _remove(db: Connection, file: int) -> None:
-    """Remove a file and its passages."""
     (title,) = db.execute("SELECT title FROM files WHERE number = ?", (file,)).fetchone() or ("",)
     rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
     db.executemany(
@@ -322,7 +321,6 @@ def _shown(path: str) -> str:
 
 
 def _cached(root: str, pattern: str | None) -> str:
-    """Return the path of a folder's index in the user's cache folder."""
     name = sha256(os.fsencode(root) + b"\0" + (pattern or "").encode()).hexdigest()[:32]
     folder = weights.folder().parent / "folders"
     path = str(folder / f"{name}.db")

@@ -184,7 +184,6 @@ def _python(text: str) -> list[Section]:
 
 
 def _by_lines(text: str) -> list[Section]:
-    """Return a section for every `_LINES` lines."""
     starts = [found.start() for found in re.finditer(r"^", text, re.MULTILINE)]
     numbered = [*enumerate(starts, 1)][::_LINES]
     return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]

@@ -286,7 +286,6 @@ class _Text:
         return "".join(self._text).rstrip(), self.sections
 
     def _head(self, heading: str, rend: str) -> None:
-        """Note that a section begins."""
         anchor, level = "", int(rend[1:]) if re.fullmatch(r"h\d", rend) else 2
         places = range(self._place, len(self._anchors))
         place = next((each for each in places if self._anchors[each][0] == heading), None)

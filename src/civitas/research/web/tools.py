@@ -101,7 +101,6 @@ def search_web(
 
 
 def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float) -> Any:
-    """Return a function that asks a SearXNG."""
     try:
         address = checked(searxng).rstrip("/").removesuffix("/search")
     except PageError as error:
@@ -154,7 +153,6 @@ def _named(failed: Any) -> str:
 
 
 def _ddgs(results: int, region: str, timeout_s: float) -> Any:
-    """Return a function that asks public search engines."""
     MissingExtra.unless("search_web", "research", "ddgs")
 
     def found(query: str) -> list[Any]:
@@ -179,7 +177,6 @@ def _ddgs(results: int, region: str, timeout_s: float) -> Any:
 
 
 def _resources(listed: list[Any]) -> list[Resource]:
-    """Return the results of a search engine that can be visited."""
     found: dict[str, Resource] = {}
     for to, *texts in listed:
         with suppress(PageError):

@@ -105,7 +105,7 @@ class NeedsBlock(CitizenBlock):
                 for answer in perceived.answers
             ):
                 act = "idle"
-            seconds = perceived.seconds
+            seconds = perceived.lasted
             changes = changes_by(act, self.params.speed, self.now - seconds, seconds)
             for need, change in zip(NEEDS, changes, strict=True):
                 level = needs[need] + change
@@ -127,8 +127,9 @@ class NeedsBlock(CitizenBlock):
             if refused is not None:
                 for each in ("work", "eat", "shop"):
                     act[refused & (act == code(each))] = code("idle")
-            start, speed, did = now_of(rows) - rows.seconds, self.params.speed, act.astype(np.int64)
-            changes = [changes_by(each, speed, start, rows.seconds) for each in ACTS if each]
+            seconds, speed, did = rows.moment.lasted, self.params.speed, act.astype(np.int64)
+            start = now_of(rows) - seconds
+            changes = [changes_by(each, speed, start, seconds) for each in ACTS if each]
             # Clip to int16: beyond ±16,000 a change makes no difference to a need of 0 … 1000.
             table = np.clip([(0,) * len(NEEDS), *changes], -16_000, 16_000).astype(np.int16)
             for need, change in zip(NEEDS, table.T, strict=True):

@@ -162,7 +162,8 @@ class SocialBlock(TalkBlock):
     def _hear_rows(self, rows: Rows, at: Any, sender: Any, topic: Any, opinion: Any) -> None:
         """Handle one message for each of these rows."""
         np = numpy()
-        self._closer_rows(rows, Ties(rows, at), np.arange(len(at)), sender)
+        seconds = rows.moment.lasted
+        self._closer_rows(Ties(rows, at), np.arange(len(at)), sender, seconds)
         params = self.params
         number = self.topic_rows(rows)[topic]
         of = np.flatnonzero(number >= 0)
@@ -171,9 +172,9 @@ class SocialBlock(TalkBlock):
         after = opinion_after(mine, opinion[of], params.bound, params.pull)
         rows["opinions"][at, number] = np.where(mine == NO_OPINION, mine, after)
 
-    def _closer_rows(self, rows: Rows, ties: Ties, at: Any, who: Any) -> None:
+    def _closer_rows(self, ties: Ties, at: Any, who: Any, seconds: int) -> None:
         """Do `_closer` at some positions of `ties`, each once."""
-        ties.closer(at, code_of(who), lambda relation: self._after(relation, rows.seconds))
+        ties.closer(at, code_of(who), lambda relation: self._after(relation, seconds))
 
     def _fade_rows(self, rows: Rows, at: Any, heard: Any) -> None:
         """Let relations fade, except those with the senders of heard messages."""
@@ -218,12 +219,12 @@ class SocialBlock(TalkBlock):
         text = self.text_rows(rows, rows.below(4, "social.greeting"), topic, opinion)
         number = self.word_rows(rows, topic)
         rows.say(to, text, number, opinion, where=some)
-        self._closer_rows(rows, ties, some, to[some])
+        self._closer_rows(ties, some, to[some], rows.seconds)
 
     # -- as a full agent ---------------------------------------------------------------------------
 
     def _hear(self, sender: str, args: Mapping[str, Any]) -> None:
-        self._closer(sender)
+        self._closer(sender, self.perceived.lasted)
         topic, opinion = args.get("topic"), args.get("opinion")
         opinions = self.status.setdefault("opinions", {})
         if isinstance(topic, str) and topic in opinions and type(opinion) is int:
@@ -231,9 +232,9 @@ class SocialBlock(TalkBlock):
             opinion = max(-1000, min(1000, opinion))
             opinions[topic] = opinion_after(opinions[topic], opinion, params.bound, params.pull)
 
-    def _closer(self, id: str) -> None:
+    def _closer(self, id: str, seconds: int) -> None:
         relations = self.status.setdefault("relations", {})
-        relations[id] = self._after(relations.get(id, 0), self.perceived.seconds)
+        relations[id] = self._after(relations.get(id, 0), seconds)
         if len(relations) > self.params.friends:
             others = (each for each in relations if each != id)
             del relations[min(others, key=relations.__getitem__)]
@@ -298,7 +299,7 @@ class SocialBlock(TalkBlock):
             args |= {"topic": topic, "opinion": opinion}
         if self.agent.space is not None:
             self.agent.send({"to": to, "action": {"name": "say", "args": args}})
-        self._closer(to)
+        self._closer(to, self.perceived.seconds)
         self.note(f"It said to {to}: {content}")
 
     @action

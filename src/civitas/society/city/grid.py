@@ -24,7 +24,7 @@ class Grid:
         torus: whether the right side joins the left, and the top the bottom
         around: 4 neighbours (von Neumann) or 8 (Moore); citizens move to neighbours
         capacity: the citizens that a cell holds at a time; None for any number
-        cell_seconds: the travel time to the next cell
+        cell_seconds: the travel time to the next cell; with 0 each way takes one step
 
     Raises:
         ConfigError: an argument is wrong.
@@ -42,7 +42,7 @@ class Grid:
     ) -> None:
         check_integer("width", width, 1, 100_000)
         check_integer("height", height, 1, 100_000)
-        check_integer("cell_seconds", cell_seconds, 1, 86_400)
+        check_integer("cell_seconds", cell_seconds, 0, 86_400)
         if capacity is not None:
             check_integer("capacity", capacity, 0, 1_000_000_000)
         if around not in (4, 8):

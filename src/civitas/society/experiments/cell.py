@@ -25,7 +25,7 @@ from civitas.errors import CivitasError, ConfigError, FileError, StateError
 from civitas.society.experiments.intervention import Intervention
 from civitas.society.experiments.models import MODELS, Source, function_of, importable
 from civitas.society.experiments.pictures import draw_map
-from civitas.society.experiments.results import Row, Rows, file_name, write_part, write_whole
+from civitas.society.experiments.results import Row, Rows, write_part, write_whole
 from civitas.society.experiments.survey import Respondent, Survey
 from civitas.society.experiments.workflow import Item, Run, Surveyed, steps_of
 from civitas.society.population.population import Population
@@ -81,10 +81,9 @@ class Cell:
         """Run the cell, and write its part of the results."""
         values = json.dumps(self.values, sort_keys=True)
         same = {"experiment": self.experiment, "parameters": values, "seed": self.seed}
-        picture = part.parent.parent / file_name(f"map-{self.condition}", ".png")
         # The folder is importable during the whole run, for imports inside of functions.
         with importable(self.folder), closing(Rows(part)) as rows:
-            run = _CellRun(self, lived, picture, rows)
+            run = _CellRun(self, lived, part.with_suffix(".png"), rows)
             await run.run(self.workflow, self.condition)
             write_part(part, same, rows, run.totals)
 
@@ -201,6 +200,11 @@ class _CellRun:
             if not values:
                 why = given[0].reason if given else "there is not a citizen"
                 raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {why}")
+            silent = [each for each in given if each.source == "none"]
+            self.totals["failures"] += len(silent)
+            self.totals["first_failures"] += [
+                f"survey {surveyed.name!r}, {each.citizen}: {each.reason}" for each in silent[:3]
+            ]
             if question.kind == "choice":
                 for choice in question.choices:
                     means[f"{question.id}={choice}"] = [value == choice for value in values]

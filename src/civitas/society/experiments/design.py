@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import itertools
@@ -170,10 +169,10 @@ class Design(Part):
         same = (self.name, self.folder, self.society.source, self.society.step)
         made: list[Cell] = []
         for name in self.conditions:
-            for values in self.grid():
+            for at, values in enumerate(self.grid()):
                 lived = (*same, *self._resolved(name, values), metrics, self.every)
                 for seed in self.all_seeds:
-                    has_map = self.maps and seed == self.all_seeds[0]
+                    has_map = self.maps and at == 0 and seed == self.all_seeds[0]
                     made.append(Cell(name, seed, values, *lived, has_map))
         return made
 
@@ -187,14 +186,16 @@ class Design(Part):
         given = {**condition.parameters, **values}
         used: set[str] = set()
         try:
-            workflow = TypeAdapter(list[Item]).validate_python(_filled(raw, given, used))
+            filled = _filled(raw, given, used, where)
+            workflow = TypeAdapter(list[Item]).validate_python(filled)
         except ValidationError as error:
             raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
         steps_of(workflow, seconds_of(self.society.step), where)
-        parameters = copy.deepcopy(self.society.parameters)
+        parameters = copy_json(self.society.parameters)
         known = self.arguments()
         places: dict[str, Where] = {}  # of parameters that are not set under `society`
-        for key, value in given.items():
+        whole_first = sorted(given.items(), key=lambda each: each[0].count("."))
+        for key, value in whole_first:
             at: Where = ("parameters", key)
             if key in condition.parameters:
                 at = ("conditions", name, *at)
@@ -211,7 +212,7 @@ class Design(Part):
                 into = into.setdefault(step, {})
                 if not isinstance(into, dict):
                     raise FieldError((at, f"{step!r} has no {each!r}"))
-            into[path[-1] if path else root] = copy.deepcopy(value)  # another cell adds to its own
+            into[path[-1] if path else root] = copy_json(value)  # another cell adds to its own
         if self.society.make is None:
             try:
                 kind = parameters_of(self.society.model)
@@ -259,7 +260,8 @@ class Design(Part):
         if len(measured) != len(self.metrics):
             raise FieldError((("metrics",), "two metrics have the same name"))
         try:
-            copy_json([self.society.parameters, self.parameters])
+            own = [each.parameters for each in self.conditions.values()]
+            copy_json([self.society.parameters, self.parameters, own])
         except NotJSON as error:
             raise FieldError(((), f"parameters must be JSON data: {error}")) from None
         known = self.arguments()
@@ -338,13 +340,17 @@ def faults_of(error: ValidationError) -> list[tuple[Where, str]]:
     return list(found.items())
 
 
-def _filled(value: Any, given: Mapping[str, Any], used: set[str]) -> Any:
+def _filled(value: Any, given: Mapping[str, Any], used: set[str], at: Where) -> Any:
     """Return a workflow with its `$name`s replaced by values; collect these names in `used`."""
-    if isinstance(value, str) and value[:1] == "$" and value[1:] in given:
-        used.add(value[1:])
-        return given[value[1:]]
+    if isinstance(value, str) and value[:1] == "$":
+        name = value[1:]
+        if name in given:
+            used.add(name)
+            return given[name]
+        if name.isidentifier():
+            raise FieldError((at, f"no parameter of this condition is named {name!r}"))
     if isinstance(value, Mapping):
-        return {key: _filled(each, given, used) for key, each in value.items()}
+        return {key: _filled(each, given, used, (*at, key)) for key, each in value.items()}
     if isinstance(value, list):
-        return [_filled(each, given, used) for each in value]
+        return [_filled(each, given, used, (*at, index)) for index, each in enumerate(value)]
     return value

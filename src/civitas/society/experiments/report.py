@@ -9,6 +9,7 @@ import base64
 import functools
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -85,19 +86,23 @@ def _page(
         parts.append(_figure(path, f"{label}: {said}. Intervals are by Student's t."))
         head = ("", "at the end", f"above {_label_of(design, shown[0][1])!r}, seed by seed")
         parts.append(_table(head, _last(results, metric, shown)))
+    first = f", with {json.dumps(design.grid()[0])}" if design.parameters else ""
     if design.maps:
         for name in design.conditions:
             path = results.path.parent / file_name(f"map-{name}", ".png")
             if path.exists():  # missing if the cell ran before maps were wanted
-                said = f"{_label_of(design, name)}: the map at the end, of the first seed."
+                said = f"{_label_of(design, name)}: the map at the end, of the first seed{first}."
                 parts.append(_figure(path, said))
     if design.published:
         parts.append("<h2>Beside published figures</h2>")
         rows = [(each.quantity, each.published, _ours(results, each)) for each in design.published]
-        parts.append(_table(("quantity", "published", "here"), rows))
+        parts.append(_table(("quantity", "published", f"here{first}"), rows))
     if results.texts:
         parts.append("<h2>Interviews</h2>")
-        rows = [(f"{c}, seed {seed}", q, text) for c, _, seed, _, q, text in results.texts[:_TEXTS]]
+        rows = [
+            (f"{c}, {values + ', ' if design.parameters else ''}seed {seed}", q, text)
+            for c, values, seed, _, q, text in results.texts[:_TEXTS]
+        ]
         parts.append(_table(("who", "asked", "said"), rows))
     said = json.dumps(manifest["experiment"], indent=2, ensure_ascii=False)
     how = "the program that has made it"
@@ -128,7 +133,8 @@ def _last(
         first = firsts.setdefault(values, condition)
         above = ""
         if first != condition:
-            above = str(results.difference(metric, condition, first, None, values))
+            with suppress(ConfigError):  # no seed has a value in both
+                above = str(results.difference(metric, condition, first, None, values))
         rows.append((label, str(results.interval(metric, condition, None, values)), above))
     return rows
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import signal
 import sys
 import time
@@ -28,7 +29,7 @@ from civitas.society.city.map import check_integer
 from civitas.society.experiments.cell import KINDS, Cell, kind_of
 from civitas.society.experiments.design import Design
 from civitas.society.experiments.models import code_of, in_words
-from civitas.society.experiments.results import arrow, join, write_whole
+from civitas.society.experiments.results import arrow, file_name, join, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("civitas", "numpy", "scipy")
@@ -108,6 +109,12 @@ async def sweep(
         raise failed.exceptions[0] from None
     path = folder / "results.parquet"
     totals = join(parts, path)
+    for cell, part in zip(cells, parts, strict=True):
+        if cell.has_map:
+            shown = folder / file_name(f"map-{cell.condition}", ".png")
+            shown.unlink(missing_ok=True)  # it may be that of another first seed
+            if (drawn := part.with_suffix(".png")).exists():
+                write_whole(shown, functools.partial(shutil.copyfile, drawn))
     _write_manifest(design, folder, shared, totals)
     return path
 
@@ -146,7 +153,7 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        own = (folder / "results.parquet", *(folder / "parts").glob("*.parquet"))
+        own = (folder / "results.parquet", *(folder / "parts").glob("[!.]*.parquet"))
         has_results = any(each.exists() for each in own)
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:

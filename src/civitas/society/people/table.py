@@ -1,14 +1,4 @@
-"""Citizens from a table, CSV or Parquet: every cell is checked, and an error names row and column.
-
-A row is a citizen. `id` is required. Other columns and cells may be missing; `people.completed`
-draws them. The columns:
-
-* `id` (a whole number, or a text), `name`, `home`, `work`, `school` (ids of places)
-* `age` 0–120, `gender`, `education`, `skill` 0–100,000
-* `money` (cents, 0 or more)
-* `hunger`, `energy`, `safety`, `social` 0–1000
-* `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000), `relations` (by id, 0–1000)
-"""
+"""Citizens from a table, CSV or Parquet: each cell is checked; an error names row and column."""
 
 from __future__ import annotations
 
@@ -37,7 +27,16 @@ COLUMNS: Final = ("id", *_TEXTS, *_NUMBERS, *_WEIGHTS)
 
 
 def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
-    """Return the citizens of a table, as input of `people.completed`.
+    """Return the citizens of a table, as input of `completed`, which draws what is missing.
+
+    A row is a citizen. `id` is required; other columns and cells may be missing. The columns:
+
+    * `id` (a whole number, or a text), `name`, `home`, `work`, `school` (ids of places)
+    * `age` 0–120, `gender`, `education`, `skill` 0–100,000
+    * `money` (cents, 0 or more)
+    * `hunger`, `energy`, `safety`, `social` 0–1000
+    * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id,
+      0–1000)
 
     Args:
         path: a `.csv` (UTF-8, with a header) or `.parquet` file

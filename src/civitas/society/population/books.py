@@ -283,7 +283,7 @@ class RowBooks(Books):
             if hasattr(block, "to_status"):
                 made: dict[str, Any] = {}
                 block.to_status(population, rows[0], made)
-                if own := {path for path in paths if _has(made, path[:-1] or path)}:
+                if own := {path for path in paths if path[0] in made}:
                     known |= own
                     blocks.append(block)
         for row in rows if blocks else ():
@@ -304,7 +304,9 @@ class RowBooks(Books):
         for path, value in _leaves(values):
             if not (name := self._named(path)):
                 raise ConfigError(f"the population has no column for {'.'.join(path)}")
-            fits &= population.columns[name] == self._number(name, value)
+            own, number = population.columns[name], self._number(name, value)
+            same = np.shape(number) == own.shape[1:]
+            fits &= same and (own == number).reshape(len(own), -1).all(axis=1)
         return np.flatnonzero(fits)
 
     def _named(self, path: tuple[str, ...]) -> str:
@@ -364,11 +366,3 @@ def _leaves(
             yield from _leaves(value, (*path, name))
         else:
             yield (*path, name), value
-
-
-def _has(status: Any, path: tuple[str, ...]) -> bool:
-    for key in path:
-        if not isinstance(status, dict) or key not in status:
-            return False
-        status = status[key]
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from civitas.errors import ConfigError
@@ -13,20 +12,9 @@ from civitas.society.population.wants import Say
 class Company:
     """The part of `Rows` that concerns other citizens."""
 
-    moment: Any
-    citizens: int
-    first: int
-    until: int
-    _block: str
-    _chosen: Any
-    seen: Callable[[str], Any]
-    part: Callable[[Any], Any]
-    once: Callable[[str, Callable[[], Any]], Any]
-
-    want: Callable[..., None]
-    __len__: Callable[[], int]
-
-    def say(self, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None) -> None:
+    def say(
+        self: Any, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = None
+    ) -> None:
         """Say something to a citizen, who hears it in the next step.
 
         Args:
@@ -40,7 +28,7 @@ class Company:
             raise ConfigError(f"block {self._block}: say names a row beyond {self.citizens - 1}")
         self.want(Say, where=where, to=to, text=text, topic=topic, opinion=opinion)
 
-    def heard(self) -> tuple[Any, Any, Any, Any, Any] | None:
+    def heard(self: Any) -> tuple[Any, Any, Any, Any, Any] | None:
         """Return what these rows were told in the step before, by (receiver, sender, sequence).
 
         Returns:
@@ -63,13 +51,13 @@ class Company:
             return None
         return position, mine.sender, mine.topic, mine.opinion, mine.text
 
-    def heard_count(self) -> Any:
+    def heard_count(self: Any) -> Any:
         """Return how many messages each got in the step before; int64."""
         heard = self.heard()
         at = [] if heard is None else heard[0]
         return numpy().bincount(numpy().asarray(at, numpy().int64), minlength=len(self))
 
-    def present(self) -> tuple[Any, Any, Any]:
+    def present(self: Any) -> tuple[Any, Any, Any]:
         """Return who is at the place of each, as `perceived.present`.
 
         Returns:
@@ -82,10 +70,8 @@ class Company:
             return none, none, lambda position: none - 1
         starts, order, stands = self.once("rows.present", lambda: _by_place(self.seen("place")))
         place = self.part(self.seen("place"))
-        first, there = starts[place], place >= 0
-        count = np.where(there, starts[place + 1] - first, 0)
-        rank = np.where(there, self.part(stands) - first, 0)
-        return count, rank, lambda position: order[first + position]
+        first = starts[place]
+        return starts[place + 1] - first, self.part(stands) - first, lambda at: order[first + at]
 
 
 def _by_place(place: Any) -> tuple[Any, Any, Any]:
@@ -100,4 +86,5 @@ def _by_place(place: Any) -> tuple[Any, Any, Any]:
     order = there[turned.indices]
     stands = np.zeros(len(place), np.int32)
     stands[order] = every[:-1]
+    order = order if len(order) else np.array([-1], np.int32)  # of whom nobody is anywhere
     return np.append(turned.indptr, 0), order, stands  # −1, nowhere, begins at 0

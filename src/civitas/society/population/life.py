@@ -10,7 +10,7 @@ from civitas.errors import ConfigError
 from civitas.society.arrays import numpy, trim_malloc
 from civitas.society.population.block import missing_method
 from civitas.society.population.column import SETTLED
-from civitas.society.population.messages import deliver_to_rows, take_messages
+from civitas.society.population.messages import deliver_to_rows, messages_of
 from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import merged
@@ -103,7 +103,9 @@ async def run_population(
         name: population.fresh(name).copy()
         for name, column in population.declared.items()
         if column.seen
-    } | {name: population.arrays[name] for name in SETTLED if name in population.arrays}
+    } | {name: population.arrays[name].view() for name in SETTLED if name in population.arrays}
+    for each in seen.values():
+        each.flags.writeable = False
     view.others = Others(population, seen)
     if population.places:
         view.at = RowsHere(population)
@@ -114,6 +116,7 @@ async def run_population(
     moment = Moment(
         step=view.step,
         seconds=view.seconds,
+        lasted=books.seconds,
         time=view.time,
         clock=view.clock,
         facts=view.facts or {},
@@ -152,12 +155,12 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
     return home, work, int(columns["money"].sum()), own
 
 
-def set_clock(society: Any, clock: Clock) -> None:
-    """Set the clock; if steps have another length, who is on the way arrives when it was to."""
-    old, new, now = society.clock.step_s, clock.step_s, society.number
-    society.clock = clock
+def set_length(society: Any, new: int) -> None:
+    """Let steps be `new` seconds from now on; who is on the way arrives when it was to."""
+    old, now = society.clock.step_s, society.number
     if old == new:
         return
+    society.clock = Clock(society.clock.start, new, 0, society.clock.elapsed)
 
     def rescaled(step: Any) -> Any:
         return now - (now - step) * old // new
@@ -179,7 +182,9 @@ def set_clock(society: Any, clock: Clock) -> None:
 def take_mailbox(society: Any, agent: Any, row: int) -> None:
     """Give a promoted citizen the answers and messages of its row."""
     agent._mailbox.answers = answers_of(society.books, row)
-    agent._mailbox.mail = take_messages(society, row)
+    agent._mailbox.mail = messages_of(society, row)
+    if (messages := society.books.messages) is not None:
+        society.books.messages = messages.taken(messages.receiver != row)
 
 
 def leave_mailbox(society: Any, agent: Any, row: int) -> Any:

@@ -70,13 +70,12 @@ def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | No
     return len(books.messages) - (0 if before is None else len(before))
 
 
-def take_messages(society: Any, row: int) -> list[Sent]:
-    """Remove a row's messages and return them as real messages."""
-    books: Any = society.books
-    if society.population is None or books.messages is None:
+def messages_of(society: Any, row: int) -> list[Sent]:
+    """Return a row's messages as real messages."""
+    messages: Messages | None = society.books.messages
+    if messages is None:
         return []
-    mine = books.messages.receiver == row
-    own, books.messages = books.messages.taken(mine), books.messages.taken(~mine)
+    own = messages.taken(messages.rows_of(row, row + 1))
     fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
     table = Table(Say, own.sender, fields)
     return [_sent(society.population, table, at) for at in range(len(own))]
@@ -173,12 +172,10 @@ def _ranks(population: Population, sent: Iterable[Sent]) -> Any:
     for each in sent:
         text, number, _ = each.rank
         row = population._row(each.envelope.sender)
-        if row is None:
-            after = 2 * len(population)
-            if not text and number < 1 << 64:
-                row = int(numpy().searchsorted(population.ids, max(0, number)))
-                after = 2 * row - 1
-            made.append(after)
-        else:
+        if row is not None:
             made.append(2 * row)
+        elif text or number >= 1 << 64:
+            made.append(2 * len(population))
+        else:
+            made.append(2 * int(numpy().searchsorted(population.ids, max(0, number))) - 1)
     return numpy().array(made, numpy().int64)

@@ -19,6 +19,7 @@ class Moment:
 
     step: int = 0
     seconds: int = 900
+    lasted: int = 900
     time: int = 0
     clock: Any = None
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -129,11 +129,10 @@ def arrive(books: Any) -> None:
     books.coming_to -= arrived
     books.at_place += arrived
     arrays["place"][there] = to
-    arrays["moving_to"][there] = -1
-    arrays["moving_from"][there] = -1
-    arrays["arrives"][there] = 0
-    arrays["left"][there] = 0
-    arrays["mode"][there] = -1
+    for name in ("moving_to", "moving_from", "mode"):
+        arrays[name][there] = -1
+    for name in ("arrives", "left"):
+        arrays[name][there] = 0
 
 
 def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:

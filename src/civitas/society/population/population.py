@@ -101,6 +101,7 @@ class Population:
             self.ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
             self.ids, table = columns_of(citizens)
+        self.ids.flags.writeable = False
         count = len(self.ids)
         if network is not None and len(network) != count:
             raise ConfigError(
@@ -176,11 +177,7 @@ class Population:
     # -- what numbers stand for --------------------------------------------------------------------
 
     def encoded(self, what: str, value: Any) -> int:
-        """Return the number that stands for a value in wants.
-
-        Raises:
-            ConfigError: there is none for it
-        """
+        """Return the number that stands for a value in wants. Raises ConfigError: none does."""
         if what == PLACE:
             return self.place_number(value)
         if what == WORD:
@@ -214,11 +211,7 @@ class Population:
         return self.places[number] if what == PLACE else self.words[number]
 
     def place_number(self, place: str | None) -> int:
-        """Return the number of a place, −1 for None.
-
-        Raises:
-            ConfigError: there is no such place
-        """
+        """Return the number of a place, −1 for None. Raises ConfigError: there is no such place."""
         if place is None:
             return -1
         found = self._place.get(place) if isinstance(place, str) else None
@@ -301,6 +294,8 @@ class Population:
         """Return a citizen's status, made from its columns."""
         if row in self.agents:
             return self.agents[row].memory.status
+        if self.source is not None:
+            self.source.pull(self.arrays)
         status: dict[str, Any] = {}
         for name, column in self.declared.items():
             if name not in SETTLED and not column.own:
@@ -330,11 +325,7 @@ class Population:
         return made
 
     def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
-        """Write a full agent's status into the columns, or some of them.
-
-        Raises:
-            ConfigError: a value does not fit its column
-        """
+        """Write a full agent's status into columns. Raises ConfigError: a value does not fit."""
         for name in names or self.declared:
             if name in SETTLED or name not in self.declared or self.declared[name].own:
                 continue
@@ -354,9 +345,10 @@ class Population:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
         np, own = numpy(), self.arrays[name]
         try:
-            with np.errstate(invalid="ignore"):
+            with np.errstate(invalid="ignore", over="ignore"):
                 cast = np.asarray(value).astype(own.dtype)
-            if own.dtype.kind != "f" and (cast != value).any():
+            fits = np.isfinite(cast) if own.dtype.kind == "f" else cast == value
+            if cast.shape != own.shape[1:] or not fits.all():
                 raise ValueError
             own[rows] = cast
         except (TypeError, ValueError, OverflowError):
@@ -366,11 +358,7 @@ class Population:
     # -- its society -------------------------------------------------------------------------------
 
     def enter(self, society: Any, services: Iterable[str]) -> None:
-        """Join a society; a population joins one only.
-
-        Raises:
-            DefinitionError: it lives in another
-        """
+        """Join a society. Raises DefinitionError: it lives in another."""
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")
         self.society = society

@@ -69,12 +69,7 @@ class RayEngine(LocalEngine):
         self._fresh: set[str] = set()
 
     async def run_rows(self, population: Population, moment: Moment) -> list[Wants]:
-        """Run a step of the rows on the workers; returns what they want, in the order of the rows.
-
-        Raises:
-            ConfigError: there is no Ray at the address
-            StateError: Ray is gone, or its store is too small
-        """
+        """Run a step of the rows on the workers; return their wants, in the order of the rows."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._run_rows, population, moment)
 
@@ -196,7 +191,7 @@ class _Part:
         self._saved = ray.put(
             {name: values[first:until] for name, values in population.arrays.items()}
         )
-        self._since: list[Any] = []
+        self._names, self._since = [*population.arrays], list[Any]()
         self._actor = self._made()
 
     def _made(self) -> Any:
@@ -212,7 +207,7 @@ class _Part:
         """Return its rows' wants; a lost worker is replaced and repeats its steps."""
         wants: list[Wants] = self._safe(ask, "step")
         if len(self._since) >= _SAVED:
-            saved = self._safe(self._actor.save.remote(), "save")
+            saved = self.columns(self._names)
             # A copy of its own: what a worker returns is lost with the worker's machine.
             self._saved, self._since = self._ray.put(saved), []
         return wants
@@ -284,10 +279,6 @@ class Worker:
     def pid(self) -> int:
         """The id of its process."""
         return os.getpid()
-
-    def save(self) -> dict[str, Any]:
-        """All columns of the rows."""
-        return self.columns(list(self._own))
 
 
 def _answers(address: str | None) -> None:

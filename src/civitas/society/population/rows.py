@@ -140,10 +140,12 @@ class Rows(Company):
                 f"block {self._block}: column {name!r} is {column.dtype}, got {array.dtype}"
             )
         if self._chosen is None or name in self._gathered:
-            self[name][...] = array
+            made = self[name]
         else:
             made = self._gathered[name] = np.empty(shape, column.dtype)
-            made[...] = array
+        made[...] = array
+        if column.dtype.kind != "f" and not np.can_cast(array.dtype, column.dtype):
+            self._check(name, made == array, f"does not fit {column.dtype}")
 
     def write_back(self) -> None:
         """Write gathered columns back; check that they are finite."""
@@ -151,16 +153,20 @@ class Rows(Company):
         for name, values in self._gathered.items():
             if name not in self._own:
                 continue
-            if values.dtype.kind == "f" and not np.isfinite(values).all():
-                row = int(self.index[~np.isfinite(values).reshape(len(self), -1).all(axis=1)][0])
-                raise ConfigError(
-                    f"block {self._block} left a column {name!r} that is not finite, of citizen "
-                    f"{int(self.population.ids[row])} in step {self.step}"
-                )
+            if values.dtype.kind == "f":
+                self._check(name, np.isfinite(values), "is not finite")
             whole = self.population.arrays[name]
             if self._chosen is not None or isinstance(whole, Slots):
                 whole[self.at] = values
         self._gathered = {}
+
+    def _check(self, name: str, good: Any, what: str) -> None:
+        if not good.all():
+            citizen = int(self.ids[~good.reshape(len(self), -1).all(axis=1)][0])
+            raise ConfigError(
+                f"block {self._block} left a column {name!r} that {what}, of citizen {citizen} in "
+                f"step {self.step}"
+            )
 
     def of(self, block: Any, chosen: Any = None) -> Rows:
         """Return these rows, or the chosen of them, for a block."""
@@ -223,7 +229,7 @@ class Rows(Company):
         lonely = degree == 0
         at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
         if not lonely.any():
-            return others[at].astype(np.int64)
+            return others[at]
         found = np.full(len(self), -1, np.int64)
         found[~lonely] = others[at[~lonely]]
         return found

@@ -92,11 +92,17 @@ def fill(population: Register, table: dict[str, Any]) -> None:
         if kind not in "biuf" or (whole and kind == "f" and (values % 1 != 0).any()):
             but = " with fractions or empty cells" if kind == "f" else ""
             raise ConfigError(f"column {name!r} must be {own.dtype}, got {values.dtype}{but}")
-        if kind == "f" and not np.isfinite(values).all():
-            raise ConfigError(f"column {name!r} must be finite numbers")
-        own[...] = values
+        with np.errstate(over="ignore", invalid="ignore"):
+            own[...] = values
+        if kind == "f" and not np.isfinite(own).all():
+            raise ConfigError(f"column {name!r} must be finite numbers of {own.dtype}")
         if whole and (own != values).any():
             raise ConfigError(f"column {name!r} has values that are not of {own.dtype}")
+        texts = column.texts(population.places)
+        least = -(column.dtype == PLACE)
+        if texts and ((own < least) | (own >= len(texts) + least)).any():
+            most = len(texts) + least - 1
+            raise ConfigError(f"column {name!r} must be texts, or numbers from {least} to {most}")
     if (population.arrays["money"] < 0).any():
         raise ConfigError("column 'money' must be whole numbers of cents, 0 or more")
 

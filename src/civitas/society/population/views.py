@@ -74,13 +74,16 @@ class Where(Mapping[str, str | None]):
 class Columns(Mapping[str, Any]):
     """The columns of a population, each fetched on access."""
 
-    def __init__(self, population: Register) -> None:
+    def __init__(self, population: Any) -> None:
         self._population = population
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._population.arrays:
             raise KeyError(name)
-        return self._population.fresh(name)
+        found = self._population.fresh(name).view()
+        # A metric that sorts in place must not move what citizens have.
+        found.flags.writeable = self._population.society is None
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._population.arrays)

@@ -54,6 +54,7 @@ class Bank(Service):
     """Keeps the citizens' savings, all in cash; pays interest from its own capital.
 
     Args:
+        id: the id that messages to the bank name
         money: the bank's own capital at the start, in cents
         interest: a day's interest on a deposit, in millionths; 27 is one percent a year
 
@@ -140,6 +141,7 @@ class Government(Service):
     withheld before.
 
     Args:
+        id: the id that messages to the government name
         money: the government's cents at the start
         brackets: (cents of a day's income, thousandths of the income above them), from (0, …) up
         reserve: the cents that the government does not share out; `money` if left out

@@ -56,7 +56,6 @@ class Run {
     const { path, kind, data, at } = entry;
     this.last = Math.max(this.last, entry.sequence);
     if (kind !== "over") for (const each of this.lanes.values()) if (each.path === path || !each.path) each.over = null; // it goes on
-    if (path === "act") return; // the order, which is in the outline
     const lane = this.lane(path), about = data.about || {};
     if (kind === "begun") lane.instruction = text(data.task);
     else if (kind === "state") this.state(lane, data);
@@ -207,7 +206,7 @@ export function mount(root) {
     const list = newest().filter((run, at) => at < RECENT || run.id === view?.outline.id);
     none.hidden = list.length > 0;
     head.hidden = body.hidden = !view;
-    replace(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${runState(...stands(run)).word}   ${text(run.task.slice(0, 80))}`)));
+    update(pick, list.map((run) => h("option", { value: run.id }, `${day(run.began)}   ${runState(...stands(run)).word}   ${text(run.task.slice(0, 80))}`)));
     if (!view) return;
     pick.value = view.outline.id;
     const { state, job, task, totals, fault, told = [], order } = view.outline;
@@ -216,7 +215,7 @@ export function mount(root) {
     buttons.unpause.hidden = job !== "paused";
     update(more, job || state === "running" ? null : further(view.outline.id, state, order));
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || state === "running";
-    replace(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
+    update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && count(totals.tokens, "token"), totals && Number(totals.usd) ? `${totals.usd} US dollars` : null, totals && duration(totals.seconds),
         job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && "under way in another process"].filter(Boolean).join(" · ")),

@@ -20,15 +20,17 @@ export function replace(node, ...children) {
   return node;
 }
 
-// Show these; what is shown already stays, with what is read or marked there.
+const INSIDE = ".s-round, .s-lane, .s-runs-head > .s-row, .s-runs-list *, .s-answers > section"; // of these, what is in them
+// Show these; what is shown already stays, with what is read, marked, written or pressed there.
 export function update(node, ...children) {
   const fresh = given(children);
   fresh.forEach((child, at) => {
     const shown = node.childNodes[at];
     if (child.open !== undefined) child.open = Boolean(shown?.open);
     if (!shown) node.append(child);
-    else if (child.matches?.(".s-round, .s-lane") && shown.className === child.className) update(shown, ...child.childNodes);
-    else if (!shown.isEqualNode(child)) shown.replaceWith(child);
+    else if (shown.isEqualNode(child)) return;
+    else if (shown.matches?.(INSIDE) && shown.cloneNode().isEqualNode(child.cloneNode())) update(shown, ...child.childNodes);
+    else shown.replaceWith(child);
   });
   while (node.childNodes.length > fresh.length) node.lastChild.remove();
 }

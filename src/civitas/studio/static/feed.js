@@ -84,6 +84,7 @@ export function connect() {
   };
   socket.onclose = () => {
     become("lost");
+    fetch("/studio/cards").catch(() => {}); // where another token is asked for now, the page that asks for it comes
     setTimeout(connect, wait);
     wait = Math.min(wait * 2, 5000);
   };

@@ -159,7 +159,7 @@ export function makeMap(onPick) {
 
   function draw(now) {
     asked = 0;
-    if (!width) return;
+    if (!width || !height) return;
     if (!fresh) drawBase();
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);

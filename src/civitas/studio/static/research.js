@@ -52,7 +52,7 @@ export function mount(root) {
     const all = newest();
     head.hidden = body.hidden = all.length === 0;
     nothing.hidden = all.length > 0;
-    replace(choose, all.map((each) => h("option", { value: each.id },
+    update(choose, all.map((each) => h("option", { value: each.id },
       `${each.state === "running" ? "▸ " : ""}${each.task.split("\n")[0].slice(0, 90)} (${day(each.began)})`)));
     if (run !== null) choose.value = run;
   }

@@ -58,7 +58,7 @@ export function mount(root) {
     const found = [...runs.values()].reverse().filter((each) => words(each).includes(wanted));
     total.textContent = found.length === runs.size ? count(runs.size, "run") : `${number(found.length)} of ${count(runs.size, "run")}`;
     const focus = document.activeElement?.dataset.run;
-    replace(rows, found.slice(0, most).map(item),
+    update(rows, found.slice(0, most).map(item),
       found.length > most && h("li", {}, button(`Show ${number(Math.min(LISTED, found.length - most))} more`, () => { most += LISTED; list(); }, "quiet")),
       fault ? h("li", {}, h("p", { class: "s-fault", role: "alert" }, fault))
         : !runs.size ? h("li", {}, empty("No runs yet. Every run of an agent whose journal= is this studio's file appears here, also while it is under way."))
@@ -172,7 +172,7 @@ function shownRun(view, id, choose) {
     ];
     update(goes, is ? null : further(id, about.state, about.order));
     const goesOn = !is && !goes.firstChild && !ENDED.has(about.state);
-    replace(head,
+    update(head,
       h("div", { class: "s-row" }, stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${about.kind} ${about.agent} · began ${day(about.began)} · ${entries(about.entries)}`),
         h("span", { class: "s-spacer" }), !is && button("Replay", replay), button("Fork", fork), goesOn && about.order && button("Resume", resume, "primary")),
@@ -184,7 +184,7 @@ function shownRun(view, id, choose) {
         about.forked_from && ENDED.has(about.state) && "Its original has finished, so nothing is left to resume."),
       h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
         h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))));
-    replace(doubts, !is && about.in_doubt.length > 0 && [
+    update(doubts, !is && about.in_doubt.length > 0 && [
       h("h2", {}, "In doubt: these calls were running when the process ended. It is unknown whether they took effect."),
       about.in_doubt.map(doubt)]);
   }

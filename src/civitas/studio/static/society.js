@@ -1,7 +1,7 @@
 // The tab Society: a town that plays, its map and curves, a citizen's card, and what a person asks
 // of it and changes in it.
 
-import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast } from "./dom.js";
+import { attempt, button, call, count, empty, fillWindow, h, json, meter, oneAtATime, replace, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 import { GROUPS, SHAPES, makeMap } from "./map.js";
 
@@ -167,8 +167,8 @@ export function mount(root) {
     const its = await call(`society/citizen?id=${encodeURIComponent(shown)}`).catch(({ message }) => ({ message }));
     if (shown !== citizen) return;
     ask.hidden = Boolean(its.message);
-    replace(who, its.message ? empty(its.message) : heading(its));
-    replace(card, its.message ? null : person(its));
+    update(who, its.message ? empty(its.message) : heading(its));
+    update(card, its.message ? null : person(its));
   }
 
   const row = (label, value) => (value === null || value === undefined || value === "" ? null : [h("dt", {}, label), h("dd", {}, value)]);
@@ -227,11 +227,9 @@ export function mount(root) {
     due = Math.min(...log.changes.map((each) => each[0]).filter((step) => step >= head.step));
     replace(changes, log.changes.length ? log.changes.map(([step, what, failed]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed.slice(0, 3).map((why) => h("p", { class: "s-fault" }, `failed: ${why}`))))
       : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
-    replace(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
+    update(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
       h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));
-    const open = results.querySelector("details")?.open; // the last survey stays as it was looked at
-    replace(results, log.said.filter((each) => each.kind === "survey").map(outcome));
-    if (open) results.querySelector("details").open = true;
+    update(results, log.said.filter((each) => each.kind === "survey").map(outcome));
   }
 
   // -- what is new ---------------------------------------------------------------------------------

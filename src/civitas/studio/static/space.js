@@ -1,6 +1,6 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
-import { attempt, call, clock, count, empty, fillWindow, h, json, oneAtATime, replace, result, sent, toast } from "./dom.js";
+import { attempt, call, clock, count, empty, fillWindow, h, json, oneAtATime, replace, result, sent, toast, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
 
 const MOST = 10000; // messages that are kept here, as at the server
@@ -102,7 +102,7 @@ export function mount(root) {
     const { name, args } = message.action;
     const text = name === "say" ? args.content : name === "error" ? args.error : name === "response" ? args.data : undefined;
     const body = text !== undefined
-      ? [h("div", { class: "s-text" }, result(text))]
+      ? [h("div", { class: "s-text", dir: "auto" }, result(text))]
       : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, json(key)), h("code", {}, json(value))));
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
@@ -179,12 +179,12 @@ export function mount(root) {
     const open = new Set([...agents.querySelectorAll("details[open]")].map((each) => each.dataset.id));
     const known = new Map([...agents.children].map((each) => [each.dataset.id, each]));
     if (!found.agents.length) {
-      replace(agents, h("li", {}, empty(found.space
+      update(agents, h("li", {}, empty(found.space
         ? "Nobody else is in this space. Add an agent: space.add(ChattyAI(\"Chatty\"))."
         : "You are in no space. In your program: space.add(gradio_user).")));
       return;
     }
-    replace(agents, found.agents.map((agent) => {
+    update(agents, found.agents.map((agent) => {
       const busy = agent.handling?.length || agent.waiting || agent.asking;
       const item = known.get(agent.id) || entry(agent.id, open);
       const dot = item.querySelector(".s-dot");
