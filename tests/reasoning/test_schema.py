@@ -85,6 +85,8 @@ def ask(schema: Any, *answers: str) -> Any:
         ({}, "[null]", [None]),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, "5", 5),
         (int, "```json\n7\n```", 7),
+        (int, "```JSON 7```", 7),
+        (int, "```7```", 7),
         (int, "```JSON\n7```", 7),
         (dict, '```json {"a": "`b`"} ```\n', {"a": "`b`"}),
     ),

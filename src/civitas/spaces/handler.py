@@ -182,7 +182,6 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
                 log_failure(logger, about, error)
         finally:
             mailbox.asking.discard(delivery)
-            delivery.task = None
         if delivery.answered:
             return
         if decision is True:
