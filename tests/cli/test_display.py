@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 from typing import Any
 
 import pytest
 
+from civitas.cli.progress import Warnings
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.research import ResearchDisplay
 from civitas.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
@@ -216,6 +218,13 @@ def test_a_researcher_tells_of_tasks_of_one_kind_by_their_number(
         display.finish()
 
     asyncio.run(watched())
+
+
+def test_of_a_warning_the_first_line_is_shown() -> None:
+    shown: list[str] = []
+    about = {"msg": "no \x1b[2J room\nTraceback", "levelname": "WARNING"}
+    Warnings(shown.append).emit(logging.makeLogRecord(about))
+    assert shown == [r"(warning: no \x1b[2J room)"]
 
 
 def step(action: str, result: Any = None, error: str | None = None) -> Step:
