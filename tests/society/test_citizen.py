@@ -16,7 +16,10 @@ from civitas.society import (
     CitizenAgentParams,
     CitizenMemory,
     Move,
+    Perception,
     Society,
+    View,
+    all_blocks,
 )
 from society.life import Noting, said
 
@@ -37,6 +40,7 @@ def test_a_memory_keeps_the_last_events_and_messages() -> None:
     assert (other.status, other.stream) == (memory.status, memory.stream)
     short = CitizenMemory(most=1)
     short.load_state_dict(memory.state_dict())
+    assert short.stream == memory.stream[-1:]
     short.note(3, "event 3")
     assert short.stream == [(3, "event 3")]
     assert memory.thread("t") is memory.thread("t")
@@ -68,6 +72,12 @@ def test_a_block_that_is_not_enabled_is_left_out() -> None:
         ParamsType = HomeParams
 
     assert [block.name for block in Home(1, blocks=[Walks(), Talks()]).blocks] == ["Talks"]
+    for name in ("mobility", "economy", "social"):
+        params = CitizenAgentParams(**{f"enable_{name}": False})
+        citizen = CitizenAgent(1, agent_params=params, blocks=all_blocks())
+        left = {block.name for block in citizen.blocks}
+        out = {"social": {"SocialBlock", "FeedBlock"}}.get(name, {f"{name.title()}Block"})
+        assert {block.name for block in all_blocks()} - left == out
     assert CitizenAgent("bank", type=AgentType.Bank).type == "bank"
 
 
@@ -99,6 +109,10 @@ def test_outside_of_a_society_a_citizen_has_its_own_state_and_wants_nothing() ->
             citizen.want(Move("work"))
     for _ in range(9):
         asyncio.run(citizen.run())
+    draws = citizen.draws
+    assert citizen.draws is draws
+    citizen.perceived = Perception(View(step=3), "7", citizen.status)
+    assert citizen.draws.integer("hours") != draws.integer("hours")
     citizen.status["now"] = 5
     assert asyncio.run(citizen.run()) is None
     assert [each.block for each in citizen.dispatcher.decisions] == [*["Looks"] * 9, None]

@@ -56,6 +56,54 @@ async def after(steps: int, *citizens: CitizenAgent, **options: Any) -> Society:
     return society
 
 
+async def test_an_answer_comes_once_in_the_next_step() -> None:
+    ann = wanting(Pay("2", 4), Pay("3", 1), money=9)
+    await after(4, ann, wanting(id=2))
+    assert ann.status["told"] == [None, "there is no 3 who could be paid"]
+
+
+async def test_who_is_on_the_way_holds_a_place_until_it_leaves_and_wants_no_other_way() -> None:
+    def go(me: CitizenAgent) -> None:
+        me.want(Move("b" if me.perceived.step < 2 else "c", "crawl"))
+        me.memory.note(me.perceived.step, str([each.reason for each in me.perceived.answers]))
+
+    ann, ben = living(go, home="a"), living(go, id=2, home="a")
+    async with Society([ann, ben], Places(a=9, b=1, c=9)) as society:
+        rows = await society.run(steps=2)
+        assert [row["moving"] for row in rows] == [1, 1]
+        assert ben.memory.stream[1] == (1, "['b is full']")
+        await society.run(steps=1)
+        assert ann.memory.stream[2] == (2, "['on the way to b']")
+        society.remove(ann)
+        society.add(wanting(Move("b"), id=3, home="c"))
+        society.agents[-1].want(Move("b"))
+        row = await society.step()
+        assert (row["moving"], row["failures"]) == (2, 0)
+
+
+async def test_places_next_to_each_other_are_a_step_apart() -> None:
+    both = [Place(id, "work", 0, 0, 9, node="n") for id in ("a", "b")]
+    ann = wanting(Move("b", "walk"), home="a", work="a")
+    society = await after(2, ann, city=City(both, nodes={"n": (0, 0)}))
+    assert ann.status["told"] == [1]
+    # Who works at home is at home.
+    assert [(row["home"], row["work"]) for row in society.metrics] == [(0, 0)] * 2
+    (row,) = (await after(1, wanting(home="a", work="a"), city=town())).metrics
+    assert (row["home"], row["work"]) == (1, 0)
+
+
+async def test_of_services_at_one_place_the_first_settles() -> None:
+    class Stall(Service):
+        takes = (Buy,)
+
+        def settle(self, books: Books, sender: str, want: Want) -> Answer:
+            return Answer(want, True, value=self.id)
+
+    ann = wanting(Buy("b", "food", 5))
+    await after(2, ann, services=[Stall(id, "b") for id in ("11", "x", "9")])
+    assert ann.status["told"] == ["9"]
+
+
 async def test_the_last_place_goes_to_who_is_there_first_then_by_id() -> None:
     city = Places(a=None, b=2)
     there = wanting(id=30, home="b")

@@ -56,6 +56,8 @@ def test_tax_is_by_brackets() -> None:
     assert tax_on(10_603) == 261 + 959
     incomes = (22_603, 43_151, 54_795, 136_986, 236_986)
     assert [tax_on(each) for each in incomes] == [3860, 8791, 12_517, 41_283, 78_283]
+    yearly = (0, 9_525, 38_700, 82_500, 157_500, 200_000, 500_000)
+    assert [start for start, _ in BRACKETS] == [round(each * 100 / 365) for each in yearly]
     assert tax_on(20_000, ((0, 0), (10_000, 500))) == 5_000
 
 

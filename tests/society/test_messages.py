@@ -13,6 +13,8 @@ from civitas.errors import DefinitionError, InvalidMessage, SpaceClosed, Virtual
 from civitas.society import CitizenAgent, City, Population, Society, all_blocks
 from society.life import Bank, Noting, living, said, town
 
+HELLO = said("me", content="hello")
+
 
 async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence() -> None:
     def speak(me: CitizenAgent) -> None:
@@ -28,6 +30,17 @@ async def test_what_is_sent_in_a_step_comes_in_the_next_by_sender_and_sequence()
         assert [args["content"] for _, _, args in ear.heard] == [
             f"{id} {number}" for id in (2, 9, 10, "a", "b") for number in range(2)
         ]
+
+
+async def test_what_services_answer_comes_in_the_order_of_ids_too() -> None:
+    class Saver(Noting):
+        async def forward(self) -> None:
+            self.send(said("bank", "save", cents=5))
+
+    me, others = Saver("me"), [living(lambda one: one.send(HELLO), id=id) for id in ("z", "a")]
+    async with Society([me, *others], services=[Bank()]) as society:
+        await society.run(steps=3)
+    assert [sender for sender, _, _ in me.heard] == ["a", "bank", "z"] * 2
 
 
 async def test_answers_and_errors_come_a_step_later() -> None:
@@ -68,6 +81,25 @@ async def test_an_agent_handles_one_message_at_a_time() -> None:
     assert slow.log == ["begin a", "end a", "begin b", "end b"]
 
 
+async def test_who_leaves_handles_no_further_message_and_takes_no_step() -> None:
+    class Leaves(Noting):
+        @action
+        async def say(self, content: str) -> None:
+            self.note()
+            self.space.remove(self)
+
+        async def forward(self) -> None:
+            self.heard.append(("one", "stays", None))
+
+    one, two = Leaves("one"), Noting("two")
+    async with Society([one, two]) as society:
+        await society.step()
+        for content in ("first", "second"):
+            two.send(said("one", content=content))
+        await society.run(steps=2)
+    assert [name for _, name, _ in one.heard] == ["stays", "say"]
+
+
 async def test_a_plain_action_runs_in_a_thread_and_holds_up_nobody() -> None:
     class Plain(Agent):
         @action
@@ -89,6 +121,9 @@ async def test_a_broadcast_reaches_all_who_are_there_when_it_is_delivered() -> N
         await society.step()
         assert [args["content"] for _, _, args in one.heard] == ["all", "others"]
         assert [args["content"] for _, _, args in two.heard] == ["all"]
+        one.send(said("*", "burn"))  # who cannot do it does not answer
+        await society.run(steps=2)
+        assert [name for _, name, _ in one.heard] == ["say", "say"]
 
 
 async def test_a_request_to_an_agent_is_refused_and_one_to_a_service_is_settled() -> None:
@@ -183,8 +218,9 @@ async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> Non
         assert seen == ["one", "a secret", "two"]
         assert [args["content"] for _, _, args in ear.heard] == ["ONE", "TWO"]
         assert [message["action"]["args"]["content"] for message in shown] == ["ONE", "TWO"]
-        with pytest.raises(DefinitionError, match="plain function"):
-            society.intercept("no")  # type: ignore[arg-type]
+        for wrong in ("no", ear.say):
+            with pytest.raises(DefinitionError, match="plain function"):
+                society.intercept(wrong)  # type: ignore[arg-type]
 
 
 async def test_a_storm_of_messages_fills_a_mailbox_and_no_more() -> None:

@@ -41,13 +41,13 @@ class Counting(ScriptedModel):
             self.now -= 1
 
 
-def asking(text: str = "", id: int = 1) -> CitizenAgent:
+def asking(text: str = "", id: int = 1, *actions: Any) -> CitizenAgent:
     """A citizen that asks the model something each step, and remembers the answer or the error."""
 
     async def ask(me: CitizenAgent) -> None:
         prompt = [{"role": "user", "content": text or f"{me.id}"}]
         try:
-            answer = (await me.llm.complete(prompt)).text
+            answer = (await me.llm.complete(prompt, actions)).text
         except ModelError as error:
             me.fell_back(str(error))
             answer = str(error)
@@ -142,9 +142,10 @@ async def test_the_manifest_tells_by_a_hash_whether_the_prompts_were_the_same(
 
 
 async def test_the_same_prompt_is_asked_once_a_step_where_that_is_allowed() -> None:
-    for once, calls in ((True, 2), (False, 8)):
+    may_call = (CitizenAgent.say,)  # who may call actions is asked by itself
+    for once, calls, actions in ((True, 2, ()), (False, 8, ()), (True, 8, may_call)):
         model = Counting()
-        citizens = [asking("hello", id=number) for number in range(4)]
+        citizens = [asking("hello", number, *actions) for number in range(4)]
         async with Society(citizens, model=model, ask_once=once) as society:
             await society.run(steps=2)
         assert model.calls == calls

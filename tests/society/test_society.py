@@ -79,6 +79,8 @@ async def test_a_state_goes_on_as_the_society_that_it_is_of() -> None:
     async with Society(busy(20), town(), seed=3, services=[Bank()]) as other:
         other.load_state_dict(json.loads(json.dumps(state)))
         assert other.number == 3
+        other.agents[0].want(Pay("2", 9))  # what was wanted before is not in the state
+        other.load_state_dict(state)
         await other.run(steps=3)
         assert state_of(other) == whole
 
@@ -111,9 +113,10 @@ async def test_a_state_of_another_or_a_damaged_one_is_refused(change: Any, told:
 async def test_a_state_that_is_no_json_is_refused_with_its_agent() -> None:
     citizens = busy(3)
     async with Society(citizens, town(), seed=3, services=[Bank()]) as society:
-        citizens[1].status["known"] = {"a set"}
-        with pytest.raises(StateError, match=f"the state of agent '{citizens[1].id}' cannot be"):
-            society.state_dict()
+        for what in ({"a set"}, float("nan")):
+            citizens[1].status["known"] = what
+            with pytest.raises(StateError, match=f"agent '{citizens[1].id}' cannot be"):
+                society.state_dict()
 
 
 async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
@@ -191,6 +194,32 @@ async def test_a_citizen_may_leave_and_others_may_come_in_a_step() -> None:
         assert [row["money"] for row in rows] == [3, 3]  # what left took its money along
         assert first.space is None
         assert sorted(society.ids()) == ["2", "9"]
+
+
+async def test_who_is_gone_at_once_never_came_and_who_could_not_come_may_come_later() -> None:
+    def call(me: CitizenAgent) -> None:
+        if me.perceived.step == 0:
+            me.space.add(living(print, id=8, money=3))
+            me.space.remove("8")
+            me.space.add(living(print, id=9, home="nowhere", money=4))
+
+    async with Society([living(call)], town()) as society:
+        assert (await society.step())["money"] == 0
+        ((step, who, why),) = society.failures
+        assert (step, who, why) == (0, "9", "citizen '9' cannot start at 'nowhere': no such place")
+        assert society.ids() == ["1"]
+        society.add(living(lambda _: None, id=9, home="a", money=4))
+        assert [row["money"] for row in await society.run(steps=2)] == [4, 4]
+
+
+async def test_failures_are_in_order_of_id_whatever_the_order_of_turns() -> None:
+    def raises(_: Any) -> None:
+        raise KeyError
+
+    many = [living(raises, id=id) for id in (10, 2, "x", 1, "b")]
+    async with Society(many, engine=Shuffled(3)) as society:
+        await society.run(steps=2)
+        assert [id for _, id, _ in society.failures] == ["1", "2", "10", "b", "x"] * 2
 
 
 async def test_a_citizen_that_writes_its_own_money_or_place_is_put_right() -> None:
@@ -296,6 +325,7 @@ async def test_facts_are_perceived_as_they_are_at_each_step() -> None:
 async def test_a_run_has_the_steps_of_its_days_and_tells_of_each() -> None:
     told: list[Any] = []
     async with Society([living(lambda _: None, home="a")], town()) as society:
+        assert await society.run(days=0) == []
         rows = await society.run(days=0.5, step="6h", progress=told.append)
         assert rows == told == society.metrics
         assert [row["time"] for row in rows] == ["2026-01-05T00:00:00", "2026-01-05T06:00:00"]
@@ -322,6 +352,7 @@ async def test_what_was_done_counts_for_the_length_of_its_step_whatever_follows(
     async with Society(both) as society:
         for step in ("4h", "15min", "1h", "1h"):
             await society.run(steps=1, step=step)
+            society.load_state_dict(society.state_dict())
             energy.append(both[1].status["needs"]["energy"])
     assert energy == [0, 500, 531, 656]
     assert both[1].status["relations"] == {"1": 32}  # of four hours
@@ -399,6 +430,8 @@ def sharing(status: dict[str, Any]) -> list[CitizenAgent]:
         ),
         ({"citizens": [living(print, id="city")]}, "id of a service"),
         ({"citizens": ["somebody"]}, "add takes an agent"),
+        ({"citizens": Population(2), "city": town()}, "city= and the population's are two"),
+        ({"citizens": Population(2), "city": None, "seed": 1}, "seed=1, and the population's is 0"),
         ({"model": 3}, "model= must be a model or the name of one, got 3"),
         ({"engine": LocalEngine}, "engine= must be an engine, such as"),
         ({"budget": 5}, "budget= must be a Budget, got 5"),

@@ -180,7 +180,6 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
         for number, state in each.get("blocks", {}).items():
             agent.blocks[int(number)].load_state_dict(state)
         society.enter_books(mailbox)
-    router.wanting.clear()
     society.books.load_state_dict(given["services"])
     society._broken = ""
 

@@ -105,7 +105,7 @@ class Books:
 
     Args:
         city: the city; None for none
-        services: the services, by id
+        services: the services, by id, in id order
 
     Attributes:
         step: the number of the step being committed
@@ -142,7 +142,7 @@ class Books:
             for each in services.values()
             if type(each).owed is not Service.owed or each.deposits is not Service.deposits
         ]
-        for service in sorted(services.values(), key=lambda each: id_order(each.id)):
+        for service in services.values():
             self.balances[service.id] = service.money
             for kind in service.takes:
                 self._by_kind.setdefault(kind, service)

@@ -30,10 +30,12 @@ def test_the_near_and_the_large_are_chosen_more_often() -> None:
     assert gravity(20, 600) > gravity(10, 600)
     assert (gravity(10, 300), gravity(10, 300, 700)) == (10**10 // 600**2, 10**10 // 1000**2)
     assert (gravity(1, 10**9), gravity(10**6, 0, 1)) == (1, 2**24)
-    chosen = Counter(
-        live(going("shop", id=number), 10, city=town())[0].to for number in range(1, 101)
-    )
-    assert chosen["shop-1"] > 2 * chosen["shop-2"] > 0
+    chosen = []
+    for params in (MobilityBlockParams(), MobilityBlockParams(wait=86_400)):
+        made = (going("shop", MobilityBlock(block_params=params), id=id) for id in range(1, 101))
+        chosen.append(Counter(live(each, 10, city=town())[0].to for each in made))
+    assert chosen[0]["shop-1"] > 2 * chosen[0]["shop-2"] > 0
+    assert chosen[1]["shop-1"] < 1.5 * chosen[1]["shop-2"]  # each trip costs a day besides
 
 
 def test_one_explores_the_less_the_more_places_one_knows() -> None:
@@ -50,6 +52,12 @@ def test_one_explores_the_less_the_more_places_one_knows() -> None:
         (move,) = live(agent, 10, city=town())
         assert move.to == "shop-2"
         assert agent.status["visits"]["shop"]["shop-2"] == 4
+    # Places that it knows count, also where they are not near.
+    steep = MobilityBlockParams(rho=1000, gamma=5000)
+    for others, to in (((), "shop-1"), (("a", "b", "c"), "shop-2")):
+        known = {"shop": dict.fromkeys((*others, "shop-2"), 1)}
+        agent = going("shop", MobilityBlock(block_params=steep), visits=known)
+        assert live(agent, 10, city=town())[0].to == to
 
 
 def test_of_nine_places_the_least_visited_is_forgotten_unless_it_is_the_new_one() -> None:

@@ -239,6 +239,14 @@ def test_a_full_place_at_the_end_of_an_item_breaks_nothing_of_the_next() -> None
     (there,) = live(agent, 9, city=town(work_1=(0, 24)), answers=[refused])
     assert there.to == "work-1"
     assert agent.status.get("mended", 0) == 0
+    # Nor does it when no shop is open any more.
+    plan[0] = item("leisure", "shop", 0, 9)
+    agent = citizen(blocks(), plan=plan, day=0, work="work-1", plan_duty="work-1")
+    closed = town(work_1=(0, 24), shop_1=(1, 2), shop_2=(1, 2))
+    assert live(agent, 8.75, city=closed) == []
+    assert agent.status["stuck"]
+    assert live(agent, 9, city=closed)[0].to == "work-1"
+    assert agent.status.get("mended", 0) == 0
 
 
 def test_after_four_full_places_it_stays_at_home() -> None:
