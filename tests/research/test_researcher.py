@@ -954,6 +954,29 @@ def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
     assert "was **not** built" in marked.markdown
 
 
+def test_equal_quotes_cite_one_passage_below_a_heading_for_each_objective() -> None:
+    def look(query: str) -> list[Resource]:
+        """Look."""
+        return [Resource(url, None, True, "Alpha uses port 4711.") for url in PAGES]
+
+    more = Gives(Findings("", "", [Objective("the colour of gamma")]))
+    researcher = Researcher("r", None, "alpha port", [look], evaluate=more)
+    report = researcher.report_sync("first")
+    assert report.markdown.startswith("# alpha port\n\n## alpha port\n\n- “Alpha uses")
+    assert [each.passage.url for each in report.citations] == [ALPHA]
+    assert report.citations[0].passage.fetched_at.endswith("+00:00")
+    assert researcher.report_so_far() == report
+
+
+def test_another_run_of_a_researcher_begins_at_the_beginning() -> None:
+    researcher = Researcher("r", None, Objective("alpha port", 0.2), tools())
+    begun = []
+    for run_id in "AB":
+        assert researcher.report_sync(run_id).objectives[0].expertise > 0.2
+        begun.append(researcher.done[0].reasoning)
+    assert begun == ["search (expertise 0.20): alpha port"] * 2
+
+
 def test_an_objective_that_was_understood_before_is_done() -> None:
     report = Researcher("r", None, Objective("alpha", 0.95), tools()).report_sync()
     assert report.stop_reason == "done"

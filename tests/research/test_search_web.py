@@ -101,7 +101,7 @@ def test_a_searxng_may_not_send_elsewhere_on_this_machine() -> None:
             "found nothing, as its engines failed: google – CAPTCHA, b – x",
         ),
         (http(b"no", 403), r"answered 403 \(Forbidden\): switch on its JSON format"),
-        (http(b"no", 404), r"answered 404 \(Not Found\)"),
+        (http(b"no", 404), r"answered 404 \(Not Found\)$"),
         (http(b" " * (4 * 2**20 + 1)), "the answer has more than 4194304 bytes"),
     ),
     ids=("html", "deep", "bytes", "list", "object", "engines", "403", "404", "large"),
