@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from typing import Any
 
 import pytest
@@ -161,6 +162,26 @@ def test_nobody_waits_for_its_own_caller() -> None:
         other = ReActAgent("other", model, budget=budget)
         reply = await caller("a", budget, other).reply("Go on")
         assert (reply.text, model.begun) == ("budget", 0)
+
+    asyncio.run(main())
+
+
+def test_one_who_has_waited_is_waited_for_again() -> None:
+    async def main() -> None:
+        budget = Budget(tokens=1000)
+        elsewhere = await asyncio.to_thread(budget.reserve, tokens=600)
+        mine = budget.reserve(tokens=300)
+        inner = asyncio.create_task(budget.in_turn(lambda: budget.reserve(tokens=200)))
+        await asyncio.sleep(0)
+        elsewhere.release()
+        (await inner).release()
+        late = asyncio.create_task(
+            budget.in_turn(lambda: budget.reserve(tokens=800)), context=contextvars.Context()
+        )
+        await asyncio.sleep(0)
+        assert not late.done()
+        mine.release()
+        (await late).release()
 
     asyncio.run(main())
 

@@ -108,7 +108,7 @@ def test_a_failure_without_words_says_its_type() -> None:
     environment = Environment()
     assert environment.execute_action(Action.of(refuse), {})["error"] == "PermissionError"
     error = environment.execute_action(Action.of(break_down), {})["error"]
-    assert error == "Broken (its text cannot be read: RuntimeError)"
+    assert error == "(its text cannot be read: RuntimeError)"
 
 
 def test_wrong_arguments_are_a_failure() -> None:

@@ -826,6 +826,7 @@ def test_json_becomes_the_annotated_type(annotation, value, expected):
          'argument "x.age" must be greater than or equal to 0, not -1'),
         (datetime, "zz", 'argument "x" must be a valid datetime (input is too short), not "zz"'),
         (datetime, 3, 'argument "x" must be a valid datetime, not 3'),
+        (timedelta, 90, 'argument "x" must be a valid duration, not 90'),
         (Annotated[str, Field(min_length=3)], "a",
          'argument "x" must have at least 3 characters, not "a"'),
         (Annotated[list[int], Field(min_length=2)], [1],

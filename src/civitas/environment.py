@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import functools
 import inspect
 import threading
 import time
@@ -60,7 +61,7 @@ class Environment:
 
     def format_result(self, result: Any) -> dict[str, Any]:
         """Format the result with metadata."""
-        return {"tool_executed": True, "result": result, "timestamp": _timestamp()}
+        return {"tool_executed": True, "result": result, "timestamp": _stamp(int(time.time()))}
 
     async def _execute(self, action: Action, args: dict[str, Any]) -> dict[str, Any]:
         if not action.is_async or _is_overridden(self):
@@ -88,13 +89,9 @@ def _is_overridden(environment: Environment) -> bool:
 
 def failed(error: BaseException) -> dict[str, Any]:
     """Return the result of an action that raised."""
-    try:
-        text = error_message(error)
-    except Exception as other:  # an exception's own code may be broken
-        text = f"{type(error).__name__} (its text cannot be read: {type(other).__name__})"
     return {
         "tool_executed": False,
-        "error": text or type(error).__name__,
+        "error": error_message(error) or type(error).__name__,
         "traceback": "".join(traceback.format_exception(error)),
     }
 
@@ -194,16 +191,7 @@ async def _in_time(action: Action, awaitable: Awaitable[Any]) -> Any:
 
 # -- time ------------------------------------------------------------------------------------------
 
-_STAMP: tuple[int, str] = (0, "")
 
-
-def _timestamp() -> str:
-    # strftime takes longer than the rest of a turn's bookkeeping, and its text changes once a
-    # second.
-    global _STAMP
-    now = int(time.time())
-    second, text = _STAMP
-    if second != now:
-        text = time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(now))
-        _STAMP = (now, text)
-    return text
+@functools.lru_cache(maxsize=1)  # strftime takes longer than the rest of a turn's bookkeeping
+def _stamp(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(second))

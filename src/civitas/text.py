@@ -67,20 +67,20 @@ def escaped_json(value: Any) -> str:
 
 
 def error_text(error: BaseException, width: int = 200) -> str:
-    """Return an exception's class and message on one line, even if its `__str__` fails."""
-    kind = type(error).__name__
-    try:
-        message = error_message(error)
-    except Exception as failed:
-        return f"{kind} (its text cannot be read: {type(failed).__name__})"
+    """Return an exception's class and message on one line."""
+    kind, message = type(error).__name__, error_message(error)
     return one_line(f"{kind}: {message}" if message else kind, width)
 
 
 def error_message(error: BaseException) -> str:
     """Return an exception's message; for a group, also the messages of its first members."""
+    try:
+        text = str(error)
+    except BaseException as failed:  # the exception's own code runs here
+        return f"(its text cannot be read: {type(failed).__name__})"
     if not isinstance(error, BaseExceptionGroup):
-        return str(error)
-    return f"{error}: {'; '.join(error_text(each) for each in error.exceptions[:5])}"
+        return text
+    return f"{text}: {'; '.join(error_text(each) for each in error.exceptions[:5])}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

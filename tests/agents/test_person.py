@@ -168,6 +168,23 @@ def test_a_person_reads_what_was_done_and_may_stop() -> None:
     )
 
 
+def test_a_person_reads_all_that_a_conclusion_says_or_a_prompt_of_the_programs_own() -> None:
+    parts = {"steps": ["looked", "counted"], "suggested_next_action": "Look.", "confidence": 0.5}
+    ann, shown = person("c Count.", "a")
+    worker = ReActAgent("R", ScriptedModel([json.dumps({"summary": "3.", **parts})] * 2))
+    DualActAgent(human=ann, reactive=worker).reply_sync("How many?")
+    assert (
+        "The steps, as the agent says:\n  - looked\n  - counted\n"
+        "The agent's answer:\n  3.\n"
+        "It suggests next:\n  Look.\n"
+        "Its confidence, from 0 to 1:\n  0.5\n"
+    ) in shown.getvalue()
+    ann, shown = person("c Count.", "a")
+    prompt = "Is this right?\n{steps}"
+    DualActAgent(human=ann, reactive=worker, human_decision_prompt=prompt).reply_sync("How many?")
+    assert "Is this right?\n| - looked\n| - counted\n" in shown.getvalue()
+
+
 def test_a_person_may_be_r() -> None:
     ann, _ = person("There are 3.")
     go = json.dumps({"action": "CONTINUE", "new_instruction": "Count.", "reasoning": ""})

@@ -198,9 +198,10 @@ def test_a_model_plans_writes_and_judges(folder: Path) -> None:
             PORT, "--folder", "notes", "--model", f"{server.url}#m", "--role", "You are Ada.",
             cwd=folder,
         )  # fmt: skip
-        told = json.dumps([request.body["messages"] for request in server.requests])
+        bodies = [request.body for request in server.requests]
     assert done.returncode == 0, done.stderr
-    assert "You are Ada." in told
+    assert "You are Ada." in json.dumps([each["messages"] for each in bodies])
+    assert ["response_format" in each for each in bodies] == [True, False, True]
     assert "1 sentence marked [unsupported]" in done.stderr
     assert "\n  also: The author of alpha\n" in done.stderr
     assert "It was written in 1999. [unsupported]" in done.stdout

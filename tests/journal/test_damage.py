@@ -206,3 +206,15 @@ def test_a_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) ->
     with closing(sqlite3.connect(path, factory=Overtaken)) as connection:
         connection.make = lambda: Journal(path).close()
         assert real.version(connection) == real.newest
+
+
+def test_what_cannot_be_recorded_is_not_remembered(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+
+    def answer(*_: object) -> str:
+        journal.close()
+        return "Yes."
+
+    agent = ReActAgent("a", ScriptedModel([answer]), journal=journal)
+    assert agent.reply_sync("go").stop_reason == "error"
+    assert [message["content"] for message in agent.memory.get_memories()] == ["go"]

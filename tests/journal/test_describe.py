@@ -119,6 +119,19 @@ def test_what_the_user_says_meanwhile(tmp_path: Path) -> None:
         ),
         ("over", {"reason": "cancelled", "detail": "CancelledError"}, "over, cancelled"),
         ("failed", {"key": "get", "error": "ValueError: "}, "step get failed: ValueError"),
+        (
+            "failed",
+            {"key": "2", "about": {"model": "m"}, "error": "CancelledError: "},
+            "model call 2 was cancelled",
+        ),
+        (
+            "state",
+            {
+                "state": {"iteration": 1},
+                "appended": {"messages": [{"role": "user", "content": c} for c in ("No.", "Yes.")]},
+            },
+            "interrupted by the user: No.; Yes.",
+        ),
         ("failed", {"key": "get", "error": "OSError: down"}, "step get failed: OSError: down"),
         ("permitted", {"key": "1.0", "fingerprint": "f"}, "permitted: step 1.0"),
         (

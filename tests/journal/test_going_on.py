@@ -125,6 +125,7 @@ def test_what_is_in_doubt_is_decided_by_a_person(tmp_path: Path, repeat: bool) -
             assert crash.act.called == [1]
             assert reply.steps[0].error is not None
             assert "skipped" in reply.steps[0].error
+            assert not reply.steps[0].executed
         assert journal.replay("R") == reply
 
 

@@ -46,7 +46,8 @@ changed.__name__ = "one"
 
 
 def react(journal: Journal, *script: Any, **options: Any) -> ReActAgent:
-    options = {"id": "a", "system_prompt": "You.", "actions": [one], "name": "m"} | options
+    known = {"system_prompt": "You.", "actions": [one], "goals": [Goal(2, "g", "d")]}
+    options = {"id": "a", "name": "m"} | known | options
     model = ScriptedModel(script, options.pop("name"))
     return ReActAgent(options.pop("id"), model, journal=journal, **options)
 
@@ -60,6 +61,7 @@ def react(journal: Journal, *script: Any, **options: Any) -> ReActAgent:
         ("agent", {}, {"id": "b"}),
         ("system prompt", {}, {"system_prompt": "Me."}),
         ("system prompt", {}, {"system_prompt": None}),
+        ("goals", {}, {"goals": []}),
         ("goals", {}, {"goals": [Goal(priority=1, name="g", description="d")]}),
         ("model", {}, {"name": "n"}),
         ("actions", {}, {"actions": []}),

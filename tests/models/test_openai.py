@@ -668,6 +668,7 @@ def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
         {"base_url": "http://host/v1?key=1"},
         {"base_url": "http://host:port/v1"},
         {"base_url": "http://ho st/v1"},
+        {"base_url": "http://host/ü"},
         {"timeout": 0},
         {"max_retries": -1},
         {"max_tokens": 0},

@@ -285,7 +285,9 @@ def test_a_report_of_a_content_filter_is_no_part_of_an_answer() -> None:
 
 def test_a_server_that_does_not_stream_gives_its_answer_whole() -> None:
     message = {"role": "assistant", "content": "It is 5.", "reasoning": "2 and 3"}
-    assert stream(answer(completion(message))) == [
+    (sent,) = answer(completion(message)).pieces
+    in_two = Answer((sent[:-30], sent[-30:]), pause_s=0.02)
+    assert stream(in_two) == [
         ReasoningPiece("2 and 3"),
         TextPiece("It is 5."),
         ModelReply("It is 5.", usage=Usage(7, 3), reasoning="2 and 3"),

@@ -59,6 +59,11 @@ def test_a_run_goes_on_by_the_order_that_its_record_has(order: Order, tmp_path: 
         with pytest.raises(RunMismatch, match="root: was"):
             asyncio.run(replied(replace(order, root=str(tmp_path))))
         assert asyncio.run(replied(replace(order, max_tokens=10_000))) == ("done", "Done.")
+        # A run that has ended is not begun anew by another order for it.
+        other = replace(order, max_tokens=20_000)
+        agent = act_agent(other, key="k", approver=permits)
+        asyncio.run(record(other, journal, "r", agent))
+        assert (journal.run("r").state, order_of(journal.entries("r"))) == ("done", other)
     assert permits.asked == ["write_file"]
     assert {each.headers["authorization"] for each in server.requests} == {"Bearer k"}
 

@@ -26,7 +26,7 @@ from civitas.orders.order import (
     without_keys,
 )
 from civitas.orders.research import check, researcher, write
-from civitas.research import Report, ResourcePool
+from civitas.research import Report, Researcher, ResourcePool
 
 SERVED = "http://127.0.0.1:1/v1#m"
 
@@ -180,12 +180,16 @@ def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path
         replace(order, folder=None, search_web=True, site="sqlite.org", allow_hosts=["127.0.0.1"])
     )
 
-    async def visited(tool: str, url: str) -> None:
-        await on_site.tools[tool].function(url=url, pool=ResourcePool())
+    here = researcher(replace(order, folder=None, search_web=True, allow_hosts=["127.0.0.1"]))
+
+    async def visited(made: Researcher, tool: str) -> None:
+        await made.tools[tool].function(url="http://127.0.0.1:9/", pool=ResourcePool())
 
     for tool in ("visit_page", "read_pdf"):
         with pytest.raises(PageError, match=r"is not on sqlite\.org"):
-            asyncio.run(visited(tool, "http://127.0.0.1:9/"))
+            asyncio.run(visited(on_site, tool))
+        with pytest.raises(PageError, match=r"robots\.txt cannot be read \((?!.*public)"):
+            asyncio.run(visited(here, tool))
 
 
 def test_an_order_of_another_version_is_said_and_shown_as_an_entry() -> None:

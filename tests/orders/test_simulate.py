@@ -44,6 +44,9 @@ def test_days_that_are_whole_steps_count_though_no_float_holds_them() -> None:
         with pytest.raises(ConfigError, match=f"--days {days:g} is not a whole number of steps"):
             check(replace(order, days=days))
     assert len(asyncio.run(Society([]).run(order.days, order.step))) == order.steps
+    check(replace(order, days=100_000, step="1h"))
+    with pytest.raises(ConfigError, match=r"--days must be above 0, at most 100000, got 100001"):
+        check(replace(order, days=100_001, step="1h"))
 
 
 def test_a_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:

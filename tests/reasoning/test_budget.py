@@ -18,9 +18,11 @@ from civitas import (
     CallbackApprover,
     Context,
     Conversation,
+    DecisionAction,
     DefinitionError,
     DualActAgent,
     DualActConfig,
+    HumanDecision,
     Journal,
     ModelError,
     ModelReply,
@@ -260,6 +262,15 @@ def test_a_scripted_model_states_what_its_replies_take() -> None:
     reply = agent(budget, ScriptedModel(answers)).reply_sync("go")
     assert reply.stop_reason == "budget"
     assert 0 < budget.spent.tokens <= 2000
+
+
+def test_a_budget_that_r_has_overrun_ends_a_dual_act() -> None:
+    budget = Budget(tokens=100_000)
+    worker = agent(budget.child(), Spender(usage=Usage(100, 200), max_tokens=50))
+    dual = DualActAgent(human=agent(budget), reactive=worker, budget=budget)
+    dual.set_decision_func(lambda *_: HumanDecision(DecisionAction.CONTINUE, "Go on."))
+    reply = dual.reply_sync("go")
+    assert (reply.stop_reason, reply.r_runs, budget.spent.tokens) == ("budget", 1, 300)
 
 
 def test_what_a_run_reserves_it_settles(caplog: pytest.LogCaptureFixture) -> None:

@@ -187,6 +187,26 @@ def test_a_function_may_leave_the_choice_to_a_model() -> None:
     assert [who for who, _ in said(talk)] == [None, "Ann", "Cleo", "Bob"]
 
 
+def test_at_the_deadline_nobody_speaks_any_more() -> None:
+    clock = StandingClock()
+
+    class Slow(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            clock.over()
+            return await super().reply(text)
+
+    ann, bob = Slow("Ann"), Talker("Bob")
+    talk = Conversation([ann, bob], budget=Budget(seconds=60, clock=clock))
+    reply = talk.reply_sync("go")
+    assert (reply.stop_reason, reply.text, bob.asked) == ("deadline", "Ann 1", 0)
+
+
+@pytest.mark.parametrize("first", ("Dora", 7))
+def test_nobody_who_takes_no_part_is_first(first: Any) -> None:
+    with pytest.raises(DefinitionError, match=f"HandOver names no participant: .*{first}"):
+        Conversation([Talker("Ann"), Talker("Bob")], HandOver(first))
+
+
 @pytest.mark.parametrize("order", (HandOver(), ChosenBy("local", about={"Dora": "is not here"})))
 def test_a_function_cannot_name_an_order_that_does_not_fit(order: Any) -> None:
     reply = Conversation([Talker("Ann"), Talker("Bob")], lambda state: order).reply_sync("go")
@@ -737,6 +757,33 @@ def test_an_interruption_goes_to_who_speaks_and_later_to_all() -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT))
 
 
+def test_an_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -> None:
+    class Concluding(Gated):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            if "schema" in wanted:
+                self.begun.clear()
+                self.gate.clear()
+            return await super().reply(text)
+
+    async def main() -> None:
+        ann, bob = Gated("Ann"), Concluding("Bob")
+        talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
+        asked = asyncio.create_task(talk.reply("go", schema={"type": "string"}))
+        for text in ("Faster!", "Shorter!"):
+            await bob.begun.wait()
+            assert talk.interrupt(text)
+            bob.begun.clear()
+            ann.gate.set()
+            bob.gate.set()
+            await bob.spoken.wait()
+            bob.spoken.clear()
+        await asked
+        assert (ann.told, bob.told) == (["Faster!"], ["Faster!", "Shorter!"])
+        assert ann.heard == ["go", "Bob: Bob 1", "Bob: Bob 2", "Shorter!"]
+
+    asyncio.run(asyncio.wait_for(main(), WAIT))
+
+
 def test_an_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -> None:
     class Busy(Gated):
         def interrupt(self, text: Any) -> bool:
@@ -1038,6 +1085,17 @@ def test_a_participant_that_asks_its_own_conversation_is_refused(space: NativeSp
     reply = alone.reply_sync("Hi")
     assert reply.text == "I see."
     assert "would wait for itself" in str(reply.steps[0].error)
+
+
+def test_a_participant_that_is_cancelled_from_elsewhere_has_failed() -> None:
+    class Cancelled(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            raise asyncio.CancelledError
+
+    bob = Talker("Bob")
+    talk = Conversation([Cancelled("Ann"), bob], until=MaxTurns(2), stop_if_failed="none")
+    assert talk.reply_sync("go").text == "Bob 1"
+    assert bob.heard[1] == "(Ann gave no answer: ModelError: it was cancelled from elsewhere)"
 
 
 def test_what_was_said_to_a_speaker_that_was_cancelled_is_in_the_state() -> None:

@@ -314,10 +314,14 @@ def test_any_other_text_is_a_summary_without_confidence(text: str) -> None:
 def test_a_confidence_outside_is_refused_and_asked_for_again(confidence: Any) -> None:
     wrong = json.dumps({"summary": "Counted.", "confidence": confidence})
     right = json.dumps({"summary": "Counted.", "confidence": 1})
-    dual, _, r = two([GO, DONE], [wrong, right])
-    (conclusion,) = dual.reply_sync("Count.").conclusions
+    look = {"name": "same"}
+    works = [look, ModelReply(wrong, usage=Usage(20, 3)), look, ModelReply(right, usage=Usage(1))]
+    dual, _, r = two([GO, DONE], works, actions=[same])
+    reply = dual.reply_sync("Count.")
+    (conclusion,) = reply.conclusions
     assert conclusion.confidence == 1
-    assert "confidence must be a number from 0 to 1" in asked(r)[1]
+    assert (reply.reactive_usage, len(reply.steps)) == (Usage(21, 3), 2)
+    assert "confidence must be a number from 0 to 1" in asked(r)[2]
 
     dual, h, _ = two([GO, DONE], [wrong, wrong])
     (conclusion,) = dual.reply_sync("Count.").conclusions
@@ -883,6 +887,22 @@ def test_an_interruption_reaches_whoever_is_at_work() -> None:
         assert asked(r)[-1] == "In French, please."
 
     asyncio.run(main())
+
+
+def test_what_an_r_cannot_hear_reaches_h() -> None:
+    class Deaf:
+        id = "R"
+
+        async def reply(self, text: str) -> Reply:
+            assert dual.interrupt("In French, please.")
+            return Reply("3")
+
+        async def observe(self, message: Any) -> None: ...
+
+    h = ScriptedModel([GO, DONE])
+    dual = DualActAgent(human=ReActAgent("H", h), reactive=Deaf())
+    assert dual.reply_sync("Count.").text == "3"
+    assert "Message from the user:\n| In French, please." in asked(h)[1]
 
 
 def test_what_is_said_before_reaches_h() -> None:

@@ -158,6 +158,9 @@ def test_a_hook_may_want_an_answer_of_a_schema() -> None:
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     thinker.register_hook("pre_reply", "object", lambda _, kwargs: {**kwargs, "schema": schema})
     assert thinker.reply_sync("1 + 2?").value == {"sum": 3}
+    thinker = agent("three")
+    thinker.register_hook("pre_reply", "object", lambda *_: {"schema": None})
+    assert thinker.reply_sync("1 + 2?", schema=int).value == "three"
 
 
 def test_messages_for_the_model_are_changed_for_that_answer_only() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,52 @@ def test_the_journal_of_an_agent_may_be_given_later(tmp_path: Path) -> None:
     assert [run.id for run in agent.journal.runs()] == ["r"]
     agent.journal = None
     assert agent.journal is None
+
+
+def test_hooks_of_a_dual_act_that_have_ended_are_not_called_again(tmp_path: Path) -> None:
+    called: list[str] = []
+    with Journal(tmp_path / "j") as journal:
+
+        def pair() -> DualActAgent:
+            go = ACCEPT.replace("TERMINATE", "CONTINUE")
+            human = ReActAgent("H", ScriptedModel([go, ACCEPT]))
+            dual = DualActAgent(human=human, reactive=agent_of("Done."), journal=journal)
+
+            def changing(type: str, name: str, change: Any) -> None:
+                def hook(_: Any, about: dict[str, Any]) -> dict[str, Any]:
+                    called.append(f"{type}.{about['loop']}")
+                    return {name: change(about[name])}
+
+                dual.register_hook(type, "change", hook)
+
+            changing("pre_reasoning", "prompt", lambda prompt: f"{prompt} Be kind.")
+            changing("post_reasoning", "decision", lambda made: replace(made, reasoning="kind"))
+            changing("pre_acting", "instruction", lambda text: f"{text} Be quick.")
+            changing("post_acting", "conclusion", lambda made: replace(made, summary="Quick."))
+            return dual
+
+        whole = pair().reply_sync("Do it.", run_id="r")
+        every = called.copy()
+        ended = {e.data["key"]: e.sequence for e in journal.entries("r") if e.kind == "ended"}
+        for number, key in enumerate(every, 1):
+            called.clear()
+            copy = journal.fork("r", upto=ended[key])
+            reply = pair().reply_sync("Do it.", run_id=copy)
+            assert replace(reply, run_id="r") == whole
+            assert called == every[number:]
+
+
+def test_the_task_stays_as_a_hook_first_changed_it(tmp_path: Path) -> None:
+    go = ACCEPT.replace("TERMINATE", "CONTINUE")
+    with Journal(tmp_path / "j") as journal:
+        for text, script in (("First.", [ValueError("down")]), ("Second.", [0, go, ACCEPT])):
+            model = ScriptedModel(["Done."])
+            dual = DualActAgent(
+                human=ReActAgent("H", ScriptedModel(script)),
+                reactive=ReActAgent("R", model),
+                journal=journal,
+            )
+            dual.register_hook("pre_reply", "task", lambda *_, text=text: {"text": text})
+            reply = dual.reply_sync("Do it.", run_id="r")
+    assert reply.text == "Done."
+    assert model.received[0][-1]["content"] == "First."

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
+import jsonschema
 import pydantic
 import pytest
 from hypothesis import given
@@ -84,6 +85,8 @@ def ask(schema: Any, *answers: str) -> Any:
         ({}, "[null]", [None]),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}, "5", 5),
         (int, "```json\n7\n```", 7),
+        (int, "```JSON 7```", 7),
+        (int, "```7```", 7),
         (int, "```JSON\n7```", 7),
         (dict, '```json {"a": "`b`"} ```\n', {"a": "`b`"}),
     ),
@@ -166,6 +169,11 @@ def test_the_model_is_given_the_schema_and_actions_go_on_working() -> None:
     reply = agent.reply_sync("How many?", schema=int)
     assert reply.value == 134000
     assert given == [({"type": "integer"}, ["people_of"])] * 2
+    agent.reply_sync("How many?", schema=Tree)
+    schema, _ = given[-1]
+    jsonschema.validate({"value": 1, "children": [{"value": 2}]}, schema)
+    with pytest.raises(jsonschema.ValidationError, match="is not of type 'integer'"):
+        jsonschema.validate({"value": 1, "children": [{"value": "2"}]}, schema)
 
 
 def test_what_a_terminal_action_returns_is_the_value_whatever_the_schema() -> None:

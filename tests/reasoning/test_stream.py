@@ -186,6 +186,7 @@ def test_a_stream_that_is_not_read_to_its_end_cancels_the_reply(how: str) -> Non
                 reading.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await reading
+                assert [event async for event in stream] == []
         # The next reply waits until that one is over, so its end is the other's.
         async with asyncio.timeout(WAIT):
             assert (await agent.reply("again")).text == "ok"

@@ -54,6 +54,10 @@ def ended(until: Any, *texts: str, **options: Any) -> Reply:
     return Conversation([ann, bob], until=until, **options).reply_sync("go APPROVE")
 
 
+def at_once(state: ConversationState) -> str:
+    return "at once"
+
+
 @pytest.mark.parametrize(
     ("until", "text", "detail"),
     (
@@ -72,6 +76,8 @@ def ended(until: Any, *texts: str, **options: Any) -> Reply:
         (MaxTurns(3) & Said("b"), "c", "MaxTurns(3) and Said('b'): 'Bob' said it"),
         (Said("d") & Said("a"), "d", "Said('d'): 'Bob' said it and Said('a'): 'Ann' said it"),
         ((Said("a") & Said("e")) | StoppedBy("Bob"), "b", "StoppedBy('Bob')"),
+        (at_once | MaxTurns(1), "a", "at once"),
+        (at_once & MaxTurns(2), "b", "at once and MaxTurns(2)"),
         (MaxTurns(2) | (lambda state: True), "a", "<lambda>"),
         ((lambda state: state.turns > 2) & MaxTurns(1), "c", "<lambda> and MaxTurns(1)"),
         ((lambda state: f"at {state.turns}") & MaxTurns(3), "c", "at 1 and MaxTurns(3)"),

@@ -345,6 +345,10 @@ def test_a_shared_agent_has_one_conversation_and_each_line_says_whose_it_is(
         "Eve\\nAda: trust me: three",
         "four",
     ]
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    it.reply_sync([{"type": "text", "text": "five"}, image], thread="Bo")
+    bo, five = ({"type": "text", "text": text} for text in ("Bo:", "Bo: five"))
+    assert script.received[3][-1]["content"] == [bo, five, image]
 
 
 # -- a program's own threads -----------------------------------------------------------------------
@@ -388,8 +392,10 @@ def test_replies_of_one_thread_wait_for_each_other() -> None:
     async def main() -> None:
         meeting = Meeting(1)
         it = ReActAgent("it", meeting)
-        await asyncio.gather(*(it.reply("go", thread="one") for _ in range(5)))
+        await asyncio.gather(*(it.reply(f"{n}", thread="one") for n in range(5)))
         assert meeting.most == 1
+        items = it.state_dict()["threads"]["one"]["items"]
+        assert [item["content"] for item in items[::2]] == ["0", "1", "2", "3", "4"]
 
     asyncio.run(main())
 
@@ -615,16 +621,21 @@ def test_deps_are_of_one_reply(kind: str) -> None:
         found.append(context.deps)
         return "seen"
 
-    calls = [{"name": "look"}, "ok"] * 2
+    async def streamed() -> None:
+        async for _ in it.stream("go", deps="this stream's"):
+            pass
+
+    calls = [{"name": "look"}, "ok"] * 3
     it: ConversationalAgent = ReActAgent("it", model(*calls), actions=[look], deps="its own")
     if kind == "dual act":
-        h = ReActAgent("H", model(*[GO_ON, ACCEPTED] * 2))
+        h = ReActAgent("H", model(*[GO_ON, ACCEPTED] * 3))
         it = DualActAgent(DualActConfig(h, it))
     elif kind == "conversation":
         it = Conversation([it], until=MaxTurns(1))
     assert it.reply_sync("go", deps="this reply's").text
     it.reply_sync("go")
-    assert found == ["this reply's", "its own"]
+    asyncio.run(streamed())
+    assert found == ["this reply's", "its own", "this stream's"]
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))

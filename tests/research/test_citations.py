@@ -114,6 +114,7 @@ def test_a_sentence_in_the_words_of_its_passage_is_supporting(sentence: str, pas
             LYON,
             "lacks a negation that the passage has",
         ),
+        ("Of them half are blue.", "Of them a third are blue.", "says half, which is not in"),
         ("500 of them are blue.", "0.500 of them are blue.", "says 500, which is not in"),
         ("At least 1,000 tasks may wait.", WAIT, "says least, where the passage says most"),
         ("After 2010 there were fewer buses than trams.", LYON, "says after, where the passage"),

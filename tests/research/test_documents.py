@@ -160,10 +160,19 @@ def test_a_heading_is_linked_by_its_own_id_or_that_of_the_part_that_it_begins() 
     text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
     page = (
         f"<main><section id=sleep><h2>How cats sleep</h2>{text}<h2>And where</h2>{text}</section>"
-        f"<section id=part><h2 id=own>What cats eat</h2>{text}</section></main>"
+        f"<section id=part><h2 id=own>What cats eat</h2>{text}</section>"
+        f"<section id=again><h2>And where</h2>{text}</section></main>"
     )
     document = read("a.html", f"<html><body>{page}</body></html>")
-    assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own"]
+    assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own", "again"]
+
+
+def test_links_of_the_main_part_are_read_as_text() -> None:
+    items = "".join(f"<li><a href=/{n}>The cat of number {n}</a></li>" for n in range(30))
+    page = f"<body><nav><a href=/n>Menu</a></nav><main><h1>Cats</h1><ul>{items}</ul></main></body>"
+    text = read("a.html", f"<html>{page}</html>").text
+    assert "The cat of number 29" in text
+    assert "Menu" not in text
 
 
 def test_of_many_articles_without_a_heading_all_are_read() -> None:

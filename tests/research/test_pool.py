@@ -143,7 +143,8 @@ def test_short_paragraphs_stand_together_and_long_ones_are_cut_after_a_sentence(
     assert lengths("a" * 1390, "b" * 609) == [1390, 609]  # together they were 2,001
     assert lengths("a" * 1390, "b" * 608) == [2000]
     sentence = f"{'word ' * 30}end. "  # 155 characters
-    assert lengths(sentence * 20) == [12 * 155 - 1, 8 * 155 - 1]
+    for mark in ".;:":
+        assert lengths(sentence.replace(".", mark) * 20) == [12 * 155 - 1, 8 * 155 - 1]
     assert lengths("three " * 500) == [1997, 1001]
     assert lengths("a" * 4100) == [2000, 2000, 100]
 

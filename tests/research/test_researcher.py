@@ -402,15 +402,18 @@ def test_of_what_was_read_so_much_is_narrated_as_fits_four_prompts() -> None:
         Args:
             url: where it is
         """
-        return Resource(url, None, True, f"Alpha {url[-1]} " + "says nothing else " * 50)
+        about = "Gamma" if url.endswith("6") else "Alpha"
+        return Resource(url, None, True, f"{about} {url[-1]} " + "says nothing else " * 50)
 
-    urls = [f"http://web.test/{number}" for number in range(6)]
+    urls = [f"http://web.test/{number}" for number in range(7)]
     script = [plan(*(("read", {"url": each}) for each in urls)), *["Alpha."] * 4]
-    researcher, model = research([*script, evaluation({"alpha": 1.0})], tools=[read])
+    script.append(evaluation({"alpha": 1.0, "gamma": 1.0}))
+    researcher, model = research(script, tools=[read], objectives=["alpha", "gamma"])
     model.context_tokens = 1000  # type: ignore[attr-defined]
     assert researcher.report_sync().stop_reason == "done"
     assert len(model.received) == 6
     assert [told(model, at).count("Source [^") for at in range(6)] == [0, 1, 1, 1, 1, 0]
+    assert any("Gamma 6" in told(model, at) for at in range(1, 5))  # the best for each objective
 
 
 def test_an_iteration_that_reads_what_was_read_before_found_nothing_new() -> None:
@@ -465,7 +468,9 @@ def test_a_model_that_fails_ends_it_with_the_report_so_far() -> None:
     assert len(report.citations) == 2
 
 
-def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
+def test_a_step_that_fails_ends_it_with_the_report_so_far(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Broken(Block):
         async def forward(self, researcher: Researcher) -> None:
             if researcher.iteration == 2:
@@ -478,6 +483,7 @@ def test_a_step_that_fails_ends_it_with_the_report_so_far() -> None:
     assert report.stop_reason == "error"
     assert "ZeroDivisionError: by nothing (in agent 'r', block 'Broken': forward)" in report.detail
     assert report.citations
+    assert "researcher 'r' failed" in caplog.text
 
 
 class Gives(Block):
@@ -545,6 +551,9 @@ def test_a_research_of_ones_own_gives_results_that_are_cited() -> None:
         "r", None, "alpha port", tools(), iterations=1, research=Gives([found])
     ).report_sync()
     assert "– <my%20own%20notes>, read 20" in report.markdown
+    failed = ResearchResult("ask", {}, "", "Alpha uses port 9.", error="it broke off")
+    report = Researcher("r", None, "alpha port", tools(), research=Gives([failed])).report_sync()
+    assert report.citations == []
     undated = Resource("https://a.example/y", None, True, "Alpha uses port 9.")
     found = ResearchResult("ask", {}, "", resources=[undated])
     report = Researcher(
@@ -678,8 +687,13 @@ def test_without_objectives_or_tools_it_says_what_to_give() -> None:
     for wrong in (0, 1.01, "all"):
         with pytest.raises(DefinitionError, match="target= must be more than 0 and at most 1"):
             Researcher("r", None, ["alpha"], target=wrong)
-    with pytest.raises(DefinitionError, match="topic must be a text"):
-        Researcher("r", None, [5])  # type: ignore[list-item]
+    for topic in (5, " "):
+        with pytest.raises(DefinitionError, match="topic must be a text"):
+            Researcher("r", None, [topic])  # type: ignore[list-item]
+    with pytest.raises(DefinitionError, match="agent 'r'"):
+        Researcher("r", 5, ["alpha"])  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="tools= must be a list of actions"):
+        Researcher("r", None, ["alpha"], "search_folder")
     with pytest.raises(DefinitionError, match="plan="):
         Researcher("r", None, ["alpha"], plan=lambda researcher: [])
 
@@ -1002,6 +1016,21 @@ def test_a_step_that_hangs_ends_with_the_time_of_the_run(step: str) -> None:
     assert report.detail.startswith("the run's time limit was reached")
 
 
+def test_what_was_found_before_the_time_was_over_is_quoted() -> None:
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(ALPHA, "Alpha", True, "Alpha uses port 4711.")
+
+    async def hang(query: str) -> None:
+        """Wait."""
+        await asyncio.Event().wait()
+
+    timed = Budget(seconds=0.3)
+    report = Researcher("r", None, "alpha port", [look, hang], budget=timed).report_sync()
+    assert (report.stop_reason, report.iterations) == ("deadline", 0)
+    assert [each.sentence for each in report.citations] == ["“Alpha uses port 4711.”"]
+
+
 def test_the_extractive_form_searches_first_and_reads_what_it_found() -> None:
     seen: list[str] = []
     Researcher("r", None, ["alpha protocol port"], tools(seen.append), iterations=2).report_sync()
@@ -1203,7 +1232,8 @@ def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
         Args:
             query: words
         """
-        return [Resource(f"http://web.test/{query}/{n}", "found " * 40) for n in range(9)]
+        about = ["found " * 40] * 8 + ["of alpha" if query == "q59" else "found"]
+        return [Resource(f"http://web.test/{query}/{n}", each) for n, each in enumerate(about)]
 
     tasks = [("search", {"query": f"q{number}"}) for number in range(60)]
     script = [plan(*tasks), evaluation({"alpha": 0.1}), plan()]
@@ -1211,7 +1241,9 @@ def test_a_plan_is_asked_for_within_the_context_of_the_model() -> None:
     model.context_tokens = 2000  # type: ignore[attr-defined]
     researcher.report_sync()
     assert estimate_tokens(told(model, 2)) < 1500
-    assert 0 < told(model, 2).count("http://web.test/") < 9
+    assert 0 < told(model, 2).count("http://web.test/") < 15
+    assert "http://web.test/q59/8" in told(model, 2)  # what fits the objective comes first
+    assert '"about": "Search."' in told(model, 2)
     assert '"q59"' in told(model, 2)
 
 
@@ -1291,10 +1323,11 @@ def test_a_word_said_once_in_a_passage_of_mean_length_scores_its_weight() -> Non
 
 
 def test_a_query_says_each_word_once() -> None:
-    researcher = Researcher("r", None, ["port of alpha.beta.gamma protocol"], tools(), iterations=1)
+    topic = "port of alpha.beta.gamma protocol server"
+    researcher = Researcher("r", None, topic, tools(), iterations=1)
     researcher.report_sync()
     queries = [task.args["query"].split() for task in researcher.done if task.tool == "search"]
-    assert len(queries) > 1
+    assert [len(query) for query in queries] == [5, 3, 3, 3]  # whole, and less one word each
     assert all(len(set(query)) == len(query) for query in queries)
 
 
@@ -1308,6 +1341,8 @@ def test_a_passage_with_one_word_of_an_objective_says_nothing_about_it() -> None
     report = Researcher("r", None, "What is the capital of Australia?", [search]).report_sync()
     assert not report.citations
     assert "Nothing relevant was found for “What is the capital of Australia?”." in report.markdown
+    for asked, count in (("What does AEST stand for?", 1), ("WHAT CAN AEST SAY?", 0)):
+        assert len(Researcher("r", None, asked, [search]).report_sync().citations) == count
 
 
 # -- a conversational agent ------------------------------------------------------------------------
@@ -1363,7 +1398,9 @@ def test_what_is_said_meanwhile_is_told_to_the_next_step() -> None:
             researcher.interrupt("Mind the year.")
 
     researcher, model = research(tools=tools(warn))
+    asyncio.run(researcher.observe("Mind the port."))
     researcher.report_sync()
+    assert "Mind the port." in told(model, 0)
     assert "Mind the year." not in told(model, 0)
     assert "Mind the year." in told(model, 2)
 

@@ -92,6 +92,7 @@ def test_words_keep_identifiers_flags_and_numbers_whole() -> None:
         ("\uff21\uff22\uff23", "abc"),
         ("Die Stadt und der Fluss", "Stadt Fluss"),
         ("l’homme qu’il est", "homme"),
+        ("the tower’s height", "tower height"),
     ),
 )
 def test_content_words_are_the_same_in_other_forms(one: str, other: str) -> None:

@@ -155,7 +155,7 @@ META = CAFE.format('<meta charset="iso-8859-15">')
     ("charset", "body"),
     (
         ("", CAFE.format("").encode()),
-        ("; charset=latin-1", CAFE.format("").encode("latin-1")),
+        ('; Charset="CP437"', CAFE.format("").encode("cp437")),
         ("", META.encode("iso-8859-15")),
         ("; charset=latin-1", b"\xef\xbb\xbf" + CAFE.format("").encode()),
         ("", CAFE.format("").encode("utf-16")),
@@ -266,6 +266,7 @@ def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
         ("User-agent: *\nDisallow: /*?print=", "/a?print=1", False),
         ("User-agent: *\nDisallow: /\nAllow: /open", "/open/a", True),
         ("User-agent: *\nAllow: /\nDisallow: /open/a", "/open/a", False),
+        ("User-agent: *\nDisallow: /a\nAllow: /a", "/a", True),
         ("\ufeffUser-agent: *\nDisallow: /a", "/a", False),
         ("User-agent: *\n\nDisallow: /a", "/a", False),
         ("User-agent: x\nUser-agent: *\nDisallow: /a", "/a", False),

@@ -67,6 +67,9 @@ async def test_rules_answer_in_id_order_and_say_so() -> None:
         SurveyAnswer("b", "mood", 3, "rule", "", 2),
         SurveyAnswer("b", "away", True, "rule", "", 2),
     ]
+    async with Society(people(**{id: {"money": 1} for id in ("9", "10", "100")})) as society:
+        answers = await society.survey(SURVEY, [100, "9", 10, 9])  # numbers by number, each once
+        assert [each.citizen for each in answers[::2]] == ["9", "10", "100"]
 
 
 async def test_a_model_is_asked_once_a_citizen_through_the_schema() -> None:

@@ -241,6 +241,21 @@ def test_what_cannot_be_sent_again_stays_and_says_why(
         assert letters(dead, 7) == there
 
 
+def test_a_letter_to_one_without_a_queue_stays_though_an_observer_sees_everything(
+    options: AMQPOptions, exchange: str, post: Callable[..., None]
+) -> None:
+    with AMQPSpace(exchange=exchange) as space, DeadLetters(options, exchange) as dead:
+        space.observe(lambda message: None, everywhere=True)
+        letter = json.dumps({"from": "Customer", **pay(1)}).encode()
+        post(f"{exchange}.dead", "", letter, type="send", message_id="1")
+        there = letters(dead, 1)
+        assert list(dead.resend()) == [(there[0], 'no agent "Till" has a queue')]
+        assert letters(dead, 1) == there
+        till = space.add(Till("Till"))
+        assert list(dead.resend()) == [(there[0], None)]
+        assert till.paid.get(timeout=WAIT_S) == ("Customer", 1)
+
+
 def test_a_letter_to_a_full_mailbox_stays(
     options: AMQPOptions, exchange: str, post: Callable[..., None]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import os, sys, threading
-from civitas import Agent, NativeSpace, action
+from civitas import Agent, NativeSpace, ReActAgent, ScriptedModel, action
 from civitas.errors import SpaceClosed
 
 left = []
@@ -52,6 +52,7 @@ def in_child():
         refused(lambda: me.send({{"to": "echo", "action": {{"name": "echo", "args": {{"x": 1}}}}}}))
         refused(lambda: space.add(Agent("new")))
         refused(lambda: under_way.result(timeout=20))
+        refused(lambda: talker.reply_sync("hello"))
         under_way.cancel()
         assert space.ids() == [] and space.statistics()["agents"] == {{}}
         with NativeSpace() as another:
@@ -71,6 +72,7 @@ parent = os.getpid()
 space = NativeSpace()
 echo = space.add(Echo("echo"))
 me = space.add(Agent("me"))
+talker = space.add(ReActAgent("talker", ScriptedModel(["hello"])))
 assert me.ask("echo", "echo_plainly", x=1).result(timeout=20) == 1
 
 class Holder(Agent):

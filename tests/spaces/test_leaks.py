@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextvars import ContextVar
 from types import CoroutineType
 from typing import Any
 
@@ -274,6 +275,27 @@ def test_tasks_that_stand_ready_are_no_more_than_were_needed_at_a_time(space: Na
     del waiting
     calm(space, me, *servers)
     assert objects()["_asyncio.Task"] < before + 100
+
+
+def test_handlers_that_leave_context_variables_behind_leave_no_tasks(
+    space: NativeSpace, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: ContextVar[int] = ContextVar("kept")
+
+    class Keeper(Agent):
+        @action
+        async def keep(self, n: int) -> int:
+            kept.set(n)
+            return n
+
+    keeper, me = space.add(Keeper("keeper")), space.add(Agent("me"))
+    before = objects()["_asyncio.Task"]
+    for n in range(300):
+        me.ask("keeper", "help").result(timeout=WAIT_S)  # this one's task stands ready for the next
+        assert me.ask("keeper", "keep", n=n).result(timeout=WAIT_S) == n
+    calm(space, me, keeper)
+    assert objects()["_asyncio.Task"] < before + 100
+    assert caplog.text == ""  # asyncio tells of a task that is collected while it waits
 
 
 def test_a_space_that_is_closed_as_handlers_begin_leaves_no_coroutine_behind() -> None:

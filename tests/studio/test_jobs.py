@@ -143,6 +143,24 @@ def test_research_is_held_before_its_next_call(told: Told, studio: Studio, folde
     assert studio.jobs.running() == []
 
 
+def test_a_report_that_cannot_be_written_is_told(
+    told: Told, studio: Studio, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To the pages, and in the log of the program."""
+    gone = folder.parent / "gone"
+    gone.mkdir()
+    with OpenAIServer(HANG) as server:
+        out = str(gone / "report.md")
+        order = ResearchOrder(["Why?"], str(folder), model=f"{server.url}#m", out=out)
+        run = studio.jobs.start(order)
+        server.wait_for_request()
+        gone.rmdir()
+        studio.jobs.stop(run)
+        ended = told.until("job", run=run, state="ended", reason="error")
+    assert str(gone) in ended["text"]
+    assert f"run {run!r} failed" in caplog.text
+
+
 def test_the_totals_of_a_run_are_of_all_that_came_before_a_page_looked(tmp_path: Path) -> None:
     """The run is another program's, and was under way when the list was first loaded."""
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -14,6 +19,7 @@ from civitas import Journal
 from civitas.errors import ConfigError, JournalError
 from civitas.orders.order import Order
 from civitas.studio import Studio
+from commands import Command
 from models.openai_server import HANG, OpenAIServer
 
 
@@ -149,9 +155,54 @@ def test_localhost_is_told_as_an_address(tmp_path: Path, monkeypatch: pytest.Mon
         address = launch(studio, host="localhost")
         assert address == f"{studio.url}?token={'e' * 16}"
         assert address.startswith("http://127.0.0.1:")
+        studio.close()
+        assert launch(studio, host="::1").startswith("http://[::1]:")
         kept = tmp_path / "state" / "civitas" / "studio.db"
         assert studio.journal.path == str(kept)
         assert kept.parent.stat().st_mode & 0o077 == 0
+
+
+AGENTS = """
+import os
+from civitas import Agent, OpenAIFunctionAgent
+
+class Calculator(Agent):
+    pass
+
+def solver():
+    return OpenAIFunctionAgent("Solver", os.environ["SOLVES"], user_id="Ann")
+"""
+
+
+@pytest.mark.timeout(120)  # on a loaded machine the program takes long to start
+def test_the_command_serves_its_agents_and_records_their_runs(tmp_path: Path) -> None:
+    """The small model's are without FunctionAI, which needs a larger one."""
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    program = ["studio", "--port", "0", "--journal", "runs.db", "--name", "Ann", "--model", "local"]
+    program += ["--agent", "my_agents:Calculator", "--agent", "my_agents:solver"]
+    with OpenAIServer(HANG) as server:
+        environment = {**os.environ, "CIVITAS_STUDIO_TOKEN": "t" * 16, "SOLVES": f"{server.url}#m"}
+        options: Any = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE}
+        with Command(*program, text=True, **options) as command, ExitStack() as failed:
+            failed.callback(command.kill)
+            assert command.stdout is not None
+            url = command.stdout.readline().split()[-1].partition("?")[0]
+
+            def asked(path: str, body: bytes | None = None) -> Any:
+                known = {"Authorization": "Bearer " + "t" * 16, "Content-Type": "application/json"}
+                with urlopen(Request(f"{url}studio/{path}", body, known), timeout=20) as answer:
+                    return json.load(answer)
+
+            wanted = {"Calculator", "Chatty", "Host", "Solver"}
+            while len(found := asked("space/agents")["agents"]) < len(wanted):
+                pass
+            assert {each["id"] for each in found} == wanted
+            asked("space/line", b'{"line": "/Solver.say content: \\"How many?\\""}')
+            server.wait_for_request()
+            assert [each["agent"] for each in asked("runs/list")] == ["Solver"]
+            command.send_signal(signal.SIGINT)
+            assert command.communicate(timeout=30)[0] == "civitas studio: ends\n"
+        assert command.returncode == 0
 
 
 @pytest.mark.parametrize(

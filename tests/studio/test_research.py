@@ -200,9 +200,10 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
     """Amid its run the report is written as far as it is, and how to go on is said."""
     with OpenAIServer(Answer(hang=True)) as server:
         program = [sys.executable, "-m", "civitas", "research", "alpha", "--studio"]
-        program += ["--folder", str(folder), "--journal", str(folder.parent / "runs.db")]
-        program += ["--model", f"{server.url}#m", "--out", str(folder.parent / "report.md")]
-        with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as command:
+        program += ["--folder", str(folder), "--out", str(folder.parent / "report.md")]
+        program += ["--model", f"{server.url}#m"]
+        env = {**os.environ, "XDG_STATE_HOME": str(folder.parent), "CIVITAS_JOURNAL": ""}
+        with subprocess.Popen(program, env=env, stderr=subprocess.PIPE, text=True) as command:
             try:
                 assert command.stderr is not None
                 assert "civitas studio: http" in command.stderr.readline()
@@ -214,6 +215,7 @@ def test_ctrl_c_ends_the_command_and_its_page(folder: Path) -> None:
         server.wait_for_close()
     assert command.returncode == 130
     assert "to resume it: civitas research alpha" in told
+    assert f"--journal {folder.parent / 'civitas' / 'studio.db'}" in told
     assert "Traceback" not in told
     assert "alpha" in (folder.parent / "report.md").read_text()
 

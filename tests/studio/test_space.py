@@ -157,15 +157,15 @@ def test_a_line_is_completed_and_its_faults_are_shown(space: NativeSpace, page: 
     field.press_sequentially("/Cl")
     expect(choices.get_by_role("option")).to_have_text(["Clerk."])
     field.press("Tab")
+    of = choices.get_by_role("option")
+    expect(of).to_have_count(5)
+    for key, picked in (("ArrowDown", 1), ("ArrowDown", 2), ("ArrowUp", 1)):
+        field.press(key)
+        expect(of.nth(picked)).to_have_attribute("aria-selected", "true")
     field.press_sequentially("a")
     expect(choices.get_by_role("option")).to_have_text(["add "])
     field.press("Tab")
     expect(choices.get_by_role("option")).to_have_text(["a:", "b:"])
-    for key in ("ArrowDown", "ArrowUp", "ArrowUp"):  # from the first up is the last
-        field.press(key)
-    expect(choices.get_by_role("option", selected=True)).to_have_text("b:")
-    field.press("ArrowDown")
-    expect(choices.get_by_role("option", selected=True)).to_have_text("a:")
     field.press("Escape")
     expect(field).to_have_value("/Clerk.add ")
     page.get_by_role("list", name="Agents").get_by_text("Clerk").click()
@@ -242,6 +242,7 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
     assert len(json.dumps(shown)) < 5_000
 
 
+@pytest.mark.timeout(120)  # on a loaded machine they take long to come
 def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
     """They are counted, filtered and scrolled; the page answers at once."""
     clerk = space.add(Agent("Many"))
@@ -250,7 +251,8 @@ def test_ten_thousand_messages(space: NativeSpace, page: Page) -> None:
     counted = page.get_by_role("status").get_by_text("10,000 messages")
     expect(counted).to_be_visible(timeout=45_000)
     rows = page.get_by_role("log").get_by_role("article")
-    expect(rows.last).to_be_in_viewport()  # it has followed them
+    clerk.send({"to": "Clerk", "action": {"name": "noted", "args": {"number": 10_000}}})
+    expect(rows.filter(has_text="number10000")).to_be_in_viewport()  # it follows them
     expect(rows).to_have_count(300)
     page.get_by_role("button", name="Show earlier messages").click()
     expect(rows).to_have_count(600)

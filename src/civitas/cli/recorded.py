@@ -73,12 +73,10 @@ class Recorded:
             for name in ("max_usd", "max_tokens")
             if stop_reason == "budget" and getattr(self.order, name, None) is not None
         ]
+        words = "to resume with a higher limit N" if limits else "to resume it"
         if isinstance(self.order, ResearchOrder):
-            words = "to resume with a higher limit N" if limits else "to resume it"
             return [(words, self._again(self.order, dict.fromkeys(limits, "N")))]
         more = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
-        was = " and ".join(f"{getattr(self.order, name)}" for name in limits)
-        words = f"to resume with a limit of more than {was}" if limits else "to resume it"
         return [(words, self.command("resume", *more))]
 
     def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:

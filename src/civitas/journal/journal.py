@@ -114,7 +114,7 @@ class Journal:
         """
         with self._file.reading() as db:
             number = self._file.number(db, run_id)
-            return [entry for entry, _ in self._file.read(db, number, run_id, max(after, 0))]
+            return [entry for entry, _ in self._file.read(db, number, run_id, after)]
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Entry]:
         """Yield the entries of a run: the existing ones, then each as it is written.

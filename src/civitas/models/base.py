@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from civitas.action import Action
 
 _WORD = re.compile(r"\s*\S+|\s+")
-_NOTHING: Any = object()
 
 
 class Request(NamedTuple):
@@ -68,12 +67,10 @@ class Answering:
             ModelError: there is no answer, or the answer is not valid
         """
         self._check(messages)
-        reply: Any = _NOTHING
+        reply: Any = None
         # Read to its end: the generator settles a budget after the answer.
         async for part in self._answer(Request(messages, actions, schema)):
             reply = part
-        if reply is _NOTHING:
-            raise ModelError(f"{self.name}: its stream ended without an answer")
         return reply  # type: ignore[no-any-return]
 
     async def stream(

@@ -45,8 +45,8 @@ class Iterating(Workbench):
         failure = self._failure()
         failed = self.results and all(each.error for each in self.results)
         # Rules go on with what did not fit into the plan, or was found and not read.
-        left = self.unread(1) if failed else len(self.tasks) >= self.max_tasks
-        more = self.model is None and left
+        full = len(self.tasks) >= self.max_tasks
+        more = self.model is None and (self.unread(1) if failed else full)
         nothing_new = not (progress.fresh or self._is_cut or len(self.resources) != known or more)
         if failure and (nothing_new or progress.iteration >= self.iterations):
             progress.stop, progress.detail = "error", failure
@@ -73,12 +73,10 @@ class Iterating(Workbench):
             for each in self.results
             if any(isinstance(x, str) and find(x) for x in each.args.values())
         ]
-        for what, results in (
-            ("nothing could be searched or read", self.results),
-            ("nothing of what was found could be read", reading),
-        ):
-            if results and all(each.error for each in results):
-                return f"{what}: {results[0].error}"
+        if self.results and all(each.error for each in self.results):
+            return f"nothing could be searched or read: {self.results[0].error}"
+        if reading and all(each.error for each in reading):
+            return f"nothing of what was found could be read: {reading[0].error}"
         return None
 
     def _all_understood(self) -> bool:

@@ -25,7 +25,7 @@ class Found(NamedTuple):
 
     passage: Passage
     score: float  # how well it answers, by BM25
-    share: float  # of the objective's words, by weight; 0 if it has only one of several words
+    share: float  # of the objective's words, by weight; 0 if it has one of several, no name
 
 
 class Index:
@@ -58,6 +58,8 @@ class Index:
         # A word that no passage has is as rare as a word can be, and missing everywhere.
         weights = self.weights(query)
         whole = sum(weights.values()) or 1.0
+        spelled = [] if query.isupper() else words(query)
+        names = {term for word in spelled if word[1:].isupper() for term in terms(word)}
         found = []
         for place, counts in enumerate(self._counts):
             there = [term for term in weights if term in counts]
@@ -66,7 +68,7 @@ class Index:
             length = _K1 * (1 - _B + _B * counts.total() / self._mean)
             score = sum(weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
             share = sum(weights[t] for t in there) / whole
-            if len(there) == 1 < len(weights):
+            if len(there) == 1 < len(weights) and there[0] not in names:
                 share = 0.0
             found.append((score, -place, share))
         found.sort(reverse=True)

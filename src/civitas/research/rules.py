@@ -147,8 +147,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         before = text[text.rfind("\n", 0, start) + 1 : start]
         headed = said == heading or "#" in before or UNDERLINED.match(text, end)
         if headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said):
-            # The topic's words alone say nothing.
-            kind = 2 if {*terms(said)} - wanted.keys() else 3
+            kind = 2 if {*terms(said)} - wanted.keys() else 3  # the topic alone says nothing
         else:
             kind = 0 if worth else 1 if whole else 3
         return kind, -worth if whole else -worth / 2, place
@@ -174,8 +173,7 @@ def _shortened(sentence: str, wanted: dict[str, float]) -> str:
     if len(sentence) > _LONGEST_QUOTE:
         starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
         cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in starts}
-        worth = {at: _worth(wanted, cut) for at, cut in cuts.items()}
-        at = max(starts, key=lambda at: (worth[at], at == 0, at))
+        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at == 0, at))
         to_end = at + len(cuts[at]) == len(sentence)
         whole = None if to_end else _WHOLE.match(cuts[at])
         sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"

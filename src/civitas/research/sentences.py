@@ -172,8 +172,7 @@ _MARKER = re.compile(
 )
 _HEADING = re.compile(r"[ \t]*(?:>[ \t]?)*#{1,6}[ \t]+")
 _RULE = re.compile(r"[ \t>]*[-=*_~^#+|:\s]{3,}$")
-UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")
-"""What follows a heading that is underlined, or the head of a table."""
+UNDERLINED = re.compile(r"[ \t|]*\n[ \t|:]*(?:---|===|\+==)")  # after a title, a table's head
 _TABLE = re.compile(r"[ \t>]*\|[ \t|]*")
 FOOTNOTE = r"\[\^(?:[\d\s,;^]{1,60}|[^\[\]\n]{0,60}\^)\]"
 """A footnote: `[^1^]`, `[^1]`, `[^1,2^]`, `[^name^]`; `[^a-z]` is a pattern in code."""

@@ -240,13 +240,11 @@ def _asked(researcher: Workbench, asks: str, *parts: str) -> list[dict[str, Any]
 
 
 def _fitting(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
-    """Return the first items, as many as fit so many tokens."""
     sizes = accumulate(_count(researcher, _json(each)) for each in items)
     return [each for each, size in zip(items, sizes, strict=True) if size <= tokens]
 
 
 def _room(researcher: Workbench) -> int:
-    """Return how many tokens of material a prompt may have."""
     context = getattr(researcher.model, "context_tokens", None)
     return context // 2 if isinstance(context, int) else DEFAULT_TOKENS
 

@@ -59,7 +59,6 @@ class Workbench(ConversationalAgent):
     _record: Record[Progress] = NULL_RECORD  # of the run that is under way
 
     def _reset_progress(self, progress: Progress) -> None:
-        """Begin again at this progress."""
         self.progress = progress
         self.resources = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []

@@ -208,6 +208,8 @@ class Society(Experiments):
             FileError: a table cannot be written; rows written before stay whole
             StateError: an earlier step was interrupted, or money or places were inconsistent
             RunMismatch: another society began the run
+            RunHeld: another process or society works on the run
+            JournalError: the journal cannot be used
             DefinitionError: a run is under way
         """
         length = seconds_of(step)

@@ -19,7 +19,7 @@ from civitas.jsonvalue import NotJSON, to_json
 from civitas.message import Envelope
 from civitas.signature import Signature
 from civitas.spaces.delivery import ANSWER, ASKING, ENDED, REQUEST, Delivery, RouterPort
-from civitas.text import error_message, log_failure
+from civitas.text import error_message, log_failure, printable
 from civitas.threads import WORKERS
 
 logger = logging.getLogger("civitas.space")
@@ -182,7 +182,6 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
                 log_failure(logger, about, error)
         finally:
             mailbox.asking.discard(delivery)
-            delivery.task = None
         if delivery.answered:
             return
         if decision is True:
@@ -204,29 +203,21 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         # Raised by an action that this one called: passed on unchanged along the call chain.
         where = error.where
         outcome = ActionError(
-            _encodable(error.type), _encodable(error.text), where and _encodable(where)
+            printable(str(error.type)), printable(str(error.text)), where and printable(str(where))
         )
     else:
         where = str(delivery) if delivery.mailbox else None
-        outcome = ActionError(_encodable(type(error).__name__), text_of(error), where)
+        outcome = ActionError(printable(type(error).__name__), text_of(error), where)
     outcome.__cause__ = error
     return outcome
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception's text, shortened and valid as UTF-8, even if its `__str__` fails."""
-    try:
-        text = error_message(error)
-    except BaseException as failed:  # it is the action's code that runs here
-        return f"(unprintable exception: {type(failed).__name__})"
+    """Return an exception's text, shortened and valid as UTF-8."""
+    text = error_message(error)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
-    return _encodable(text)
-
-
-def _encodable(text: object) -> str:
-    """Return a text with escapes for what UTF-8 cannot encode."""
-    return str(text).encode(errors="backslashreplace").decode()
+    return printable(text)
 
 
 def returned(delivery: Delivery, value: Any) -> Any:

@@ -136,7 +136,8 @@ class TaskPool:
         if len(worker.context) == 1:
             idle.append(worker)
         else:
-            self._discard(worker)  # the handler left context variables behind
+            self._all.discard(worker)  # the handler left context variables behind
+            task.cancel()
         self._ended(delivery, value, error)
 
     def cancel(self, delivery: Delivery) -> None:
@@ -187,10 +188,6 @@ class TaskPool:
         delivery.worker = worker
         worker.task = self._loop.create_task(self._work(worker), context=worker.context)
         self._all.add(worker)
-
-    def _discard(self, worker: _Worker) -> None:
-        self._all.discard(worker)
-        worker.task.cancel()
 
     async def _work(self, worker: _Worker) -> None:
         """Run handlers in one task, one after the other."""

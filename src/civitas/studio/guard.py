@@ -337,5 +337,4 @@ def _asks(name: str, wrong: str) -> HTMLResponse:
     alert = f"<p role=alert>{wrong}</p>" if wrong else ""
     form = _FORM.format(name=name, wrong=alert, hint=hint)
     # With `no-referrer`, a browser sends the form with the Origin `null`, which is foreign.
-    headers = {"Referrer-Policy": "same-origin"}
-    return HTMLResponse(_PAGE.format(head="", body=form), 401, headers)
+    return HTMLResponse(_PAGE.format(head="", body=form), 401, {"Referrer-Policy": "same-origin"})

@@ -106,8 +106,7 @@ def start_button() -> Any:
     """Return the button that starts what a form asks for."""
     import gradio
 
-    wide: dict[str, Any] = {"min_width": 120, "elem_classes": "studio-start"}
-    return gradio.Button("Start", variant="primary", **wide)
+    return gradio.Button("Start", variant="primary", min_width=120, elem_classes="studio-start")
 
 
 _LIMITS: Final = {

@@ -195,6 +195,7 @@ def test_gradios_open_routes_take_no_nonsense(port: Port, path: str) -> None:
     for body in (b"", b"[]", b'{"fn_index": 10000, "data": [], "session_hash": "x"}'):
         told = port.post(path, body)
         assert told.status >= 400
+        assert (told.status == 404) == path.endswith("data")  # the others are there for forms
         assert "Traceback" not in told.text
 
 

@@ -155,6 +155,7 @@ def test_a_browser_is_asked_for_the_token_and_told_when_it_was_wrong(port: Port)
     html = ("Accept", "text/html")
     asked, wrong = port.send("/", html).text, port.send("/?token=x", html).text
     assert "The token of this studio" in asked
+    assert "The program that serves this page has printed it." in asked
     assert "This is not the token." not in asked
     assert "This is not the token." in wrong
 

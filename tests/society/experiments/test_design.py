@@ -218,7 +218,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
     ("  step: 6h", "  make: m", "society.make: must be file.py:function, got 'm'"),
-    ("- home", "- {name: a, by: m.py:f}", ":7: metrics[0].by: there is no file 'm.py'"),
+    ("- home", "- home\n- {name: a, by: m.py:f}", ":8: metrics[1].by: there is no file 'm.py'"),
     ("- home", "- home\n- home", ":6: metrics: two metrics have the same name"),
     ("name: curfew", "name: a/b", ":1: name: String should match"),
     ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),

@@ -118,7 +118,7 @@ def test_the_report_is_one_page_that_asks_for_nothing(tmp_path: Path) -> None:
     assert f"<td>at first</td><td>2</td><td>{Interval.of([0, 1, 2, 3])}</td>" in page
     for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "the program that"):
         assert told in page, told
-    for name in ("chance.png", "a-b.png"):
+    for name in ("chance.png", "a%2Fb.png"):
         png = (tmp_path / name).read_bytes()
         assert png.startswith(b"\x89PNG")
         assert min(struct.unpack(">II", png[16:24])) >= 500
@@ -145,13 +145,13 @@ def test_a_condition_has_a_map_of_its_first_seed_at_the_end(tmp_path: Path) -> N
     fields = {"workflow": [{"step": 1}], "conditions": named, "metrics": [], "published": []}
     town = {"citizens": 5, "step": "6h"}
     run(experiment(society=town, maps=True, seeds=2, **fields), out=tmp_path)
-    assert [each.name for each in tmp_path.glob("map-*")] == ["map-late-shift.png"]
+    assert [each.name for each in tmp_path.glob("map-*")] == ["map-late shift.png"]
     page = (tmp_path / "report.html").read_text()
     assert "<figcaption>late: the map at the end, of the first seed." in page
-    first = (tmp_path / "map-late-shift.png").read_bytes()
+    first = (tmp_path / "map-late shift.png").read_bytes()
     for seeds in ([1], [0, 1]):  # in a folder that has both seeds
         run(experiment(society=town, maps=True, seeds=seeds, **fields), out=tmp_path)
-        shown = tmp_path / "map-late-shift.png"
+        shown = tmp_path / "map-late shift.png"
         assert shown.exists() == (seeds == [0, 1])  # the cell of seed 1 has drawn none
     assert shown.read_bytes() == first
 
@@ -178,14 +178,21 @@ def test_the_report_says_of_which_values_maps_and_figures_beside_published_ones_
     assert maps[1] == (tmp_path / "alone" / "map-base.png").read_bytes() != maps[0]
 
 
-def test_a_report_has_no_difference_of_conditions_without_a_common_seed(tmp_path: Path) -> None:
+def test_a_report_tells_failures_and_no_difference_without_a_common_seed(tmp_path: Path) -> None:
     def sometimes(town: Any) -> float | None:
         return 3.5 if town.seed == len(town.ids()) else None
 
     conditions = {str(n): {"parameters": {"citizens": n}} for n in (1, 2)}
-    fields = {"conditions": conditions, "metrics": [{"name": "m", "by": sometimes}]}
-    run(experiment(seeds=[1, 2], workflow=[{"step": 1}], published=[], **fields), out=tmp_path)
-    page = (tmp_path / "report.html").read_text()
+    metrics = [{"name": "m", "by": sometimes}]
+    metrics += [{"name": name, "by": lambda _, n=n: n} for n, name in enumerate(("a b", "a-b"))]
+    fields: dict[str, Any] = {"conditions": conditions, "metrics": metrics}
+    wrong = {"intervene": {"status": {"mood": 1}, "citizens": [77]}}
+    fields |= {"workflow": [wrong, {"step": 1}], "published": []}
+    run(experiment(seeds=[1, 2], **fields), out=tmp_path)
+    page = html.unescape((tmp_path / "report.html").read_text())
+    told = "; step 0, intervention: status: there is no citizen '77'"
+    assert f"<td>failures</td><td>4{told * 3}</td>" in page
+    assert len(set(re.findall(r'src="(data:[^"]+)"', page))) == 3  # each metric has its picture
     assert "<td>1</td><td>3.500</td><td></td>" in page
     assert "<td>2</td><td>3.500</td><td></td>" in page
 

@@ -248,6 +248,8 @@ def test_an_attempt_that_left_nothing_does_not_block_the_corrected_one(tmp_path:
     wrong = of(tmp_path, TEXT.replace("messages,", "mesages,"))
     with pytest.raises(ConfigError, match="no column 'mesages'"):
         run(wrong, jobs=0, out=tmp_path / "out")
+    half = tmp_path / "out" / "parts" / ".17.0123456789abcdef.parquet"
+    half.write_bytes(b"PAR1")  # of a process that was killed while it wrote
     results = run(of(tmp_path), jobs=0, out=tmp_path / "out")
     assert set(results.values("owned")) == {0, 1}
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from tests.society.blocks.living import town
 from tests.society.population.pairs import Plain, all_equal
 
+from civitas import Society
 from civitas.clock import Clock
 from civitas.society.blocks import all_blocks
 from civitas.society.blocks.economy import EconomyBlockParams, budget_of, to_save
 from civitas.society.city.city import City
+from civitas.society.city.grid import Grid
 from civitas.society.commit import Books, Wanted
 from civitas.society.population.block import RowBlock
 from civitas.society.population.books import RowBooks
@@ -27,7 +29,7 @@ from civitas.society.services.economy import Bank, Government, make_economy
 from civitas.society.services.feed import Feed
 from civitas.society.services.firm import Firm
 from civitas.society.services.ledger import credited, tax_on
-from civitas.society.wants import Buy, Pay, Save, Work, id_order
+from civitas.society.wants import Answer, Buy, Pay, Save, Work, id_order
 
 CITIZENS = 10
 PLACES = ("work-1", "shop-1", "shop-2", "restaurant-1", "home-1")
@@ -222,6 +224,39 @@ def test_services_settle_columns_as_they_settle_one_by_one(given: dict[str, Any]
     for rows, one_by_one in zip(lived(given, True), lived(given, False), strict=True):
         for found, expected in zip(rows, one_by_one, strict=True):
             assert found == expected
+
+
+async def test_a_firm_with_a_rule_of_its_own_keeps_it_beside_others() -> None:
+    class Strict(Firm):
+        """Sells nothing to one."""
+
+        def settle(self, books: Books, sender: str, want: Any) -> Any:
+            if sender == "2":
+                return Answer(want, False, "not to this one")
+            return super().settle(books, sender, want)
+
+    class Buys(RowBlock):
+        """Buys where it is."""
+
+        columns = {"got": Column("int8")}  # noqa: RUF012
+        words = ("food",)
+
+        async def forward(self) -> None:
+            """Nothing: there are no full agents."""
+
+        def step_rows(self, rows: Any) -> None:
+            rows["got"] = rows.answers(Buy)[0]
+            rows.want(Buy, place=rows["place"], kind="food", cents=100)
+
+    places = np.array([0, 0, 1])
+    table = {"place": places, "money": np.full(3, 200)}
+    population = Population(table, Grid(2, 1, capacity=None), [Buys()])
+    goods: dict[str, Any] = {"price": 100, "stock": 9, "sells": True}
+    firms = [Strict("firm-1", "0,0", 0, **goods), Firm("firm-2", "1,0", 0, **goods)]
+    async with Society(population, services=firms) as society:
+        await society.run(steps=2)
+    assert population.columns["got"].tolist() == [1, -1, 1]
+    assert population.columns["money"].tolist() == [0, 200, 0]
 
 
 def test_all_that_one_has_is_passed_on_in_turn() -> None:

@@ -120,6 +120,14 @@ async def test_a_state_branches() -> None:
     assert np.array_equal(first.columns["opinion"], second.columns["opinion"])
 
 
+async def test_a_state_has_all_of_very_many_in_their_order() -> None:
+    many = 300_000  # more than are stored under one hash
+    rich, poor = (Population({"money": np.arange(many) * way}, None, []) for way in (1, 0))
+    async with Society(rich) as society, Society(poor) as other:
+        other.load_state_dict(society.state_dict())
+    assert np.array_equal(poor.columns["money"], np.arange(many))
+
+
 async def test_rows_want_blocks_that_can() -> None:
     class Half(WealthBlock):
         async def forward(self) -> None:

@@ -71,7 +71,9 @@ async def test_rows_hear_in_the_order_of_senders_whoever_is_a_full_agent() -> No
             population.promote(id)
         async with Society(population, engine=LocalEngine(rows=rows)) as society:
             made = await society.run(steps=4)
-            found.append((columns(society), [row["messages"] for row in made]))
+            waiting = [society.respondent(id).perceived.messages for id in range(1, 8)]
+            found.append((columns(society), [row["messages"] for row in made], waiting))
+    assert [each["from"] for each in found[0][2][2]] == ["1", "2", "4", "7"]
     assert found[0][0][0] == [6, 0, 12, 0, 0, 0, 0]
     assert found[0][1] == [6, 6, 6, 6]
     assert found == [found[0]] * 4

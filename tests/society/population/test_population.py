@@ -251,6 +251,29 @@ async def test_a_want_that_names_nobody_and_nowhere_costs_its_answer_alone() -> 
     ]
 
 
+@pytest.mark.parametrize("city", (None, Grid(2, 1, capacity=None)), ids=("no city", "a grid"))
+async def test_rows_that_cannot_go_are_refused_and_the_others_stay(city: Any) -> None:
+    class Goes(RowBlock):
+        """Goes to the place of its column."""
+
+        columns: ClassVar = {"to": Column("int64"), "done": Column("int8")}
+
+        async def forward(self) -> None:
+            """Nothing: there are no full agents."""
+
+        def step_rows(self, rows: Rows) -> None:
+            """Go."""
+            rows["done"] = rows.answers(Move)[0]
+            rows.want(Move, to=rows["to"])
+
+    table = {"to": np.array([0, 5, -1])} | ({"place": np.zeros(3, int)} if city else {})
+    population = Population(table, city, [Goes()])
+    async with Society(population) as society:
+        rows = await society.run(steps=2)
+    assert population.columns["done"].tolist() == [1 if city else -1, -1, -1]
+    assert [row["moving"] for row in rows] == [0, 0]
+
+
 @pytest.mark.parametrize("count", (1, 2))
 async def test_very_few_citizens_live_as_a_million_do(count: int) -> None:
     city = City.generate(seed=1, citizens=10)
@@ -437,7 +460,38 @@ async def test_a_service_knows_a_citizen_as_it_is_now_whether_agent_or_row() -> 
     population.promote(2)
     async with Society(population, services=[Asks("bank")]) as society:
         await society.run(steps=2)
+        one, two = (society.respondent(id).perceived.answers for id in (1, 2))
+        assert [(each.want, each.done) for each in one] == [(Save(1), True)]
+        assert one[0].want == two[0].want
     assert asked == [(id, step) for step in (1, 2) for id in "123"]
+
+
+async def test_a_citizen_that_wants_several_ways_takes_the_first_that_is_free() -> None:
+    class Tries(RowBlock):
+        """Tries two cells."""
+
+        columns: ClassVar = {"one": Column("int64"), "two": Column("int64")}
+
+        async def forward(self) -> None:
+            """Try."""
+            for name in ("one", "two"):
+                self.want(Move(f"{self.status[name]},0"))
+
+        def step_rows(self, rows: Rows) -> None:
+            """The same for rows."""
+            for name in ("one", "two"):
+                rows.want(Move, to=rows[name])
+
+    made: list[Population] = []
+
+    def three() -> Population:
+        table = {"place": np.arange(3), "one": [1, 4, 0], "two": [3, 3, 4]}
+        made.append(Population(table, Grid(5, 1), [Tries()]))
+        return made[-1]
+
+    await same(three, 1)
+    # The first finds cell 1 taken; the others are on their way once they try again.
+    assert [each.columns["place"].tolist() for each in made] == [[3, 4, 0]] * 2
 
 
 async def test_services_at_several_places_settle_many_at_a_time_each_its_own() -> None:
@@ -597,7 +651,12 @@ async def test_a_column_in_blocks_keeps_what_is_written_for_all() -> None:
     population = Population(3, None, [Notes()])
     async with Society(population) as society:
         await society.run(steps=2)
+        state = society.state_dict()
     assert population.columns["notes"].tolist() == [[2] * 6] * 3
+    again = Population(3, None, [Notes()])
+    async with Society(again) as society:
+        society.load_state_dict(state)
+    assert again.columns["notes"].tolist() == [[2] * 6] * 3
 
 
 async def test_an_intervention_reaches_rows_with_all_of_its_values() -> None:

@@ -12,7 +12,7 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, AMQPOptions, SpaceClosed
+from civitas import Agent, AgentNotFound, AMQPOptions, SpaceClosed
 from civitas.errors import ActionError, DefinitionError
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
@@ -127,6 +127,29 @@ def test_everywhere_after_the_space_is_in_use_and_twice(make_space: MakeSpace) -
     for kept in (first, second):
         kept.wait_for(lambda kept: any(m["to"] == "me" for m in kept))
         assert sorted(m["from"] for m in kept) == ["me", "other", "other"]
+
+
+def test_everywhere_leaves_a_request_waiting_for_an_agent_that_comes(
+    make_space: MakeSpace,
+) -> None:
+    """The broker does not return what nobody but an observer has."""
+    make_space().observe(lambda message: None, everywhere=True)
+    here, there = make_space(), make_space()
+    me = here.add(Agent("me"))
+    for name in ("later", "never"):
+        with pytest.raises(AgentNotFound):
+            me.ask(name, "note", name="a").result(timeout=WAIT_S)
+    request = me.request(message("later", "note", name="b"), wait=True)
+    me.ask("me", "help").result(timeout=WAIT_S)
+    later = there.add(Holder("later"))
+    assert request.result(timeout=WAIT_S) == "b"
+    there.remove("later")
+    request = me.request(message("later", "note", name="c"), wait=True)
+    with pytest.raises(AgentNotFound):
+        me.ask("later", "note", name="d").result(timeout=WAIT_S)
+    there.add(later)
+    assert request.result(timeout=WAIT_S) == "c"
+    assert later.begun == ["b", "c"]
 
 
 def test_everywhere_goes_on_after_thousands(
@@ -259,16 +282,20 @@ def test_what_happens_to_the_connection_is_told(
             assert log.wait_for(text).startswith("WARNING")
 
 
-def test_a_callback_that_raises_is_called_no_more(make_space: MakeSpace, log: Any) -> None:
+def test_a_callback_that_raises_is_called_no_more(
+    make_space: MakeSpace, proxy: Proxy, log: Any
+) -> None:
     calls = []
 
     def told(what: str, text: str) -> None:
         calls.append(what)
         raise ValueError(text)
 
-    me = make_space(on_connection=told).add(Agent("me"))
-    assert me.ask("me", "help").result(timeout=WAIT_S) == {}
+    options = AMQPOptions("127.0.0.1", proxy.port)
+    me = make_space(amqp_options=options, on_connection=told).add(Agent("me"))
     assert "on_connection failed" in log.wait_for("on_connection")
+    proxy.cut()
+    assert me.ask("me", "help").result(timeout=WAIT_S) == {}
     assert calls == ["connected"]
 
 

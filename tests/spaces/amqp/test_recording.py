@@ -47,10 +47,11 @@ def test_one_that_returns_nothing_has_ended(
     silent = there.add(Silent("silent"))
     me = make_space().add(Recorder("me"))
     names = [str(number) for number in range(150)]  # more than a mailbox of that size is brought
-    for begin in range(0, len(names), 10):
-        for name in names[begin : begin + 10]:
+    for begin in range(0, len(names), 5):
+        for name in names[begin : begin + 5]:
+            me.send(message("*", "hum"))  # what nobody knows has ended, too
             me.send(message("silent", "note", name=name))
-        silent.begun.wait_for(begin + 10)
+        silent.begun.wait_for(begin + 5)
     there.close()
     again = make_space(**options).add(Silent("silent"))
     assert me.ask("silent", "note", name="last").result(timeout=WAIT_S) is None

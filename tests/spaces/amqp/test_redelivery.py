@@ -15,7 +15,7 @@ from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
-from civitas import Agent, InboxError, InDoubt
+from civitas import Agent, InboxError, InDoubt, Journal, ReActAgent, ScriptedModel, action
 from conformance.conftest import Recorder, message
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes, Worker
@@ -126,6 +126,27 @@ def test_an_idempotent_one_runs_again(
     assert held.result(timeout=WAIT_S) == "held by there"
     assert notes.lines() == ["begun held", "begun held", "done held"]
     assert dead.count() == 0
+
+
+def test_each_thing_said_while_a_message_is_handled_has_an_answer_of_its_own(
+    make_space: MakeSpace, tmp_path: Path
+) -> None:
+    class Desk(ReActAgent):
+        @action
+        async def brief(self) -> list[str]:
+            return [await self.say("one"), await self.say("two")]
+
+    class Front(Agent):
+        @action
+        async def say(self, content: str) -> str:
+            return f"{await desk.say('three')} {await desk.say('four')}"
+
+    space = make_space()
+    model = ScriptedModel(["1", "2", "3", "4"])
+    desk = space.add(Desk("desk", model, journal=Journal(tmp_path / "runs.db")))
+    front = space.add(Front("front"))
+    assert front.ask("desk", "brief").result(timeout=WAIT_S) == ["1", "2"]
+    assert desk.ask("front", "say", content="hello").result(timeout=WAIT_S) == "3 4"
 
 
 def test_without_an_inbox_one_that_had_begun_runs_again(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
@@ -28,7 +27,7 @@ from civitas.reasoning.reply import Reply
 from civitas.reasoning.resume import ENDED
 from civitas.research.report import ENDED as WORDS
 from civitas.research.report import Report
-from civitas.text import counted, escaped
+from civitas.text import counted, one_line
 
 _FOLDERS = logging.getLogger("civitas.research.folder")
 _INTERRUPTED: Final = 130
@@ -163,7 +162,6 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
-    """Print the report, or write it to the files of the order."""
     from civitas.research.page import sanitized
 
     if not (order.out or as_json):
@@ -224,7 +222,8 @@ class ResearchDisplay(RunDisplay):
             self._line(f"  plan: {counted(count, 'task')}" if count else "  plan: no task is left")
         elif event.block == "research":
             for task in data["results"]:  # a task that could not be called had no start
-                if task["error"] is not None and _key(task["tool"], task["args"]) not in self._told:
+                line = call_line(task["tool"], task["args"])
+                if task["error"] is not None and line not in self._told:
                     self._task(task["tool"], task["args"], task["error"], [])
         elif event.block == "narrate":
             wrong = len(data["unsupported"])
@@ -232,18 +231,18 @@ class ResearchDisplay(RunDisplay):
             self._line(f"  report: {counted(len(data['citations']), 'citation')}{marked}")
         elif event.block == "evaluate":
             if data["remark"]:
-                self._line(_cut(data["remark"]), "dim", "  remark: ", "    ")
+                self._line(one_line(data["remark"], MAX_LINE), "dim", "  remark: ", "    ")
             for objective in data["objectives"]:
                 self._bar(objective["expertise"], objective["topic"])
             for objective in data["generated"]:
-                self._line(_cut(objective["topic"]), "dim", "  also: ", "    ")
+                self._line(one_line(objective["topic"], MAX_LINE), "dim", "  also: ", "    ")
 
     def _bar(self, expertise: float, topic: str) -> None:
         full = round(expertise * _BAR)
         text = self._text()
         text.append("■" * full, "green")
         text.append("·" * (_BAR - full), "dim")
-        text.append(f"  {expertise:.2f}  {escaped(_cut(topic))}")
+        text.append(f"  {expertise:.2f}  {one_line(topic, MAX_LINE)}")
         self._print(text, "  ", "    ")
 
     def _call(self, event: CallStarted) -> None:
@@ -260,11 +259,12 @@ class ResearchDisplay(RunDisplay):
             self._line(self.notes.pop(0), "yellow", "    ", "      ")
 
     def _task(self, tool: str, args: Any, error: str | None, resources: list[Any]) -> None:
-        self._told.add(_key(tool, args))
+        line = call_line(tool, args)
+        self._told.add(line)
         failed = error is not None
         first = "  ✗ " if failed else "  ✓ "
-        self._line(_cut(call_line(tool, args)), "red" if failed else "cyan", first, "    ")
-        self._line(_cut(error if error is not None else _found(resources)), "", "    ", "      ")
+        self._line(one_line(line, MAX_LINE), "red" if failed else "cyan", first, "    ")
+        self._line(one_line(error or _found(resources), MAX_LINE), "", "    ", "      ")
 
     def _end(self, reply: Reply, seconds: float | None) -> None:
         report: Report = reply.value
@@ -302,12 +302,3 @@ def _found(resources: list[Any]) -> str:
     said = [f"{len(read)} read"] if read else []
     said += [f"{len(resources) - len(read)} found"] if len(resources) > len(read) else []
     return f"{', '.join(said)}: {'; '.join(map(str, names))}" if said else "nothing found"
-
-
-def _key(tool: str, args: Any) -> str:
-    return json.dumps([tool, args], sort_keys=True)
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} …"

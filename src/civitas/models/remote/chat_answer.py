@@ -134,7 +134,7 @@ def finished(
     """Return the reply made of an answer's parts."""
     if reason == "content_filter" and not text and not calls:
         raise ModelError(f"{name}: the provider's content filter withheld the answer")
-    if reason in ("model_length", "max_tokens"):  # Mistral's, and those of others behind proxies
+    if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
         reason = "length"
     elif reason not in ("length", "content_filter"):
         reason = "calls" if calls else "stop"

@@ -375,7 +375,7 @@ async def _permits(
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
     async def asks() -> Any:
-        if request.seen is not None and not getattr(agent._approver(), "awaits_reader", False):
+        if request.seen is not None:
             await request.seen()  # the reader sees the call before it is asked
         ask: Callable[..., Any] = agent.request_permission
         if is_async(ask):

@@ -67,8 +67,7 @@ def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = Fa
         notes = [*_NOTE.finditer(sentence)]
         if not notes:
             line = text[text.rfind("\n", 0, start) + 1 : start]
-            is_head = line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end)
-            uncited += not is_head
+            uncited += not (line.lstrip(" >").startswith("#") or UNDERLINED.match(text, end))
             made.append(sentence)
             continue
         bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())

@@ -38,11 +38,8 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
     No link is followed, so there is no way out and no loop; a link's target inside is found at
     its own place. If a link replaces a folder meanwhile, its files are refused on opening.
     """
-
-    def unreadable(error: OSError) -> None:
-        left_out["in folders that cannot be read"] += 1
-
-    for folder, below, names in os.walk(root, onerror=unreadable):
+    unreadable = "in folders that cannot be read"
+    for folder, below, names in os.walk(root, onerror=lambda error: left_out.update([unreadable])):
         inside = os.path.relpath(folder, root)
         below[:] = sorted(filter(_is_indexed, below))
         names = sorted([*filter(_is_indexed, names), *below])

@@ -177,7 +177,6 @@ def _ddgs(results: int, region: str, timeout_s: float) -> Any:
 
 
 def _resources(listed: list[Any]) -> list[Resource]:
-    """Return the results of a search engine that can be visited."""
     found: dict[str, Resource] = {}
     for to, *texts in listed:
         with suppress(PageError):

@@ -26,6 +26,7 @@ from civitas.society.experiments.survey import (
 from civitas.society.experiments.watch import Spots, Whereabouts, whereabouts
 from civitas.society.perception import Perception, View
 from civitas.society.population.life import answers_of
+from civitas.society.population.messages import messages_of
 from civitas.society.router import SocietyMailbox
 from civitas.society.steps import Steps
 from civitas.society.wants import id_order
@@ -301,7 +302,8 @@ class Experiments(Steps):
             row = population.row_of(id)
             status = population.status_of(row)
             answers = tuple(answers_of(self.books, row))
-            perceived = Perception(view, id, status, status["place"], (), answers)
+            messages = [each.envelope.to_dict() for each in messages_of(self, row)]
+            perceived = Perception(view, id, status, status["place"], messages, answers)
             return Respondent(id, "", status, [], perceived)
         citizen: Any = mailbox.agent
         try:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from civitas.errors import ConfigError, FileError
 from civitas.society.arrays import package
@@ -315,7 +316,7 @@ def join(parts: Iterable[Path], path: Path) -> dict[str, Any]:
 
 def file_name(text: str, suffix: str) -> str:
     """Return a text as the name of a file: another one for another text."""
-    name = re.sub(r"[^\w.-]", lambda at: "-" if at[0] in " /=" else f"%{ord(at[0]):x}", text)
+    name = re.sub(r"[^\w .=-]", lambda at: quote(at[0], safe=""), text)
     if len(name) > 60:  # a file system may allow 255 bytes
         name = f"{name[:50]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     return name + suffix

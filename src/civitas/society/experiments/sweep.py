@@ -153,7 +153,7 @@ def _claim(design: Design, folder: Path, shared: dict[str, str]) -> None:
     path = folder / _MANIFEST
     try:
         (folder / "parts").mkdir(parents=True, exist_ok=True)
-        own = (folder / "results.parquet", *(folder / "parts").glob("*.parquet"))
+        own = (folder / "results.parquet", *(folder / "parts").glob("[!.]*.parquet"))
         has_results = any(each.exists() for each in own)
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:

@@ -165,7 +165,7 @@ class Register(Protocol):
     declared: dict[str, Column]
     places: tuple[str, ...]
     words: list[str]
-    services: list[str]
+    society: Any
     strangers: list[str]
     _place: Mapping[str, int]
     _word: dict[str, int]

@@ -10,7 +10,7 @@ from civitas.errors import ConfigError
 from civitas.society.arrays import numpy, trim_malloc
 from civitas.society.population.block import missing_method
 from civitas.society.population.column import SETTLED
-from civitas.society.population.messages import deliver_to_rows, take_messages
+from civitas.society.population.messages import deliver_to_rows, messages_of
 from civitas.society.population.moment import Moment
 from civitas.society.population.population import Population
 from civitas.society.population.step import merged
@@ -182,7 +182,9 @@ def set_length(society: Any, new: int) -> None:
 def take_mailbox(society: Any, agent: Any, row: int) -> None:
     """Give a promoted citizen the answers and messages of its row."""
     agent._mailbox.answers = answers_of(society.books, row)
-    agent._mailbox.mail = take_messages(society, row)
+    agent._mailbox.mail = messages_of(society, row)
+    if (messages := society.books.messages) is not None:
+        society.books.messages = messages.taken(messages.receiver != row)
 
 
 def leave_mailbox(society: Any, agent: Any, row: int) -> Any:

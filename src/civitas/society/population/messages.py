@@ -70,13 +70,12 @@ def deliver_to_rows(society: Any, sent: list[Sent], more: bool, said: Table | No
     return len(books.messages) - (0 if before is None else len(before))
 
 
-def take_messages(society: Any, row: int) -> list[Sent]:
-    """Remove a row's messages and return them as real messages."""
-    books: Any = society.books
-    if society.population is None or books.messages is None:
+def messages_of(society: Any, row: int) -> list[Sent]:
+    """Return a row's messages as real messages."""
+    messages: Messages | None = society.books.messages
+    if messages is None:
         return []
-    mine = books.messages.receiver == row
-    own, books.messages = books.messages.taken(mine), books.messages.taken(~mine)
+    own = messages.taken(messages.rows_of(row, row + 1))
     fields = {"to": own.receiver, "text": own.text, "topic": own.topic, "opinion": own.opinion}
     table = Table(Say, own.sender, fields)
     return [_sent(society.population, table, at) for at in range(len(own))]

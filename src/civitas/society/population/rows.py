@@ -229,7 +229,7 @@ class Rows(Company):
         lonely = degree == 0
         at = self.below(np.where(lonely, 1, degree), purpose, draw_) + self.part(starts[:-1])
         if not lonely.any():
-            return others[at].astype(np.int64)
+            return others[at]
         found = np.full(len(self), -1, np.int64)
         found[~lonely] = others[at[~lonely]]
         return found

@@ -19,7 +19,6 @@ from pika.exceptions import (
     ChannelClosedByBroker,
     ConnectionBlockedTimeout,
     NackError,
-    UnroutableError,
 )
 
 from civitas.errors import BrokerError, InvalidId
@@ -249,15 +248,23 @@ class DeadLetters:
             return f"a message of the type {dead.kind!r} is not for an agent to handle"
         if to not in (agent, EVERYONE):
             return f"it is to {to!r}, but was in the queue of {agent!r}"
-        try:
-            channel.basic_publish(
-                self._names.exchange, message.routing_key, dead.body, properties, mandatory=True
-            )
-        except UnroutableError:
+        if not self._has_queue(agent):
             return f'no agent "{agent}" has a queue'
+        try:
+            channel.basic_publish(self._names.exchange, message.routing_key, dead.body, properties)
         except NackError:
             return f'the mailbox of "{agent}" is full'
         return None
+
+    def _has_queue(self, agent: str) -> bool:
+        # The broker returns no message that an observer of everything has.
+        assert self._connection is not None
+        try:
+            with self._connection.channel() as channel:
+                channel.queue_declare(self._names.agent_queue(agent), passive=True)
+        except ChannelClosedByBroker:
+            return False
+        return True
 
     @contextmanager
     def _channel(self) -> Iterator[BlockingChannel]:

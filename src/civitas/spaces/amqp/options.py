@@ -141,9 +141,11 @@ class Names:
         self.dead = f"{exchange}.dead"
         self.dead_letters = f"{exchange}.dead-letters"
 
-    def agent_key(self, id: str) -> str:
+    @staticmethod
+    @lru_cache(maxsize=10_000)
+    def agent_key(id: str) -> str:
         """Return the routing key of messages to an agent."""
-        return _agent_key(id)
+        return _fitting(lambda name: f"agent.{name}", id)
 
     def agent_queue(self, id: str) -> str:
         """Return the name of an agent's queue."""
@@ -164,11 +166,6 @@ class Names:
     def observer_queue(self, process: str) -> str:
         """Return the name of an observing process's queue."""
         return f"{self.exchange}.observer.{process}"
-
-
-@lru_cache(maxsize=10_000)
-def _agent_key(id: str) -> str:
-    return _fitting(lambda name: f"agent.{name}", id)
 
 
 def _fitting(make: Callable[[str], str], id: str) -> str:

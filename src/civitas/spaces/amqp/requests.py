@@ -61,8 +61,8 @@ class OpenRequests:
         """Return the deliveries of all open requests."""
         return [message.about for message in self._open.values()]
 
-    def send(self, delivery: Delivery) -> None:
-        """Publish a request."""
+    def begin(self, delivery: Delivery) -> Outbound:
+        """Return the message of a request, which is open from now on."""
         envelope = delivery.envelope
         key = delivery.key = self._broker.new_key()
         message = self._open[key] = Outbound(
@@ -76,7 +76,7 @@ class OpenRequests:
             headers=wire.headers(delivery.hops, self._chain(delivery.parent), delivery.timeout),
             about=delivery,
         )
-        self._publisher.publish(message)
+        return message
 
     def end(self, delivery: Delivery) -> None:
         """Remove a request that has its outcome."""
@@ -265,20 +265,29 @@ class Presence:
             self._spawn(self._await_queue(to))
         return True
 
+    def publish_late(self, message: Outbound) -> None:
+        """Publish a message once its receiver has a queue.
+
+        The broker returns no message that an observer of everything has.
+        """
+        if self._publisher.held(message.to):
+            self._publisher.publish(message)  # behind those
+        else:
+            self.hold_back(message)
+
     async def _await_queue(self, to: str) -> None:
         """Publish held messages once there is a queue; end them if no process has the id."""
         publisher, queues, held = self._publisher, self._queues, self._publisher.held
         there = True
         try:
-            while to in self._here or await queues.is_claimed(to):
+            while not await queues.is_consumed(to):
+                if to not in self._here and not await queues.is_claimed(to):
+                    there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
+                    if there:
+                        await queues.declare(to)
+                    break
                 # Its process declares the queue: it is being added, or its queue was deleted.
                 await asyncio.sleep(_LOOK_S)
-                if await queues.is_consumed(to):
-                    break
-            else:
-                there = any(each.kind == wire.REQUEST and each.about.wait for each in held(to))
-                if there:
-                    await queues.declare(to)
             # Messages published before this may still be returned.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
         except (LinkLost, AMQPError):

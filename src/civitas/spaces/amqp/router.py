@@ -170,8 +170,13 @@ class AMQPRouter(Router):
             self._fresh.append(delivery)
             if not self._pumping:
                 self._schedule()
-        self.requests.send(delivery)
-        if not delivery.wait and delivery.envelope.to not in self.mailboxes:
+        message = self.requests.begin(delivery)
+        away = delivery.envelope.to not in self.mailboxes
+        if away and delivery.wait:
+            self.presence.publish_late(message)
+            return
+        self.broker.publisher.publish(message)
+        if away:
             self.presence.check_receiver(delivery)
 
     # -- publishing ended --------------------------------------------------------------------------

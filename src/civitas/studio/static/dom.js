@@ -20,7 +20,7 @@ export function replace(node, ...children) {
   return node;
 }
 
-const INSIDE = ".s-round, .s-lane, .s-runs-head > .s-row, .s-runs-list *"; // of these, what is in them
+const INSIDE = ".s-round, .s-lane, .s-runs-head > .s-row, .s-runs-list *, .s-answers > section"; // of these, what is in them
 // Show these; what is shown already stays, with what is read, marked, written or pressed there.
 export function update(node, ...children) {
   const fresh = given(children);

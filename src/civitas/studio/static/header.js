@@ -65,9 +65,8 @@ function drawn(card) {
     mine.add(card.number);
     return call(`cards/${card.number}`, answer).catch((error) => { mine.delete(card.number); throw error; });
   };
-  const shown = h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` });
-  shown.append(h("details", { open: true }, ...KINDS.get(card.kind)(card, decide)));
-  return shown;
+  return h("article", { class: `s-card ${card.kind}`, "data-card": card.number, "data-asked": card.asked, "aria-label": `${card.kind} ${card.number}` },
+    h("details", { open: true }, KINDS.get(card.kind)(card, decide)));
 }
 
 cardKind("approval", (card, decide) => [

@@ -227,11 +227,9 @@ export function mount(root) {
     due = Math.min(...log.changes.map((each) => each[0]).filter((step) => step >= head.step));
     replace(changes, log.changes.length ? log.changes.map(([step, what, failed]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed.slice(0, 3).map((why) => h("p", { class: "s-fault" }, `failed: ${why}`))))
       : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
-    replace(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
+    update(answers, log.said.filter((each) => each.kind === "interview" && each.citizen === citizen).map((each) =>
       h("section", {}, h("b", {}, each.question), h("p", {}, each.answer || "…"), source(each.source, each.reason), h("span", { class: "s-soft" }, `, before step ${each.step}`))));
-    const open = results.querySelector("details")?.open; // the last survey stays as it was looked at
-    replace(results, log.said.filter((each) => each.kind === "survey").map(outcome));
-    if (open) results.querySelector("details").open = true;
+    update(results, log.said.filter((each) => each.kind === "survey").map(outcome));
   }
 
   // -- what is new ---------------------------------------------------------------------------------

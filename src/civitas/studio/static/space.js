@@ -102,7 +102,7 @@ export function mount(root) {
     const { name, args } = message.action;
     const text = name === "say" ? args.content : name === "error" ? args.error : name === "response" ? args.data : undefined;
     const body = text !== undefined
-      ? [h("div", { class: "s-text" }, result(text))]
+      ? [h("div", { class: "s-text", dir: "auto" }, result(text))]
       : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, json(key)), h("code", {}, json(value))));
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
