@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 from typing import Any
 
 import pytest
 
+from civitas.cli.progress import Warnings
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.research import ResearchDisplay
 from civitas.cli.run.show import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
 from civitas.models.protocol import ReasoningPiece, TextPiece, Usage
 from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, HumanDecision
 from civitas.reasoning.events import (
+    BlockEnded,
     BlockStarted,
     CallEnded,
     CallStarted,
@@ -22,6 +25,7 @@ from civitas.reasoning.events import (
     Done,
 )
 from civitas.reasoning.reply import Reply, Step
+from pseudo_terminal import plain
 
 
 def seen(*events: Any, seconds: float | None = 2.0, **options: Any) -> list[str]:
@@ -213,9 +217,19 @@ def test_a_researcher_tells_of_tasks_of_one_kind_by_their_number(
         for number in range(12):
             display.event(CallStarted("a", 1, f"{number}", "fetch" if number else "ask", {}), 0.0)
         assert "iteration 1 of 2, researching: ask, 11 × fetch (Ctrl-C" in out.new()
+        found = {"remark": "", "objectives": [], "generated": [{"topic": "ports"}]}
+        display.event(BlockEnded("a", "evaluate", 1, found), 0.0)
+        assert "  also: ports" in plain(out.new())
         display.finish()
 
     asyncio.run(watched())
+
+
+def test_of_a_warning_the_first_line_is_shown() -> None:
+    shown: list[str] = []
+    about = {"msg": "no \x1b[2J room\nTraceback", "levelname": "WARNING"}
+    Warnings(shown.append).emit(logging.makeLogRecord(about))
+    assert shown == [r"(warning: no \x1b[2J room)"]
 
 
 def step(action: str, result: Any = None, error: str | None = None) -> Step:

@@ -31,6 +31,7 @@ from civitas import (
     TurnEnded,
 )
 from civitas.errors import DefinitionError, RunMismatch, StateError
+from civitas.reasoning.reply import Step
 from commands import run
 from journal.crash import crash
 from reasoning.conversation.journalled import (
@@ -746,3 +747,23 @@ def test_it_goes_on_in_a_space(tmp_path: Path) -> None:
             assert talk.reply_sync("go", run_id=RUN).stop_reason == reason
     contents = [m["content"] for m in talk.agents["b"].memory.get_memories()]
     assert contents == ["go", "a: one", "one", "a: two"]
+
+
+def test_the_reply_of_a_participant_without_a_record_is_kept_whole(tmp_path: Path) -> None:
+    class Worker(Talker):
+        async def reply(self, text: Any, **wanted: Any) -> Any:
+            step = Step(1, "look", {"at": 1}, {"result": [2]}, None)
+            return replace(await super().reply(text), steps=[step], value={"n": [1]})
+
+    with Journal(tmp_path / "j") as journal:
+
+        def talk() -> Conversation:
+            return Conversation([Worker("Ann")], until=MaxTurns(1), journal=journal)
+
+        whole = talk().reply_sync("go", run_id="R")
+        assert whole.steps[0].action == "look"
+        kept = [each for each in journal.entries("R") if each.data.get("key") == "T1/Ann"]
+        copy = journal.fork("R", upto=kept[-1].sequence)
+        again = talk()
+        assert replace(again.reply_sync("go", run_id=copy), run_id="R") == whole
+        assert again.agents["Ann"].asked == 0
