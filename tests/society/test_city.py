@@ -80,6 +80,8 @@ def test_hours_may_go_over_midnight() -> None:
     assert not city.is_open("office", 18 * HOUR)
     assert city.is_open("home", 86_399)
     assert city.is_open("bar", 86_400 * 3 + 60)
+    assert city.is_open("office", 86_400 * 3 + 9 * HOUR)
+    assert not city.is_open("office", 86_400 * 3 + 18 * HOUR)
     for wrong in (-1, 1.5, True, None):
         with pytest.raises(ConfigError, match="time must be a whole number from 0 up"):
             city.is_open("bar", wrong)  # type: ignore[arg-type]

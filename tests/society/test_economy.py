@@ -192,6 +192,9 @@ def test_public_wages_come_from_the_government() -> None:
     (answer,) = settled(made, ("c1", Work("school-1", 900)))
     assert answer.done
     assert made.balances["government"] == 5000 - answer.value
+    made = books(Firm("firm-1", "school-1", 5000, public=True), c1={"work": "school-1"})
+    (answer,) = settled(made, ("c1", Work("school-1", 900)))
+    assert made.balances["firm-1"] == 5000 - answer.value  # there is no government
 
 
 def test_the_bank_keeps_gives_back_and_pays_interest_out_of_its_own() -> None:
@@ -215,6 +218,12 @@ def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> N
     settled(made, ("2", Save(20_000)))
     bank.credit(made)
     assert bank.deposits == {"10": 20_000, "2": 20_020}
+    bank.credit(made)  # and its last 10 cents are too few
+    assert bank.deposits == {"10": 20_000, "2": 20_020}
+    made.enter("3", {"money": 10_000})
+    settled(made, ("3", Save(10_000)))
+    bank.credit(made)
+    assert bank.deposits["3"] == 10_010
 
 
 def test_the_day_ends_with_inputs_profits_transfers_and_new_prices() -> None:

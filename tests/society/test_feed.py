@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from civitas import ConfigError
+from civitas.clock import Clock
 from civitas.society.commit import Books, Wanted
 from civitas.society.services.feed import Feed
 from civitas.society.services.posts import DECADE_S, Posted, heat, shown_rank
@@ -37,6 +38,22 @@ def test_ten_times_the_likes_weigh_as_much_as_12_and_a_half_hours() -> None:
     assert [heat(likes, 100) for likes in (2, 3, 5, 7)] == [13_646, 21_570, 31_554, 38_129]
 
 
+def test_of_many_whom_one_follows_the_last_fifty_are_read() -> None:
+    feed = Feed()
+    made = town(feed, citizens=60)
+    for number in range(2, 54):
+        do(made, str(number), Post(f"of {number}"))
+        do(made, "1", Follow(str(number)))
+    for _ in range(60):  # newer than all of these
+        made.clock = made.clock.after()
+        do(made, "60", Post("again"))
+    followed = {post.author for post in feed.shown("1", limit=200)} - {"60"}
+    assert followed == {str(number) for number in range(4, 54)}
+    for number in range(10, 50):  # an old post that many like now is hot at once
+        do(made, str(number), Like(1))
+    assert shown(feed, "1", limit=1) == [1]
+
+
 def test_interest_and_following_move_a_post_up() -> None:
     assert shown_rank(0, 1000, False) == shown_rank(0, 0, True) == 45_000
     assert shown_rank(7, 0, False) == 7
@@ -50,13 +67,19 @@ def test_the_newest_comes_first_and_likes_outweigh_age() -> None:
     feed = Feed()
     made = town(feed)
     for number in range(3):
-        made.step = number
+        made.clock = Clock(index=number)
         assert do(made, "1", Post(f"post {number}")).value == number + 1
     assert shown(feed, "2") == [3, 2, 1]
     assert shown(feed, "1") == []  # one's own is not news
     for number in range(2, 12):
         assert do(made, str(number), Like(1)).value == number - 1
     assert shown(feed, "2", limit=2) == [1, 3]
+    for number in range(2, 14):  # what was just liked or posted is shown at once
+        do(made, str(number), Like(2))
+    assert shown(feed, "3", limit=2) == [2, 1]
+    made.clock = Clock(index=60)
+    assert do(made, "1", Post("new")).done
+    assert shown(feed, "3", limit=2) == [4, 2]
 
 
 def test_a_feed_is_ones_own_by_interest_and_by_whom_one_follows() -> None:
@@ -74,7 +97,7 @@ def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
     feed = Feed()
     made = town(feed)
     do(made, "1", Post("quiet"))
-    made.step = 100
+    made.clock = Clock(index=100)
     for _ in range(200):
         do(made, "2", Post("loud"))
     assert shown(feed, "3", limit=100) == list(range(201, 151, -1))
@@ -82,7 +105,7 @@ def test_a_post_of_whom_one_follows_is_found_among_very_many() -> None:
     for _ in range(2):
         do(made, "3", Follow("1"))
     assert shown(feed, "3", limit=100) == [*range(201, 151, -1), 1]
-    made.step = 0
+    made.clock = Clock(index=0)
     for _ in range(3):  # of an author's posts the last three are candidates
         do(made, "1", Post("quiet"))
     assert shown(feed, "3", limit=100)[-3:] == [204, 203, 202]

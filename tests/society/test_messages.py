@@ -91,13 +91,14 @@ async def test_who_leaves_handles_no_further_message_and_takes_no_step() -> None
         async def forward(self) -> None:
             self.heard.append(("one", "stays", None))
 
-    one, two = Leaves("one"), Noting("two")
-    async with Society([one, two]) as society:
+    one, two, three = Leaves("one"), Noting("two"), Leaves("three")
+    async with Society([one, two, three]) as society:
         await society.step()
-        for content in ("first", "second"):
-            two.send(said("one", content=content))
+        for to in ("one", "three", "three"):
+            two.send(said(to, content="go"))
         await society.run(steps=2)
-    assert [name for _, name, _ in one.heard] == ["stays", "say"]
+    for each in (one, three):
+        assert [name for _, name, _ in each.heard] == ["stays", "say"]
 
 
 async def test_a_plain_action_runs_in_a_thread_and_holds_up_nobody() -> None:

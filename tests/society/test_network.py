@@ -18,6 +18,8 @@ def test_ways_take_the_fewest_edges() -> None:
     assert Network.from_edges([("a", "b")]).seconds("a", "b") == 60
     assert Network(["a", "b"], [("a", "b")]).seconds("b", "a") == 60
     assert network.neighbours("b") == ("a", "c")
+    star = Network.from_edges([("m", "z"), ("m", "k"), ("z", "a"), ("k", "b")])
+    assert [near.id for near in star.near("m")] == ["k", "z", "a", "b"]  # of equal ones by id
 
 
 def test_a_network_of_numbers_has_each_edge_once_and_numbers_in_their_order() -> None:

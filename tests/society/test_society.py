@@ -46,6 +46,7 @@ from civitas.society import (
     View,
     Weather,
     completed,
+    make_economy,
     make_people,
     read_people,
 )
@@ -366,6 +367,12 @@ async def test_a_post_keeps_its_time_if_steps_change_their_length() -> None:
             society.load_state_dict(society.state_dict())
     assert [each.posted for each in feed.posts.values()] == [0, 900, 1800, 5400]
     assert [each.text for each in feed.shown("2")] == ["3", "2", "1", "0"]
+
+
+async def test_a_town_without_citizens_has_its_days() -> None:
+    city = City.generate(seed=1, citizens=10)
+    async with Society([], city, services=make_economy(city)) as society:
+        assert len(await society.run(days=2, step="6h")) == 8
 
 
 async def test_a_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> None:

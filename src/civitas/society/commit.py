@@ -16,6 +16,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
+from civitas.clock import Clock
 from civitas.errors import ConfigError, DefinitionError, StateError
 from civitas.society.city.map import check_integer
 from civitas.society.experiments.intervention import has_values, set_values, unknown
@@ -124,7 +125,7 @@ class Books:
     def __init__(self, city: Any, services: dict[str, Service]) -> None:
         self.city, self.services = city, services
         self.step, self.seconds = 0, 900
-        self.clock: Any = None
+        self.clock = Clock()
         self.balances: dict[str, int] = {}
         self.where: dict[str, str | None] = {}
         self.at: dict[str, dict[str, None]] = defaultdict(dict)
@@ -136,7 +137,6 @@ class Books:
         self._by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self._by_kind: dict[type[Want], Service] = {}
         self._has_capacity = hasattr(city, "capacity")
-        self._has_routes = hasattr(city, "seconds")
         self.owing = [
             each
             for each in services.values()
@@ -310,7 +310,7 @@ class Books:
             return Answer(want, False, "there is no city")
         if sender not in self.where:
             return Answer(want, False, f"{sender} is not a citizen")
-        if not self._has_routes:
+        if not hasattr(city, "seconds"):
             return Answer(want, False, f"{type(city).__name__} has no travel times: no `seconds`")
         if sender in self.moving:
             return Answer(want, False, f"on the way to {self.moving[sender][0]}")

@@ -25,7 +25,7 @@ class View:
         news: announcements since the step before, the oldest first
         at: the citizens at each place
         others: what citizens of a population may see of each other; None without a population
-        lasted: the length of the step before, in which acts were done; None: as this step's
+        lasted: the length of the step before, in which the acts so far were done
     """
 
     step: int = 0
@@ -37,7 +37,7 @@ class View:
     news: Sequence[Any] = ()
     at: Mapping[str, Iterable[str]] = field(default_factory=dict)
     others: Any = None
-    lasted: int | None = None
+    lasted: int = 900
     _present: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def present(self, place: str | None) -> tuple[str, ...]:
@@ -81,11 +81,6 @@ class Perception:
     def seconds(self) -> int:
         """The length of the step, in simulated seconds."""
         return self.view.seconds
-
-    @property
-    def lasted(self) -> int:
-        """The length of the step before, in simulated seconds."""
-        return self.view.seconds if self.view.lasted is None else self.view.lasted
 
     @property
     def clock(self) -> Any:

@@ -191,7 +191,7 @@ class Society(Experiments):
 
         Args:
             days: the number of simulated days; 1 if neither this nor `steps` is given
-            step: the length of a step
+            step: the length of a step; a later run may have another
             steps: the number of steps, instead of `days`
             run_id: the run's id in the journal; a new one if left out
             save_every: the steps between two records of the whole state; a day if left out

@@ -68,7 +68,7 @@ def live(
     index = int(hour * 3600) // step_s if step is None else step
     clock = Clock(step=step_s).at(index)
     at = {place: ["1", *perceived.pop("others", ())]} if place else {}
-    view = View(index, clock, {}, city, step_s, clock.time, (), at)
+    view = View(index, clock, {}, city, step_s, clock.time, (), at, None, step_s)
     agent.perceived = Perception(view, str(agent.id), agent.status, place, **perceived)
     before = len(getattr(agent, "wants", ()))
     asyncio.run(agent.run())

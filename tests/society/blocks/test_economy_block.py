@@ -41,6 +41,8 @@ def test_work_is_wanted_for_the_time_that_is_left() -> None:
     agent = citizen([EconomyBlock()], plan=plan("work", "work-1", 8.1))
     assert live(agent, 8, city=town(), place="work-1") == [Work("work-1", 360)]
     assert agent.status["act"] == "work"
+    *_, tomorrow = live(agent, 24 + 8, city=town(), place="work-1")
+    assert tomorrow == Work("work-1", 360)
     away = citizen([EconomyBlock()], plan=plan("work", "work-1"))
     assert live(away, 8, city=town(), place=None) == []
     assert "act" not in away.status

@@ -106,6 +106,10 @@ def test_who_cannot_set_out_stays_and_says_why(where: str, hours: Any, why: str)
     assert agent.status["act"] == "idle"
 
 
+def test_who_is_nowhere_chooses_from_its_home() -> None:
+    assert live(going("park"), 9, city=town(), place=None) == [Move("park-1")]
+
+
 def test_nobody_sets_out_for_what_will_be_closed_on_arrival() -> None:
     city = town(shop_1=(12, 18), shop_2=(12, 18))
     assert live(going("shop"), 9, city=city) == []

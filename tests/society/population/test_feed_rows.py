@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal, lived
 from tests.society.population.test_social_rows import people
 
+from civitas.clock import Clock
 from civitas.society.blocks.feed import FeedBlock, FeedBlockParams
 from civitas.society.blocks.social import SocialBlock, SocialBlockParams
 from civitas.society.blocks.talk import TOPICS
@@ -58,7 +59,7 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
         id = str(1 + number % 5)
         books.settle([Wanted(id_order(id), id, Post(WORDS[8 + number % 9], "art"), 0)])
     for step, wanted in enumerate(given):
-        books.step = gap * step
+        books.clock = Clock(index=gap * step)
         # What rows cannot want is settled after what they do: it is asked for apart.
         parts = [[each for each in enumerate(wanted) if _of_rows(each[1])]]
         parts += [[each] for each in enumerate(wanted) if not _of_rows(each[1])]

@@ -105,7 +105,7 @@ class NeedsBlock(CitizenBlock):
                 for answer in perceived.answers
             ):
                 act = "idle"
-            seconds = perceived.lasted
+            seconds = perceived.view.lasted
             changes = changes_by(act, self.params.speed, self.now - seconds, seconds)
             for need, change in zip(NEEDS, changes, strict=True):
                 level = needs[need] + change

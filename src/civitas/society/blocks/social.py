@@ -224,7 +224,7 @@ class SocialBlock(TalkBlock):
     # -- as a full agent ---------------------------------------------------------------------------
 
     def _hear(self, sender: str, args: Mapping[str, Any]) -> None:
-        self._closer(sender, self.perceived.lasted)
+        self._closer(sender, self.perceived.view.lasted)
         topic, opinion = args.get("topic"), args.get("opinion")
         opinions = self.status.setdefault("opinions", {})
         if isinstance(topic, str) and topic in opinions and type(opinion) is int:

@@ -207,7 +207,7 @@ class Government(Service):
 
     def after_step(self, books: Books) -> None:
         """Close the day, if this step is its last."""
-        if books.clock is not None and books.clock.time + books.seconds >= DAY_S:
+        if books.clock.time + books.seconds >= DAY_S:
             close_day(books, self)
 
     def state_dict(self) -> dict[str, Any]:

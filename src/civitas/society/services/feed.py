@@ -62,7 +62,7 @@ class Feed(Service):
         if type(want) is Post:
             if not isinstance(want.text, str) or not 0 < len(want.text) <= LONGEST:
                 return Answer(want, False, f"a post has 1 to {LONGEST} characters")
-            value = self._kept.publish_one(sender, want, _now(books))
+            value = self._kept.publish_one(sender, want, books.clock.elapsed)
             return Answer(want, True, value=value)
         if type(want) is Follow:
             if want.id == sender or want.id not in books.where:
@@ -87,7 +87,7 @@ class Feed(Service):
             text, topic = (table.fields[name][entries] for name in ("text", "topic"))
             done = (text >= 0) & (rows.lengths[text] > 0) & (rows.lengths[text] <= LONGEST)
             value = done.astype(sender.dtype)
-            value[done] = rows.publish(sender[done], text[done], topic[done], _now(books))
+            value[done] = rows.publish(sender[done], text[done], topic[done], books.clock.elapsed)
         elif table.kind is Follow:
             whom = table.fields["id"][entries]
             done, value = (whom >= 0) & (whom != sender), 0
@@ -125,9 +125,3 @@ class Feed(Service):
     def load_state_dict(self, given: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
         self._kept.load(given)
-
-
-def _now(books: Books) -> int:
-    """Return the seconds since the start, whatever lengths the steps have had."""
-    clock = books.clock
-    return int(books.step * books.seconds if clock is None else clock.elapsed)

@@ -152,7 +152,7 @@ class Firm(Service):
         here = np.ones(len(sender), bool)
         if books.city is not None:
             here &= books.population.arrays["place"][sender] == place
-        if hasattr(books.city, "open_rows") and books.clock is not None:
+        if hasattr(books.city, "open_rows"):
             here &= books.city.open_rows(books.clock.time, ledger.place)[of]
         else:
             used, which = np.unique(of, return_inverse=True)
@@ -171,9 +171,8 @@ class Firm(Service):
         return f"{self.place} is closed" if self._closed(books) else ""
 
     def _closed(self, books: Books) -> bool:
-        if not hasattr(books.city, "is_open") or books.clock is None:
-            return False
-        return not books.city.is_open(self.place, books.clock.time)
+        city = books.city
+        return hasattr(city, "is_open") and not city.is_open(self.place, books.clock.time)
 
     def end_day(self) -> None:
         """Add the day's counts to the month's, and reset them."""
