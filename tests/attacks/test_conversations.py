@@ -598,7 +598,7 @@ def test_a_participant_whose_state_is_no_json_is_named() -> None:
         def state_dict(self) -> dict[str, Any]:
             return {"self": self}
 
-    with pytest.raises(StateError, match="the state of 'Ann' is not JSON"):
+    with pytest.raises(StateError, match=r"members\.Ann\.self: Opaque is not JSON"):
         Conversation([Opaque("Ann")]).state_dict()
 
 
