@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pika
@@ -127,6 +128,23 @@ def test_everywhere_after_the_space_is_in_use_and_twice(make_space: MakeSpace) -
     for kept in (first, second):
         kept.wait_for(lambda kept: any(m["to"] == "me" for m in kept))
         assert sorted(m["from"] for m in kept) == ["me", "other", "other"]
+
+
+def test_everywhere_twice_at_once_each_sees_what_is_sent_once_it_returns(
+    make_space: MakeSpace,
+) -> None:
+    space = make_space()
+    space.add(Agent("me"))
+    other = make_space().add(Recorder("other"))
+
+    def observe(word: str) -> None:
+        seen: Kept[dict[str, Any]] = Kept()
+        space.observe(seen.add, everywhere=True)
+        other.send(message("other", "say", content=word))
+        seen.wait_for(lambda kept: any(m["action"]["args"].get("content") == word for m in kept))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(pool.map(observe, "abcd"))) == 4
 
 
 def test_everywhere_leaves_a_request_waiting_for_an_agent_that_comes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,6 +33,7 @@ class Observers:
         self._callbacks: tuple[Callback, ...] = ()
         self._seen: dict[str, None] = {}
         self._channel = 0
+        self._attaching = asyncio.Lock()
 
     async def add(self, callback: Callback) -> None:
         """Show a callback the messages of every process from now on."""
@@ -52,16 +54,19 @@ class Observers:
     async def attach(self) -> None:
         """Consume the copies on a new channel, if there is a callback."""
         names, call = self._broker.names, self._broker.control.call
-        if not self._callbacks or self._channel == self._broker.consumer.number:
-            return
-        self._channel = self._broker.consumer.number
-        # A new queue each time: the broker may not know yet that the old connection is lost.
-        queue = names.observer_queue(self._broker.new_key())
-        await call(
-            lambda c, done: c.queue_declare(queue, exclusive=True, auto_delete=True, callback=done)
-        )
-        await call(lambda c, done: c.queue_bind(queue, names.exchange, "#", callback=done))
-        await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
+        async with self._attaching:  # who comes meanwhile returns when the queue is bound
+            if not self._callbacks or self._channel == self._broker.consumer.number:
+                return
+            self._channel = self._broker.consumer.number
+            # A new queue each time: the broker may not know yet that the old connection is lost.
+            queue = names.observer_queue(self._broker.new_key())
+            await call(
+                lambda c, done: c.queue_declare(
+                    queue, exclusive=True, auto_delete=True, callback=done
+                )
+            )
+            await call(lambda c, done: c.queue_bind(queue, names.exchange, "#", callback=done))
+            await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
 
     def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:
         self._broker.consumer.acknowledge(tag)
