@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal, lived
 from tests.society.population.test_social_rows import people
 
+from civitas import Society
 from civitas.clock import Clock
+from civitas.society import Column, LocalEngine, Pay, RowBlock, Rows
 from civitas.society.blocks.feed import FeedBlock, FeedBlockParams
 from civitas.society.blocks.social import SocialBlock, SocialBlockParams
 from civitas.society.blocks.talk import TOPICS
@@ -215,6 +217,34 @@ async def test_a_feed_with_a_rule_of_its_own_is_told_what_interests() -> None:
     await lived(feed([person] * 6, FeedBlockParams(), lambda most: Own(most=most)), 20)
     assert told
     assert all(each == interests for each in told)
+
+
+class Busy(RowBlock):
+    """Rows pay more than some have and like the last post; full agents post."""
+
+    columns: ClassVar = {"liked": Column("int64")}
+
+    async def forward(self) -> None:
+        """Post."""
+        self.want(Post("again"))
+
+    def step_rows(self, rows: Rows) -> None:
+        """Pay the next and like."""
+        rows["liked"] += rows.answers(Like)[0] == 1
+        rows.want(Pay, to=(rows.index + 1) % rows.citizens, cents=2)
+        rows.want(Like, post=rows.moment.step)
+
+
+async def test_threads_like_after_full_agents_have_posted() -> None:
+    """Of a feed that keeps one post, the post that is liked is gone in each step."""
+    count = 30_000
+    population = Population({"money": np.arange(count) % 3}, None, [Busy()])
+    services, engine = [Feed(most=1)], LocalEngine(threads=2)
+    async with Society(population, services=services, engine=engine) as society:
+        population.promote(1)
+        await society.run(steps=6)
+    assert services[0].posts.keys() == {6}
+    assert not population.columns["liked"].any()
 
 
 @pytest.mark.long

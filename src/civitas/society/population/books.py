@@ -112,8 +112,9 @@ class RowBooks(Books):
         self.worked.clear()
         pool, apart = self.population.pool, []
         if pool is not None:
-            apart = [k for k in tables if not by_kind[k] and self._settlers_of(k).apart]
-            apart.sort(key=ORDER.index)
+            apart = [kind for kind in ORDER if self._settlers_of(kind).apart]
+            # What full agents want of the same service is settled here, in its place among these.
+            apart = [] if any(map(by_kind.get, apart)) else [k for k in apart if k in tables]
             beside = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
         for kind, several in by_kind.items():
             if kind in apart:
