@@ -266,6 +266,7 @@ def test_what_awaits_approval_leaves_its_lane_and_comes_back_behind(space: Any) 
     asked = me.ask("laned", "asked_first", name="a1")
     requests = held(me, "a2 a3")
     assert laned.begun.wait_for(1) == ["a2"]  # later ones pass it
+    assert waits(space, "laned", 1)
     laned.answers.open()
     assert waits(space, "laned", 2)
     assert not asked.done()
