@@ -294,6 +294,9 @@ class Run(Asking):
         """
         record, after, upto = self.record, self._saved, len(self.state.messages)
         self._saved = upto
+        if record is NULL_RECORD:
+            self._in_file(after, upto)
+            return
         record.save(self.state)
         if upto > after:
             record.then(partial(self._in_file, after, upto))
