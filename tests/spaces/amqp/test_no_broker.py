@@ -135,6 +135,11 @@ def test_a_virtual_host_that_is_not_there_and_then_is(
     assert "refuses" in denied
     broker.ctl("set_permissions", "-p", "later", "guest", ".*", ".*", ".*")
     assert works(space)  # its default queue type notwithstanding
+    broker.ctl("set_vhost_limits", "-p", "later", '{"max-connections": 1}')
+    other = make_space(amqp_options=AMQPOptions("127.0.0.1", broker.port, virtual_host="later"))
+    text = refusal(other)
+    assert "connection limit (1) is reached" in text
+    assert "AMQP_VHOST" not in text
 
 
 def test_a_name_that_something_else_has(
