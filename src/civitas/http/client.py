@@ -29,6 +29,7 @@ LONGEST_WAIT_S = 120.0
 
 _CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_CLOSED = ("Response payload is not completed", "Server disconnected", "<RawResponseMessage")
 _SECRET = frozenset(("authorization", "cookie", "proxy-authorization"))
 
 
@@ -362,10 +363,13 @@ def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> sock
 
 def error_reason(error: BaseException) -> str:
     """Return what failed, in one line."""
-    # aiohttp's own text repeats the address, and has the error number instead of its meaning.
+    # aiohttp's own text repeats the address, names a status that no server sent, and has the error
+    # number instead of its meaning.
     number = getattr(error, "errno", None) or 0
-    text = os.strerror(number) if number > 1 else str(error) or type(error).__name__
-    return one_line(text, 300)
+    text = os.strerror(number) if number > 1 else str(getattr(error, "message", error))
+    if text.startswith(_CLOSED):
+        text = "the server closed the connection"
+    return one_line(text.removeprefix("400, message:") or type(error).__name__, 300)
 
 
 async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
