@@ -114,6 +114,13 @@ def test_an_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None
     assert reply.calls or json.loads(reply.text) in (5, 6)
 
 
+@pytest.mark.parametrize("bound", ({}, {"minimum": 3}, {"maximum": -3}))
+def test_a_whole_number_has_an_end(local: LocalModel, bound: dict[str, int]) -> None:
+    reply = run(local.complete(user("What is 2+3?"), schema={"type": "integer", **bound}))
+    assert reply.finish_reason == "stop"
+    assert abs(int(reply.text)) < 2**53
+
+
 @pytest.mark.parametrize(
     "parameters",
     (

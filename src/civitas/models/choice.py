@@ -28,7 +28,6 @@ keeps its beginning, and the prompt cache stays valid."""
 
 _HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
 _ANSWER = 'Tell the user what came of it. {"answer": text}'
-_LARGEST_INT = 2**53 - 1  # the largest integer that every JSON reader reads exactly
 
 
 def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
@@ -81,7 +80,7 @@ def choice_schema(
 
 
 def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema for use in a larger one: definitions moved there, integers bounded."""
+    """Return the schema for use in a larger one, with its definitions moved there."""
     for key in ("$defs", "definitions"):
         for name, about in schema.pop(key, {}).items():
             definitions[f"{prefix}.{name}"] = _moved(about, prefix)
@@ -104,12 +103,6 @@ def _moved(schema: Any, prefix: str) -> Any:
             for start in ("#/$defs/", "#/definitions/"):
                 if ref.startswith(start):
                     moved["$ref"] = f"#/$defs/{prefix}.{ref.removeprefix(start)}"
-        if schema.get("type") == "integer" and "enum" not in schema and "const" not in schema:
-            # Without bounds, a small model may write digits until it is cut off.
-            if not {"minimum", "exclusiveMinimum"} & schema.keys():
-                moved["minimum"] = -_LARGEST_INT
-            if not {"maximum", "exclusiveMaximum"} & schema.keys():
-                moved["maximum"] = _LARGEST_INT
         return moved
     if isinstance(schema, Sequence) and not isinstance(schema, str):
         return [_moved(item, prefix) for item in schema]
