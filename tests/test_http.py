@@ -367,7 +367,7 @@ def test_a_proxy_of_the_environment_is_for_other_machines_only(
         assert run(Client("it").request("GET", server.url)).content == b"direct"
         assert run(Client("it").request("GET", "http://host.invalid/x")).content == b"proxied"
         monkeypatch.setenv("no_proxy", "host.invalid")
-        with pytest.raises(HTTPError, match=r"no answer from http://host\.invalid/x: "):
+        with pytest.raises(HTTPError, match=r"http://host\.invalid/x: [\w ]+$"):
             run(Client("it", max_retries=0).request("GET", "http://host.invalid/x"))
         assert len(proxy.requests) == 1
     asked = proxy.requests[0]

@@ -367,6 +367,8 @@ def error_reason(error: BaseException) -> str:
     # number instead of its meaning.
     number = getattr(error, "errno", None) or 0
     text = os.strerror(number) if number > 1 else str(getattr(error, "message", error))
+    if number < 0:  # of a name that was not found
+        text = str(getattr(error, "strerror", text))
     if text.startswith(_CLOSED):
         text = "the server closed the connection"
     return one_line(text.removeprefix("400, message:") or type(error).__name__, 300)
