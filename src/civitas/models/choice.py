@@ -10,10 +10,11 @@ a model copies quoted text; and each message of the user is marked as an instruc
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
 
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Call, ModelReply, calls_in
@@ -139,43 +140,25 @@ def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelRep
     return replace(reply, text="", calls=(call,), finish_reason="calls")
 
 
-_ANSWER_STARTS = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
-_LONGEST_START = 64
-# The longest start of a JSON string that can be decoded: it cuts no escape, and no surrogate pair
-# of two escapes, of which the first is D800 to DBFF.
-_READABLE = re.compile(
-    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
-    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{4}|(?=[^\\]|\\[^u])))*"
-)
-
-
 class AnswerText:
     """Decodes the text of a streamed answer: the string in `{"answer": "…"}`.
 
-    For an action, or an answer that is not text, it returns empty strings. Its results, joined,
-    equal what `read_choice` returns for the whole.
+    For an action, or an answer that is not text, its results are empty. Joined, they are the text
+    that `read_choice` returns for the whole, or its beginning, up to half a character.
     """
 
     def __init__(self) -> None:
-        self._raw = ""
-        self._inside: bool | None = None
+        self._raw = self._text = ""
 
     def add(self, piece: str) -> str:
         """Return the text that a further piece adds."""
-        if self._inside is False:
-            return ""
         self._raw += piece
-        if self._inside is None:
-            start = _ANSWER_STARTS.match(self._raw)
-            if start is None:
-                self._inside = False if len(self._raw) > _LONGEST_START else None
-                return ""
-            self._inside = True
-            self._raw = self._raw[start.end() :]
-        sound = _READABLE.match(self._raw)
-        end = sound.end() if sound is not None else 0
-        text = readable(json.loads(f'"{self._raw[:end]}"', strict=False))
-        self._raw = self._raw[end:]
-        if self._raw.startswith('"'):
-            self._inside = False
-        return text
+        try:
+            found = from_json(self._raw, allow_partial="trailing-strings")
+        except ValueError:
+            return ""
+        text = found.get("answer") if isinstance(found, dict) else None
+        if not isinstance(text, str):
+            return ""
+        before, self._text = self._text, text
+        return text[len(before) :]
