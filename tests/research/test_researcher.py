@@ -1177,9 +1177,10 @@ def test_what_a_question_is_about_is_no_stop_word(asked: str, answer: str, other
     (
         ("알파 프로토콜의 포트는 무엇입니까?", "알파 프로토콜은 포트 4711을 사용합니다."),
         ("アルファのポートは何番ですか", "アルファのポートは4711番です。"),
+        ("工場はいつ設立されましたか", "この工場は1987年に設立されました。"),
         ("โปรโตคอลอัลฟาใช้พอร์ตอะไร", "โปรโตคอลอัลฟาใช้พอร์ต 4711 ในการเชื่อมต่อ"),
     ),
-    ids=("Korean", "Japanese", "Thai"),
+    ids=("Korean", "Japanese", "a year", "Thai"),
 )
 def test_words_without_spaces_or_with_endings_of_other_scripts_are_found(
     asked: str, answer: str
