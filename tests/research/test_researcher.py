@@ -921,6 +921,7 @@ def found(
             "“The anchor weighs 840 kilograms.”",
         ),
         ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
+        ("# Hull\n\nIts sides are green.", "Hull", "“Its sides are green.”"),
         ("| | Fee |\n|---|---|\n| | The fee is 5 |\n", "Which fee?", "“The fee is 5”"),
         (
             "The fee is 5. The others are\n\n- the tax\n- the tip\n",
@@ -938,6 +939,13 @@ def test_what_answers_is_quoted_rather_than_a_heading_or_code(
     text: str, objective: str, quoted: str
 ) -> None:
     assert [each.sentence for each in found(text, objective).citations] == [quoted]
+
+
+def test_of_text_without_marks_the_words_that_answer_are_quoted() -> None:
+    spoken = f"{'so we said ' * 99}the mast is 9 m high {'and so on ' * 99}"
+    (citation,) = found(spoken, "How high is the mast?").citations
+    assert "the mast is 9 m high" in citation.sentence
+    assert len(citation.sentence) < 420
 
 
 def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
@@ -1019,6 +1027,17 @@ def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
     assert report.citations == []
     assert "No sentence of what was read for “When was the bridge built?” can" in report.markdown
     assert found("# The bridge", "bridge").citations == []  # a heading that says nothing more
+
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(
+            f"https://a.test/{query}", None, True, query.replace("keel", "A keel is red.")
+        )
+
+    several = Researcher("r", None, ["mast", "keel"], [look]).report_sync().markdown
+    assert "“A keel is red.”" in several
+    assert "No sentence of what was read for “mast” can be quoted." in several
+    assert "for “keel” can" not in several
     researcher = Researcher("r", None, "alpha", tools(), iterations=1)  # which searches first
     assert (
         "Nothing relevant was found for “alpha”: nothing was read."
