@@ -921,6 +921,11 @@ def found(
             "“The anchor weighs 840 kilograms.”",
         ),
         ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
+        (
+            "The lamp is seen 9 miles away. It is lit at dusk.\n\nThe reef is at 3 miles.",
+            "How far away is the reef?",
+            "“The reef is at 3 miles.”",
+        ),
         ("# Hull\n\nIts sides are green.", "Hull", "“Its sides are green.”"),
         ("| | Fee |\n|---|---|\n| | The fee is 5 |\n", "Which fee?", "“The fee is 5”"),
         (

@@ -65,8 +65,9 @@ _PARTS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
 _MEASURE = re.compile(
-    r"(?i)\b(how|wie) (?:long|far|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|small|old|"
-    r"hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|alt|teuer)\b"
+    r"(?i)\b(how|wie) (?:long|far(?: away)?|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|"
+    r"small|old|hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|"
+    r"alt|teuer)\b"
 )
 
 
