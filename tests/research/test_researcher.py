@@ -1188,6 +1188,12 @@ def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
             "Java freed its free memory.",
         ),
         ("Who wrote Beta?", "Beta was written by Ada.", "Beta is a protocol of alpha."),
+        (
+            "Compare beta and alpha.",
+            "Beta is faster, alpha safer.",
+            "We compare beta; compare all, and compare again.",
+        ),
+        ("List the ports.", "Its ports are 1 and 2.", "The list is a list of lists."),
         ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
     ),
 )

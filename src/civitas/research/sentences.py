@@ -70,6 +70,11 @@ _MEASURE = re.compile(
     r"alt|teuer)\b"
 )
 
+_COMMAND = re.compile(
+    r"(?i)^\W*(?:please )?(?:compare(?=\b.* (?:and|or|to|with)\b)|(?:describe|explain|list|name|"
+    r"show|summari[sz]e)(?= (?:all|each|every|how|the|what|which|why)\b))|\bdifferences? between\b"
+)
+
 
 def normal(text: str) -> str:
     """Return a text as NFKC, with one kind of apostrophe and one kind of hyphen."""
@@ -82,8 +87,11 @@ def words(text: str) -> list[str]:
 
 
 def subject(question: str) -> str:
-    """Return a question without words such as `long` after `how`: an answer has a number there."""
-    return _MEASURE.sub(r"\1", question)
+    """Return a question without the words that only ask: an answer need not have them.
+
+    Such as `long` after `how`, for which an answer has a number, and `compare` before two names.
+    """
+    return _COMMAND.sub("", _MEASURE.sub(r"\1", question))
 
 
 def terms(text: str) -> list[str]:
