@@ -1431,19 +1431,21 @@ def test_a_space_may_ask_it_and_a_dual_act_review_it() -> None:
         text = me.ask("r", "say", content="the port of alpha").result(timeout=30)
     assert "4711" in text
 
-    accept = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "Fine."})
     from civitas import ReActAgent
 
+    back = {"action": "REDIRECT", "new_instruction": "the key of beta", "reasoning": "Wrong."}
+    accept = {"action": "TERMINATE", "new_instruction": "", "reasoning": "Fine."}
     dual = DualActAgent(
         DualActConfig(
-            human=ReActAgent("h", ScriptedModel([accept])),
+            human=ReActAgent("h", ScriptedModel([json.dumps(back), json.dumps(accept)])),
             reactive=Researcher("r", None, tools=tools()),
             first="reactive",
         )
     )
     reply = dual.reply_sync("the port of alpha")
     assert reply.stop_reason == "terminated"
-    assert "4711" in reply.text
+    assert "4711" in reply.conclusions[0].summary
+    assert reply.text.startswith("# the key of beta\n")  # its objective, and nothing beside it
 
 
 def test_what_is_said_meanwhile_is_told_to_the_next_step() -> None:
