@@ -89,7 +89,8 @@ class MobilityBlock(CitizenBlock):
         where = item["where"]
         city = self.city
         needs(city, Places, Routes, who=self.name)
-        if where in city.kinds():
+        own = where in (status.get("home"), status.get("work"), status.get("school"))
+        if not own and where in city.kinds():
             place = await self._place_of(where, item)
             if place is None:
                 return None
