@@ -92,6 +92,13 @@ async def test_places_next_to_each_other_are_a_step_apart() -> None:
     assert (row["home"], row["work"]) == (1, 0)
 
 
+async def test_who_was_nowhere_is_there_in_the_next_step_however_short_it_is() -> None:
+    ann = wanting(Move("b"))
+    async with Society([ann], town()) as society:
+        await society.run(steps=1, step="1s")
+    assert ann.status["place"] == "b"
+
+
 async def test_of_services_at_one_place_the_first_settles() -> None:
     class Stall(Service):
         takes = (Buy,)
