@@ -358,7 +358,10 @@ class Wrong(RowBlock):
         (lambda rows: rows.neighbour("p"), "needs a network"),
         (lambda rows: rows.neighbour_sum(np.zeros(8)), "sums integers"),
         (lambda rows: rows.neighbour_sum(rows["seen"]), "takes a column of all 8 citizens"),
+        (lambda rows: rows.__setitem__("mine", None), "'mine' is float64, got object"),
         (lambda rows: rows.want(Pay, np.array([-1]), to=0, cents=1), "rows of other people"),
+        (lambda rows: rows.want_each(Pay, [0, 8], to=0, cents=1), "rows of other people"),
+        (lambda rows: rows.want_each(Pay, np.array([-1]), to=0, cents=1), "rows of other people"),
         (lambda rows: rows.want(Pay, np.ones(3, bool), to=0, cents=1), "must have 8 entries"),
         (lambda rows: rows.want(Pay, to=0), "Pay needs cents="),
         (lambda rows: rows.want(Pay, to=0, cents=0.5), "must be whole numbers"),
@@ -374,6 +377,14 @@ async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], wh
         with pytest.raises((ConfigError, ValueError), match=why) as caught:
             await society.step()
     assert "in block 'Wrong' of the population: step_rows" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(("to", "money"), ((2, (9, 9)), (-1, (9, 9)), (-1, (0, 9))))
+async def test_a_payment_to_no_row_and_no_service_is_said(to: int, money: tuple[int, int]) -> None:
+    Wrong.what = staticmethod(lambda rows: rows.want(Pay, to=[1, to], cents=1))
+    async with Society(Population({"money": money}, None, [Wrong()])) as society:
+        with pytest.raises(ConfigError, match=f"citizen 2 wants Pay to={to}, which is no row"):
+            await society.step()
 
 
 def test_one_column_is_declared_in_one_way() -> None:
