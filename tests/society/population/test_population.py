@@ -202,12 +202,28 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         ({"money": np.array([], int)}, "column 'money' must have an entry for each citizen"),
         (0, "1 to"),
         ("people.csv", "must be .parquet"),
+        ("people.parquet", "people.parquet cannot be read: FileNotFoundError"),
         ([1, 2], "citizens must be how many"),
     ),
 )
 def test_a_wrong_table_is_refused(table: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Population(table, None, [Thrift()])
+
+
+@pytest.mark.parametrize("rows", (True, False))
+async def test_an_empty_cell_of_a_table_is_none_in_a_status(rows: bool) -> None:
+    population = Population({"income": [np.nan, 2.5]}, None, [Thrift()])
+    question = Question("income", "?", "number", by=lambda one: one.status["income"])
+    async with Society(population, engine=LocalEngine(rows=rows)) as society:
+        if rows:
+            assert population.promote(1).status["income"] is None
+        await society.run(steps=2)
+        answers = await society.survey(Survey("s", [question]))
+        assert [answer.value for answer in answers] == [None, 2.5]
+        if rows:
+            population.demote(1)
+    assert np.array_equal(population.columns["income"], [np.nan, 2.5], equal_nan=True)
 
 
 @pytest.mark.parametrize("wrong", ("x", 1.5, None, 1 << 40, [1, 2]))
