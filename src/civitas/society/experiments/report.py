@@ -238,6 +238,7 @@ def draw_metric(design: Design, results: Results, metric: str, path: str) -> Non
         axes.set_yticks(range(len(shown)), names)
         axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=axis)
         axes.margins(x=0.15)
+    axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
     axes.grid(color="#e5e5e5")
     picture.suptitle(_caption(results, metric, every), fontsize=9, x=0.01, ha="left")
     picture.savefig(path, dpi=DPI)
