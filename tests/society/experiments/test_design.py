@@ -221,6 +221,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: e\nconditions: {a/b: {}}", "its name must have a letter, and no /"),
     ("name: curfew", "name: e\nparameters: {feed: [true, true]}", "one value or more, each once"),
     ("  step: 6h", "  model: village", ":5: society.model: must be one of"),
+    ("  step: 6h", "  model: epidemic\n  infects: 2", ":6: society.infects: Input should be less"),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
     ("  step: 6h", "  make: m", "society.make: must be file.py:function, got 'm'"),
