@@ -294,7 +294,9 @@ def test_what_happens_to_the_connection_is_told(
     assert names[-1] == "connected"
     where = f"127.0.0.1:{proxy.port}"
     assert all(where in text and "\n" not in text for _, text in events)
-    assert "trying again within" in next(text for what, text in events if what == "retrying")
+    tries = [text for what, text in events if what == "retrying"]
+    assert tries[0].endswith("trying again within 0.4 s")
+    assert tries[1].endswith("trying again within 0.8 s")  # ever less often
     for what, text in events:
         if what != "connected":
             assert log.wait_for(text).startswith("WARNING")
