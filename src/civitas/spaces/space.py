@@ -368,6 +368,7 @@ class Space:
             self._detach(mailbox)
         router.leave()
         router.tasks.close()
+        WATCHDOG.forget(router)
 
     def _on_loop_end(self) -> None:
         self._closed = True

@@ -9,7 +9,6 @@ import sysconfig
 import threading
 import time
 import weakref
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -48,7 +47,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def watch(self, space: Router) -> None:
-        """Watch a space's loop until it has ended."""
+        """Watch a space's loop until `forget`."""
         with self._lock:
             self._pulses[space] = _Pulse()
             if self._thread is None or not self._thread.is_alive():
@@ -56,6 +55,11 @@ class Watchdog:
                     target=self._main, name="civitas-watchdog", daemon=True
                 )
                 self._thread.start()
+
+    def forget(self, space: Router) -> None:
+        """Stop watching a space's loop."""
+        with self._lock:
+            self._pulses.pop(space, None)
 
     def _main(self) -> None:
         while True:
@@ -70,8 +74,7 @@ class Watchdog:
 
     def _look(self, space: Router, pulse: _Pulse) -> None:
         if not space.thread_id:  # its loop has ended, or belongs to the parent process
-            with self._lock:
-                self._pulses.pop(space, None)
+            self.forget(space)
             return
         now = time.monotonic()
         if not pulse.owed:
@@ -82,8 +85,10 @@ class Watchdog:
                 pulse.named = None
             pulse.owed = True
             pulse.asked = now
-            with suppress(RuntimeError):  # the loop ended a moment ago
+            try:
                 space.loop.call_soon_threadsafe(pulse.beat)
+            except RuntimeError:  # the loop ended a moment ago
+                self.forget(space)
         elif now - pulse.asked >= HELD_S and pulse.named is None:
             who, where = _holder(space)
             pulse.named = who
