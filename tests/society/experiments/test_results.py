@@ -225,6 +225,8 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     texts = drawn(one, tmp_path / "a.svg", "s.q")
     assert {"base", "2.00"} <= set(texts)  # its mean, on an axis around it
     assert len([*tmp_path.glob("s.c*.png")]) == 5  # a picture of its own for each choice
+    draw_metric(one, Results(tmp_path / "results.parquet"), "s.c=да", str(tmp_path / "a.svg"))
+    assert "<!-- (share of answers) -->" in (tmp_path / "a.svg").read_text()
 
 
 def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
