@@ -239,6 +239,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: [1, 1]", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: many", ":2: seeds: Input should be"),
+    ("name: curfew", "name: e\nseeds: [1, x]", ":2: seeds: Input should be"),
     (
         "name: curfew",
         "name: e\nparameters: {tax: [1]}",
