@@ -197,6 +197,8 @@ def test_a_table_takes_whole_numbers_of_any_type_and_empty_cells_of_texts() -> N
     assert columns["age"].tolist() == [30, 40, 50]
     assert columns["skill"].tolist() == [1000, 900, 800]
     assert columns["gender"].tolist() == [2, 0, 1]
+    texts = {"gender": np.array(["male", "female"], np.dtypes.StringDType())}
+    assert Population(texts, city, all_blocks(), 1).columns["gender"].tolist() == [2, 1]
     with pytest.raises(ConfigError, match=r"got float64 with .* empty cells"):
         Population(pa.table({"age": [30, None]}), city, all_blocks(), 1)
     with pytest.raises(ConfigError, match="'age' has values that are not of uint8"):
