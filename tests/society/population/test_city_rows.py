@@ -142,6 +142,8 @@ def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
     together = table["home"][rows] == table["home"][friends[rows, slots] - 1]
     assert (strength[rows, slots][together] == 800).all()
     assert (strength[rows, slots][~together] < 700).all()
+    # They come first, so they stay where there is room for a few friends.
+    assert not (together[1:] & ~together[:-1] & (rows[1:] == rows[:-1])).any()
     # Rows that follow one another live near each other.
     apart = city.seconds_rows(table["home"][:-1], table["home"][1:], -1, [])
     far = city.seconds_rows(table["home"][::2], np.sort(table["home"])[1::2][::-1], -1, [])
