@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from civitas.errors import FileError, MissingExtra, RemoteForbidden
-from civitas.http import Client, HTTPError, Response
+from civitas.http import Client, HTTPError, Response, retry_after_s
 from conformance.conftest import UNHURRIED
 from conformance.model import run
 from models.openai_server import CUT, HANG, RESET, SOON, Answer, OpenAIServer, Request, http, status
@@ -244,6 +244,12 @@ def test_the_last_answer_of_all_attempts_is_handed_back() -> None:
 )
 def test_a_server_that_asks_for_a_long_wait_is_not_waited_for(asked: str) -> None:
     assert get(status(429, retry_after=asked)).status == 429
+
+
+def test_a_date_to_wait_for_is_told_in_seconds_from_now() -> None:
+    wait_s = retry_after_s({"retry-after": formatdate(time.time() + 100, usegmt=True)})
+    assert wait_s is not None
+    assert 90 < wait_s <= 100
 
 
 def test_a_server_that_is_not_there_is_named_in_words() -> None:

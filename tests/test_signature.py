@@ -1092,7 +1092,10 @@ def test_partial_wrapped_and_callable_objects():
         def __hash__(self) -> int:
             raise TypeError("not hashable")
 
-    for function in (plain, wrapper, functools.partial(plain), Caller(), Slotted()):
+    named = functools.partial(plain)
+    named.note = "a partial with an attribute is not joined with one around it"
+    several = (plain, wrapper, named, functools.partial(named), Caller(), Slotted())
+    for function in several:
         assert of(function).help == of(plain).help
     bound = of(functools.partial(plain, 1))
     assert list(bound.parameters["properties"]) == ["b"]

@@ -88,7 +88,7 @@ def at_terminal(server: OpenAIServer, folder: Path, *args: str, **options: Any) 
 
 
 def test_each_step_is_shown_and_a_summary(folder: Path) -> None:
-    with OpenAIServer(does(SEARCH), streamed("It is in line 2.")) as server:
+    with OpenAIServer(does(SEARCH), streamed("It is in line 2,\nbelow bread.")) as server:
         done = act("Where is milk?", "--model", f"{server.url}#m", cwd=folder)
     assert done.stderr == ""
     assert done.returncode == 0
@@ -96,7 +96,8 @@ def test_each_step_is_shown_and_a_summary(folder: Path) -> None:
     assert lines == [
         '→ search_in_file(file_name="notes.txt", search_term="milk")',
         "  line 2: milk, oat",
-        "It is in line 2.",
+        "It is in line 2,",
+        "below bread.",
         "",
         "done: the model has answered",
     ]

@@ -16,6 +16,7 @@ from civitas import (
     DualActAgent,
     DualActConfig,
     Journal,
+    ModelReply,
     ReActAgent,
     ScriptedModel,
 )
@@ -76,7 +77,8 @@ def test_a_long_result_is_whole_if_it_is_the_answer(
 ) -> None:
     for terminal in (True, False):
         listing = Action("ls", lambda: "\n".join(map(str, range(20))), "List.", terminal=terminal)
-        model = ScriptedModel([Call("1", "ls", {}), "Numbers."])
+        thought = ModelReply("Numbers.", reasoning="All of them.")
+        model = ScriptedModel([Call("1", "ls", {}), thought])
         with Journal(tmp_path / "runs.db") as journal:
             agent = ReActAgent("lister", model, actions=[listing], journal=journal)
             agent.reply_sync("List", run_id=f"terminal {terminal}")
@@ -84,6 +86,7 @@ def test_a_long_result_is_whole_if_it_is_the_answer(
             main(["replay", f"terminal {terminal}", "--journal", str(tmp_path / "runs.db")])
         told = capsys.readouterr().out
         assert ("  19\n" in told, "… 8 more lines" in told) == (terminal, not terminal)
+        assert ("All of them.\nNumbers.\n" in told) == (not terminal)
 
 
 def test_a_run_is_told_for_programs_as_it_was(folder: Path) -> None:

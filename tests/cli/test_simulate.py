@@ -350,6 +350,7 @@ def test_a_person_is_asked_before_a_remote_model_is(tmp_path: Path, answer: str,
     with OpenAIServer(status(400)) as server:
         args = ("simulate", *TOWN, "--model", f"{server.url}#m")
         with Terminal("-m", "civitas", *args, cwd=tmp_path) as terminal:
+            terminal.type("y\r")  # before there is anything to ask
             terminal.until("Continue? [y/N] ")
             assert "will be asked about 144 times" in terminal.seen
             assert server.requests == []

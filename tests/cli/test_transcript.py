@@ -134,3 +134,22 @@ def test_who_is_at_work_stands_in_the_last_line_until_something_is_shown() -> No
     assert new() == "C: Later.\n"
     transcript.at_work(["字" * 60])
     assert new() == f"<{'字' * 39}>"  # of 80 columns, if it is unknown how many there are
+    transcript.hold()
+    new()
+    transcript.at_work(["A"])
+    assert new() == ""  # a question has the screen
+    transcript.release()
+    assert new() == "<A is at work>"
+
+
+def test_a_long_answer_is_cut_however_it_comes() -> None:
+    shown = []
+    for pieces in (["word " * 400] * 3, []):
+        written: list[str] = []
+        transcript = Transcript(written.append, ("", ""))
+        for piece in pieces:
+            transcript.piece("A", piece)
+        transcript.answered("A", "word " * 1200)
+        shown.append("".join(written))
+    assert shown[0].split() == shown[1].split()
+    assert 4000 < len("".join(shown[0])) < 4200

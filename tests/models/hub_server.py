@@ -5,8 +5,8 @@
 Knobs: `cut_after` bytes of a body the connection is cut, once, and then every request fails with
 503 while `down`; `cut_wheel` bytes of a wheel it is cut, once; `wrong` serves other bytes than the
 hash says; `gated` refuses all with 401, `password` those without that Authorization; without
-`ranges` it sends the whole file each time. Until `hold` is set, it sends half of what it is asked
-for, having set `holding`.
+`ranges` it sends the whole file each time; it redirects to `elsewhere`, the URL of another. Until
+`hold` is set, it sends half of what it is asked for, having set `holding`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Request:
     path: str
     range: str | None
     sent: int
+    key: str | None
 
 
 class HubServer:
@@ -43,6 +44,7 @@ class HubServer:
         self.hashes = True
         self.ranges = True
         self.password: str | None = None
+        self.elsewhere = ""
         self.requests: list[Request] = []
         self.hold: threading.Event | None = None
         self.holding = threading.Event()
@@ -127,7 +129,9 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
                 self._refuse(416, {"Content-Range": f"bytes */{len(data)}"})
                 return
             rest = (data[::-1] if hub.wrong else data)[start:end]
-            self.send_response(206 if wanted else 200)
+            self.send_response(302 if hub.elsewhere else 206 if wanted else 200)
+            if hub.elsewhere:
+                self.send_header("Location", hub.elsewhere + self.path)
             if self.path.endswith(".gguf") and "gzip" in self.headers.get("Accept-Encoding", ""):
                 rest = gzip.compress(rest, 1)  # as hubs send to who takes it
                 self.send_header("Content-Encoding", "gzip")
@@ -166,6 +170,7 @@ def _handler(hub: HubServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(rest)
 
         def _note(self, sent: int) -> None:
-            hub.requests.append(Request(self.command, self.path, self.headers.get("Range"), sent))
+            given = self.headers.get("Range"), sent, self.headers.get("Authorization")
+            hub.requests.append(Request(self.command, self.path, *given))
 
     return Handler

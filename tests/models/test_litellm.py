@@ -404,8 +404,9 @@ def test_what_may_pass_is_tried_again_and_nothing_else(make: Callable[..., LiteL
         with OpenAIServer(failure, good) as server:
             assert run(make(server).complete(user("Hi"))).text == "back"
             assert len(server.requests) == 2
-    for code in (400, 401, 404, 422):
-        with OpenAIServer(status(code)) as server:
+    refusals = [status(code) for code in (400, 401, 404, 422)]
+    for refusal in (*refusals, status(429, retry_after="121")):
+        with OpenAIServer(refusal) as server:
             with pytest.raises(ModelError):
                 run(make(server).complete(user("Hi")))
             assert len(server.requests) == 1

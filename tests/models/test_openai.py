@@ -416,6 +416,10 @@ def test_usage_is_what_the_server_states_or_nothing(usage: Any, counted: Usage) 
 def test_finish_reasons_are_ours(given: Any, meant: str) -> None:
     reply = ask(answer(completion({"role": "assistant", "content": "x"}, given)))
     assert reply.finish_reason == meant
+    acts = {"content": None, "tool_calls": [call("add", "{}")]}
+    reply = ask(answer(completion(acts, given)))
+    assert [each.name for each in reply.calls] == ["add"]
+    assert reply.finish_reason == ("calls" if meant == "stop" else meant)
 
 
 # -- failures --------------------------------------------------------------------------------------

@@ -135,6 +135,14 @@ def test_a_server_that_refuses_a_schema_is_asked_in_words(refusal: str, system: 
     assert ("Be kind." in json.dumps(asked_in_words)) is bool(system)
 
 
+def test_an_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
+    late = events(delta('{"name": '), {"error": {"message": "json_schema is not supported"}})
+    with OpenAIServer(late, streamed("{}")) as server:
+        came, error = run(until_error(OpenAIModel("m", server.url), user("Hi"), None, PERSON))
+        assert len(server.requests) == 1
+    assert (joined(came), "json_schema is not" in str(error)) == ('{"name": ', True)
+
+
 def test_offline_forbids_streams_from_other_machines() -> None:
     with pytest.raises(RemoteForbidden):
         run(parts_of(OpenAIModel("m", "https://models.example/v1", KEY), user("Hi")))

@@ -285,6 +285,19 @@ def test_any_file_of_the_hub(hub: HubServer, home: Path) -> None:
     assert len(hub.bodies) == 1
 
 
+@pytest.mark.parametrize("elsewhere", (False, True))
+def test_the_hubs_token_is_for_the_hub_alone(
+    hub: HubServer, home: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_mine")
+    with HubServer(hub.files) as other:
+        hub.elsewhere = other.url if elsewhere else ""
+        fetch(NAME)
+        (asked, *_), (body,) = hub.requests, (other if elsewhere else hub).bodies
+    assert asked.key == "Bearer hf_mine"
+    assert body.key == (None if elsewhere else "Bearer hf_mine")
+
+
 def test_a_cut_connection_is_gone_on_with_the_next_time(hub: HubServer, home: Path) -> None:
     hub.cut_after = 1_000_000
     with pytest.raises(WeightsError, match=r"try again later|broke off") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ import pytest
 
 from civitas import Journal, RefuseAll
 from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
-from civitas.errors import ConfigError, ModelError, PageError, RunMismatch, StateError
+from civitas.errors import (
+    ConfigError,
+    MissingExtra,
+    ModelError,
+    PageError,
+    RunMismatch,
+    StateError,
+)
 from civitas.journal import Entry
 from civitas.models.names import model
 from civitas.orders.act import act_agent, actions_of, check_journal_apart, keys
@@ -158,6 +166,16 @@ def test_an_order_of_research_that_cannot_be_carried_out_is_told(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         check(ResearchOrder(**{"objectives": ["a"], **order}))
+
+
+def test_what_a_page_needs_is_missing_before_anything_is_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = ResearchOrder(["a"], folder=str(tmp_path), html=str(tmp_path / "r.html"))
+    check(order)
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(MissingExtra, match=r"HTML page needs the extra 'research'"):
+        check(order)
 
 
 def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path: Path) -> None:

@@ -261,9 +261,8 @@ class Transcript:
         names = ", ".join(escaped(id) for id in ids)
         since = f", {seconds} s" if seconds else ""
         self._at_work = f"{names} {verb} at work{since}" if ids else ""
-        if not self._held:
-            self._unmark()
-            self._mark()
+        self._unmark()
+        self._mark()
 
     def hold(self) -> None:
         """Write nothing more of answers until `release`: something else has the screen."""
