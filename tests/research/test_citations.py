@@ -47,6 +47,8 @@ BANQUE = "Toute annulation par écrit donne lieu au remboursement de l'abonnemen
         ("When the timeout occurs, `wait_for()` cancels the task.[^1^]", WAIT),
         ("Wrapping the task in **shield()** avoids its cancellation.", WAIT),
         ("At most one thousand tasks may wait.", WAIT),
+        ("At most a thousand tasks may wait.", WAIT),
+        ("It has 250 workers.", "It has two hundred and fifty workers."),
         ("It isn't safe to call it from another thread unless the loop is stopped.", WAIT),
         ("Calling it from another thread is unsafe unless the loop is stopped.", WAIT),
         ("The docs say: “To avoid the task cancellation, wrap it in shield().”", WAIT),

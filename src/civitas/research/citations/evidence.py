@@ -135,6 +135,9 @@ def _unknown(said: Claim, stored: _Stored) -> str | None:
 
 def _unshared(said: Claim, stored: _Stored) -> str | None:
     there = {term[:_BEGINNING] for term in stored.terms}  # endings do not count
+    # Of a number only the value counts, which is there: 1000 and a thousand for 1,000.
+    sure = (number.said.split() for number in said.numbers if number.said not in LOOSE)
+    there |= {term[:_BEGINNING] for each in sure for word in each for term in terms_of(word)}
     shared = sum(any(t[:_BEGINNING] in there for t in terms) for terms in said.content.values())
     if not said.content or shared < SHARE * len(said.content):
         return f"shares {shared} of {len(said.content)} content words"
