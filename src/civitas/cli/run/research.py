@@ -249,8 +249,6 @@ class ResearchDisplay(RunDisplay):
         self._called[event.call_id] = event
 
     def _result(self, event: CallEnded) -> None:
-        self._ended += not event.past
-        self._open.pop(event.call_id, None)
         call = self._called.pop(event.call_id, None)
         found = event.result.get("result")
         resources = found.get("resources", []) if isinstance(found, dict) else []
