@@ -257,11 +257,12 @@ class Flaky:
             check("search")
             return [Resource(url, title) for url, (title, _) in PAGES.items()]
 
-        async def read(url: str) -> Resource:
+        async def read(url: str, part: str = "") -> Resource:
             """Read.
 
             Args:
                 url: where it is
+                part: which part
             """
             check("read")
             return Resource(url, *PAGES[url][:1], True, PAGES[url][1])
@@ -292,7 +293,7 @@ def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
 
 
 def test_where_nothing_of_what_the_last_iteration_found_can_be_read_it_has_failed() -> None:
-    tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
+    tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA, "part": "all"}))
     script = [tasks, evaluation({"alpha": 0.0})]
     report = research(script, tools=Flaky("read").tools(), iterations=1)[0].report_sync()
     assert report.stop_reason == "error"

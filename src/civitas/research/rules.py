@@ -27,7 +27,7 @@ _STEP: Final = _LONGEST_QUOTE // 2
 _SOURCES: Final = 3  # an objective with this many resources is well covered
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
-_WORDS: Final = 5  # text with fewer, or without a mark at its end, is part of a list, or code
+_WORDS: Final = 3  # text with fewer, or without a mark at its end, is part of a list, or code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
@@ -144,8 +144,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         said = text[start:end]
         worth = _worth(wanted, said)
         mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
-        fewest = _WORDS if mark and mark[0][0] == ":" else _WORDS // 2
-        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) > fewest)
+        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         before = text[text.rfind("\n", 0, start) + 1 : start]
         headed = said == heading or "#" in before or UNDERLINED.match(text, end)
         last = headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said)
