@@ -96,8 +96,8 @@ def search_folder(
 
     Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are put into a full-text
     index (SQLite FTS5), which each search updates; of more than 500 files at most once a second,
-    and for a twentieth of the time. Hidden files and folders, `node_modules`, `__pycache__`, links, binary
-    files and those larger than 20 MiB are left out; unreadable files are logged.
+    and for a twentieth of the time. Hidden files and folders, `node_modules`, `__pycache__`,
+    links, binary files and those larger than 20 MiB are left out; unreadable files are logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
     passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text
