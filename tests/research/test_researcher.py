@@ -964,6 +964,8 @@ def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
     assert "<h2>What is &lt; in 2 * 3?</h2>" in shown
     quoted = text.replace("`__str__`", "<code>__str__</code>")
     assert f"<li>“{quoted}” <sup" in shown
+    odd = found("The mast is red.", "mast", "note <1> \x1b[31m\n")
+    assert "<note%201%20[31m>, read 2" in odd.markdown
     marked = found("The bridge was **not** built in 1903.", "bridge", "file:///notes/a.md")
     assert "was **not** built" in marked.markdown
 
