@@ -54,6 +54,7 @@ BANQUE = "Toute annulation par écrit donne lieu au remboursement de l'abonnemen
         ("The docs say: “To avoid the task cancellation, wrap it in shield().”", WAIT),
         ('It "cancels the task … raises TimeoutError", according to the manual.', WAIT),
         ("By default it never times out.", WAIT),
+        ("“… holds 250 items.”", "The queue holds 250 items."),
         ("About 250 workers built the stations.", LYON),
         ("The mayor, Marie Dupont, said costs rose by 17% to €4.2 million.", LYON),
         ("On Sundays the old tram line doesn't run.", LYON),

@@ -112,6 +112,8 @@ def _misquoted(quoted: str, stored: _Stored) -> str | None:
     is_code = quoted[0] == "`"
     for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
         wanted = _even(span).strip(" ,.;:!?")
+        if not wanted:  # before a gap at the beginning
+            continue
         found = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
         if found:
             at = found.end()
