@@ -275,12 +275,10 @@ class ResearchDisplay(RunDisplay):
             words, detail = "failed", f": {report.detail}"
         self._line("")
         self._line(words + detail, "bold red" if exit_code(reply) else "bold green")
-        took = "" if seconds is None else f"{seconds:.1f} s, "
         tokens = report.usage.input_tokens + report.usage.output_tokens
-        self._line(
-            f"{counted(report.iterations, 'iteration')}, {took}{counted(tokens, 'token')}",
-            "dim",
-        )
+        took = "" if seconds is None else f"{seconds:.1f} s, "
+        used = f"{took}{counted(tokens, 'token')}"
+        self._line(f"{counted(report.iterations, 'iteration')}, {used}", "dim")
         self._ways(reply.stop_reason)
 
     def _ways(self, stop_reason: str) -> None:
