@@ -113,8 +113,9 @@ def test_files_that_cannot_be_read_are_told(folder: Path) -> None:
 
 def test_an_output_of_ascii_gets_the_report_too(folder: Path) -> None:
     env = {**os.environ, **environment(folder, PYTHONIOENCODING="ascii")}
-    done = run("research", PORT, "--folder", "notes", cwd=folder, env=env)
+    done = run("research", PORT, PORT, "--folder", "notes", cwd=folder, env=env)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"# {PORT}\n")  # one objective, though given twice
     assert "\\u201cThe alpha protocol uses port 4711.\\u201d [^1^]" in done.stdout
 
 

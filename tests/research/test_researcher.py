@@ -227,6 +227,22 @@ def test_a_tool_that_fails_is_a_result_that_says_why() -> None:
     assert report.citations == []
 
 
+def test_a_tool_that_hangs_ends_with_its_own_time_and_the_others_are_read() -> None:
+    @action(idempotent=True, timeout=0.05)
+    async def hang(query: str) -> str:
+        await asyncio.Event().wait()
+        return "Alpha uses port 1."
+
+    @action(idempotent=True)
+    async def look(query: str) -> str:
+        return "Alpha uses port 4711."
+
+    researcher = Researcher("r", None, "alpha port", [hang, look], iterations=1)
+    report = researcher.report_sync()
+    assert [each.sentence for each in report.citations] == ["“Alpha uses port 4711.”"]
+    assert "0.05" in str(researcher.results[0].error)
+
+
 def test_a_tool_whose_resource_is_none_has_failed() -> None:
     async def look(query: str) -> Resource:
         return Resource("http://web.test/", "Alpha", True, {"port": 1})  # type: ignore[arg-type]
@@ -257,11 +273,12 @@ class Flaky:
             check("search")
             return [Resource(url, title) for url, (title, _) in PAGES.items()]
 
-        async def read(url: str) -> Resource:
+        async def read(url: str, part: str = "") -> Resource:
             """Read.
 
             Args:
                 url: where it is
+                part: which part
             """
             check("read")
             return Resource(url, *PAGES[url][:1], True, PAGES[url][1])
@@ -292,7 +309,7 @@ def test_where_nothing_could_be_read_it_has_failed_and_the_same_run_tries_again(
 
 
 def test_where_nothing_of_what_the_last_iteration_found_can_be_read_it_has_failed() -> None:
-    tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA}))
+    tasks = plan(("search", {"query": "alpha"}), ("read", {"url": ALPHA, "part": "all"}))
     script = [tasks, evaluation({"alpha": 0.0})]
     report = research(script, tools=Flaky("read").tools(), iterations=1)[0].report_sync()
     assert report.stop_reason == "error"
@@ -821,6 +838,7 @@ def test_the_extractive_form_quotes_and_cites_and_says_that_it_is_one() -> None:
     assert f"## {topics[0]}\n\n- “" in report.markdown
     assert "extractive: no model wrote it" in report.markdown
     assert "Nothing relevant was found for “How are noodles cooked?”." in report.markdown
+    assert "can be quoted" not in report.markdown
     assert report.unsupported == []
     assert [each.expertise > 0.5 for each in report.objectives] == [True, False]
 
@@ -951,6 +969,9 @@ def test_of_text_without_marks_the_words_that_answer_are_quoted() -> None:
     (citation,) = found(spoken, "How high is the mast?").citations
     assert "the mast is 9 m high" in citation.sentence
     assert len(citation.sentence) < 420
+    marked = f"{'all is well, ' * 45}then {'very ' * 9}slowly came a mast{', all is well' * 30}"
+    (citation,) = found(marked, "mast").citations
+    assert citation.sentence.startswith("“… then very very")  # where a clause begins
 
 
 def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
@@ -963,6 +984,8 @@ def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
     assert "<h2>What is &lt; in 2 * 3?</h2>" in shown
     quoted = text.replace("`__str__`", "<code>__str__</code>")
     assert f"<li>“{quoted}” <sup" in shown
+    odd = found("The mast is red.", "mast", "note <1> \x1b[31m\n")
+    assert "<note%201%20[31m>, read 2" in odd.markdown
     marked = found("The bridge was **not** built in 1903.", "bridge", "file:///notes/a.md")
     assert "was **not** built" in marked.markdown
 
@@ -1103,7 +1126,7 @@ def test_pages_that_fail_keep_no_other_from_being_read() -> None:
 def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     texts = {
         "http://web.test/a": "Bees dance to tell where flowers are. They dance an eight.",
-        "http://web.test/b.pdf": "A dance of bees was described by Karl von Frisch in 1923.",
+        "http://web.test/b.pdf?v=2": "A dance of bees was described by Karl von Frisch in 1923.",
         "http://web.test/c": "Bees sleep at night.\n\nFlowers of clover are what bees dance for.",
         "http://web.test/d": "Nothing is here.",
         "http://web.test/e": "\n\n".join(f"Bees dance {n} times for flowers." for n in range(6)),
@@ -1142,7 +1165,7 @@ def test_the_extractive_form_plans_reads_quotes_and_judges_as_it_did() -> None:
     assert wanted[5:] == list(zip(kinds, texts, strict=True))
     quoted = [
         *("Bees dance 0 times for flowers.", texts["http://web.test/a"]),
-        *("Flowers of clover are what bees dance for.", texts["http://web.test/b.pdf"]),
+        *("Flowers of clover are what bees dance for.", texts["http://web.test/b.pdf?v=2"]),
     ]
     listed = "\n".join(f"- “{each}” [^{n}^]" for n, each in enumerate(quoted, 1))
     assert listed in report.markdown
@@ -1429,7 +1452,10 @@ def test_a_space_may_ask_it_and_a_dual_act_review_it() -> None:
         space.add(Researcher("r", None, tools=tools()))
         me = space.add(Agent("me"))
         text = me.ask("r", "say", content="the port of alpha").result(timeout=30)
+        space.add(Researcher("poor", None, tools=tools(), budget=Budget(actions=1)))
+        poor = me.ask("poor", "say", content="the port of alpha").result(timeout=30)
     assert "4711" in text
+    assert "the budget was spent" in poor  # the report so far, not an error
 
     from civitas import ReActAgent
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from civitas.errors import ConfigError, PageError
+from civitas.errors import ConfigError, MissingExtra, PageError
 from civitas.orders.models import budget_of, made_model
 
 if TYPE_CHECKING:
@@ -107,10 +107,7 @@ def check(order: ResearchOrder) -> None:
     if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
         raise ConfigError(f"--out and --html must be two files, got {order.out!r} for both")
     if order.html:
-        from civitas.research.page import page
-        from civitas.research.report import Report
-
-        page(Report("", [], "done"))  # a missing package is an error before anything is paid
+        MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
 
 
 def researcher(

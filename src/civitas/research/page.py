@@ -87,10 +87,8 @@ def sanitized(text: str) -> str:
 
 def _markdown(uses: dict[int, int]) -> MarkdownIt:
     """Return a renderer of Markdown as HTML; it counts each footnote's uses in `uses`."""
-    try:
-        from markdown_it import MarkdownIt
-    except ImportError as error:
-        raise MissingExtra("a report as an HTML page", "research") from error
+    MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
+    from markdown_it import MarkdownIt
 
     def note(state: StateInline, silent: bool) -> bool:
         found = _NOTE.match(state.src, state.pos)

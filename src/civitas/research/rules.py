@@ -23,11 +23,10 @@ _CITED: Final = 10  # passages that are cited for an objective, at most
 _OF_ONE: Final = 4  # how many of them may be from one resource
 _QUOTED: Final = 2  # adjacent sentences that are quoted from a passage, at most
 _LONGEST_QUOTE: Final = 400
-_STEP: Final = _LONGEST_QUOTE // 2
 _SOURCES: Final = 3  # an objective with this many resources is well covered
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
-_WORDS: Final = 5  # text with fewer, or without a mark at its end, is part of a list, or code
+_WORDS: Final = 3  # text with fewer, or without a mark at its end, is part of a list, or code
 _MARKUP: Final = re.compile(r"```|\]\(|!\[|<[!/?a-zA-Z]|\[\^|(?: - .*){4}")  # or an index's list
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _WHOLE: Final = re.compile(r"(?s).*(?=[\s\uff0c\uff1b\uff1a\u3001])")  # words or clauses
@@ -144,8 +143,7 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         said = text[start:end]
         worth = _worth(wanted, said)
         mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
-        fewest = _WORDS if mark and mark[0][0] == ":" else _WORDS // 2
-        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) > fewest)
+        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
         before = text[text.rfind("\n", 0, start) + 1 : start]
         headed = said == heading or "#" in before or UNDERLINED.match(text, end)
         last = headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said)
@@ -178,7 +176,7 @@ def _shortened(sentence: str, wanted: dict[str, float]) -> str:
     if len(sentence) > _LONGEST_QUOTE:
         starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
         # Of text without marks, such as a transcript, the words in the middle of a clause.
-        amid = (sentence.find(" ", at) + 1 for at in range(_STEP, len(sentence), _STEP))
+        amid = (sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200))
         cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in (*starts, *amid)}
         at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at in starts, at == 0, at))
         to_end = at + len(cuts[at]) == len(sentence)

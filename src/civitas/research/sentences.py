@@ -64,15 +64,12 @@ _SIGNS = str.maketrans({"’": "'", "‘": "'", "−": "-", "\u2010": "-", "\u20
 _PARTS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
-_MEASURE = re.compile(
+_MERELY_ASKING = re.compile(
     r"(?i)\b(how|wie) (?:long|far(?: away)?|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|"
     r"small|old|hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|"
-    r"alt|teuer)\b"
-)
-
-_COMMAND = re.compile(
-    r"(?i)^\W*(?:please )?(?:compare(?=\b.* (?:and|or|to|with)\b)|(?:describe|explain|list|name|"
-    r"show|summari[sz]e)(?= (?:all|each|every|how|the|what|which|why)\b))|\bdifferences? between\b"
+    r"alt|teuer)\b|\bdifferences? between\b"
+    r"|^\W*(?:please )?(?:compare(?=\b.* (?:and|or|to|with)\b)|(?:describe|explain|list|name|"
+    r"show|summari[sz]e)(?= (?:all|each|every|how|the|what|which|why)\b))"
 )
 
 
@@ -87,11 +84,8 @@ def words(text: str) -> list[str]:
 
 
 def subject(question: str) -> str:
-    """Return a question without the words that only ask: an answer need not have them.
-
-    Such as `long` after `how`, for which an answer has a number, and `compare` before two names.
-    """
-    return _COMMAND.sub("", _MEASURE.sub(r"\1", question))
+    """Return a question without words that no answer must have: `compare`, `long` after `how`."""
+    return _MERELY_ASKING.sub(r"\1", question)
 
 
 def terms(text: str) -> list[str]:

@@ -249,8 +249,6 @@ class ResearchDisplay(RunDisplay):
         self._called[event.call_id] = event
 
     def _result(self, event: CallEnded) -> None:
-        self._ended += not event.past
-        self._open.pop(event.call_id, None)
         call = self._called.pop(event.call_id, None)
         found = event.result.get("result")
         resources = found.get("resources", []) if isinstance(found, dict) else []
@@ -277,12 +275,10 @@ class ResearchDisplay(RunDisplay):
             words, detail = "failed", f": {report.detail}"
         self._line("")
         self._line(words + detail, "bold red" if exit_code(reply) else "bold green")
-        took = "" if seconds is None else f"{seconds:.1f} s, "
         tokens = report.usage.input_tokens + report.usage.output_tokens
-        self._line(
-            f"{counted(report.iterations, 'iteration')}, {took}{counted(tokens, 'token')}",
-            "dim",
-        )
+        took = "" if seconds is None else f"{seconds:.1f} s, "
+        used = f"{took}{counted(tokens, 'token')}"
+        self._line(f"{counted(report.iterations, 'iteration')}, {used}", "dim")
         self._ways(reply.stop_reason)
 
     def _ways(self, stop_reason: str) -> None:

@@ -149,6 +149,8 @@ class RunDisplay:
                 self._open[event.call_id] = event.action
             self._call(event)
         elif isinstance(event, CallEnded):
+            self._ended += not event.past
+            self._open.pop(event.call_id, None)
             self._result(event)
         elif isinstance(event, DecisionMade):
             self._held -= self._to_a_person
@@ -214,8 +216,6 @@ class RunDisplay:
         self._last = self._calls[event.agent, event.call_id] = text
 
     def _result(self, event: CallEnded) -> None:
-        self._ended += not event.past
-        self._open.pop(event.call_id, None)
         call = self._calls.pop((event.agent, event.call_id), None)
         if call is not None and call is not self._last:  # calls at the same time end in any order
             self._print(call, "← ", "    ")

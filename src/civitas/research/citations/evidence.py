@@ -112,6 +112,8 @@ def _misquoted(quoted: str, stored: _Stored) -> str | None:
     is_code = quoted[0] == "`"
     for span in [quoted] if is_code else _GAPS.split(_LETTER.sub(r"\1", quoted)):
         wanted = _even(span).strip(" ,.;:!?")
+        if not wanted:  # before a gap at the beginning
+            continue
         found = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)").search(stored.even, at)
         if found:
             at = found.end()
@@ -135,6 +137,9 @@ def _unknown(said: Claim, stored: _Stored) -> str | None:
 
 def _unshared(said: Claim, stored: _Stored) -> str | None:
     there = {term[:_BEGINNING] for term in stored.terms}  # endings do not count
+    # Of a number only the value counts, which is there: 1000 and a thousand for 1,000.
+    sure = (number.said.split() for number in said.numbers if number.said not in LOOSE)
+    there |= {term[:_BEGINNING] for each in sure for word in each for term in terms_of(word)}
     shared = sum(any(t[:_BEGINNING] in there for t in terms) for terms in said.content.values())
     if not said.content or shared < SHARE * len(said.content):
         return f"shares {shared} of {len(said.content)} content words"

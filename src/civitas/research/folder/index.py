@@ -95,9 +95,9 @@ def search_folder(
     """Return an action `search_folder` that finds passages in the files below a folder.
 
     Text, Markdown, reStructuredText, HTML, PDF, CSV and source files are put into a full-text
-    index (SQLite FTS5), which each search updates; for a folder with more than 500 entries at
-    most once a second. Hidden files and folders, `node_modules`, `__pycache__`, links, binary
-    files and those larger than 20 MiB are left out; unreadable files are logged.
+    index (SQLite FTS5), which each search updates; of more than 500 files at most once a second,
+    and for a twentieth of the time. Hidden files and folders, `node_modules`, `__pycache__`,
+    links, binary files and those larger than 20 MiB are left out; unreadable files are logged.
 
     The action returns a `Resource` for each file, best first. Its content is the file's best
     passages, each as a section; a passage is cited as `file:///…#anchor`. If no file has text

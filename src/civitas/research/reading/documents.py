@@ -216,10 +216,9 @@ PAGES, CHARACTERS, SECONDS = 2000, 20_000_000, 120.0
 
 def read_pdf_bytes(data: bytes) -> Document:
     """Return a PDF's title and text, with a section for each page with text. It may take long."""
-    try:
-        import pypdf
-    except ImportError as error:
-        raise MissingExtra("reading PDF", "research") from error
+    MissingExtra.unless("reading PDF", "research", "pypdf")
+    import pypdf
+
     logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of each flaw that it repairs
     try:
         reader = pypdf.PdfReader(io.BytesIO(data))

@@ -53,11 +53,9 @@ class Document(NamedTuple):
 
 def read_html(data: bytes, charset: str | None, url: str) -> Document:
     """Return the text, sections and links of a page; `charset` is what the server states."""
-    try:
-        import lxml.html
-        import trafilatura  # noqa: F401 - to say now if it is missing
-    except ImportError as error:
-        raise MissingExtra("reading HTML", "research") from error
+    MissingExtra.unless("reading HTML", "research", "lxml", "trafilatura")
+    import lxml.html
+
     parser = lxml.html.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, collect_ids=False
     )
