@@ -113,9 +113,7 @@ class BlockDispatcher:
         Raises:
             Exception: the model failed
         """
-        if not self.blocks:
-            made = Dispatch(None, "there are no blocks")
-        elif self.llm is None:
+        if self.llm is None or not self.blocks:
             made = self._by_rule(context)
         else:
             made = await self._by_model(context)
