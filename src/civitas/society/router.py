@@ -13,7 +13,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from civitas.agent import CURRENT, Agent, overrides
-from civitas.errors import InvalidMessage, RequestError, VirtualTimeError
+from civitas.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope, address, check_message
 from civitas.society.wants import id_order
@@ -275,11 +275,29 @@ class SocietyRouter(Router):
         # The sort is stable: messages of one sender keep their order.
         sent.sort(key=lambda each: each.rank)
         if interceptors:
-            sent = [each for one in sent for each in _intercepted(one, interceptors)]
+            sent = [each for one in sent for each in self._intercepted(one, interceptors)]
         if self.observers:
             for each in sent:
                 self._show(each.envelope)
         return sent
+
+    def _intercepted(self, sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+        """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
+        for each in interceptors:
+            try:
+                message = each(sent.envelope.to_dict())
+                if message is None:
+                    if sent.request is not None:
+                        stopped = RequestCancelled(f'an interceptor stopped "{sent.request}"')
+                        self.settle(sent.request, None, stopped)
+                    return []
+                envelope = check_message(message, sent.envelope.sender)
+            except Exception as error:
+                what = f"interceptor {each!r} failed on a message of {sent.envelope.sender!r}"
+                log_failure(logger, what, error)
+            else:
+                sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
+        return [sent]
 
     def deliver(self, sent: list[Sent]) -> int:
         """Put messages into their receivers' mail; return how many were delivered."""
@@ -360,19 +378,3 @@ class SocietyRouter(Router):
         if sent.request is not None:
             self.settle(sent.request, value, error)
         self._answer(Delivery(sent.envelope, SEND), value, error)
-
-
-def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
-    """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
-    for each in interceptors:
-        try:
-            message = each(sent.envelope.to_dict())
-            if message is None:
-                return []
-            envelope = check_message(message, sent.envelope.sender)
-        except Exception as error:
-            what = f"interceptor {each!r} failed on a message of {sent.envelope.sender!r}"
-            log_failure(logger, what, error)
-        else:
-            sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
-    return [sent]
