@@ -114,10 +114,8 @@ class BlockDispatcher:
             Exception: the model failed
         """
         if self.llm is None or not self.blocks:
-            made = self._by_rule(context)
-        else:
-            made = await self._by_model(context)
-        return self._decided(made)
+            return self.by_rule(context)
+        return self._decided(await self._by_model(context))
 
     def by_rule(self, context: Any) -> Any:
         """Return the block that fits a situation by rule, or None, even if there is a model."""

@@ -35,8 +35,8 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
     * `age` 0–120, `gender`, `education`, `skill` 0–100,000
     * `money` (cents, 0 or more)
     * `hunger`, `energy`, `safety`, `social` 0–1000
-    * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id,
-      0–1000)
+    * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id of
+      others, 0–1000)
 
     Args:
         path: a `.csv` (UTF-8, with a header) or `.parquet` file
