@@ -236,7 +236,7 @@ async def test_a_request_that_an_interceptor_stops_has_ended() -> None:
         society.intercept(lambda message: None)
         request = me.request(said("bank", "save", cents=5))
         await society.step()
-        with pytest.raises(RequestCancelled, match='an interceptor stopped "bank.save"'):
+        with pytest.raises(RequestCancelled, match=r'an interceptor stopped "bank\.save"'):
             await request
         assert me.status["money"] == 9
 
