@@ -70,6 +70,12 @@ def test_a_frame_has_so_many_events_and_none_is_missing_or_twice() -> None:
     assert not feed.is_watched  # the pages have gone
 
 
+@pytest.mark.long
+def test_a_page_hears_of_a_studio_in_which_nothing_happens() -> None:
+    """Else it could not tell it from a connection that was cut without a word."""
+    assert [each["events"] for each in aside(frames(Feed(), 0, 2))] == [[], []]
+
+
 def test_of_twenty_thousand_events_none_is_missed() -> None:
     feed = Feed()
     for number in range(20_001):

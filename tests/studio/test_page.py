@@ -167,6 +167,25 @@ def test_the_tab_stands_in_the_address(open_page: Callable[..., Page]) -> None:
     is_on("runs")
 
 
+def test_a_connection_that_was_cut_without_a_word_is_made_again(page: Page, studio: Studio) -> None:
+    """As one that a router has forgotten, or that a laptop slept through; nothing is missed."""
+    page.add_init_script("""
+        window.made = [];
+        window.WebSocket = class extends WebSocket {
+          constructor(to) { super(to); made.push(this); }
+        };""")
+    page.clock.install()
+    page.reload()
+    with NativeSpace() as space:
+        space.add(Agent("Clerk"))
+        space.add(studio.user)
+        expect(page.get_by_text("Clerk", exact=True)).to_be_visible()
+        page.evaluate("made.forEach((each) => (each.onmessage = null))")
+        studio.user.send({"to": "*", "action": {"name": "say", "args": {"content": "at last"}}})
+        page.clock.fast_forward(60_000)
+        expect(page.get_by_text("at last", exact=True)).to_be_visible()
+
+
 def test_a_studio_that_is_started_again_with_another_token_asks_for_it(
     browser: Browser, tmp_path: Path, studio: Studio
 ) -> None:

@@ -162,10 +162,10 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     show(page, "Nobody at all")
     expect(page.get_by_text("there is no citizen whose name begins with")).to_be_visible()
     show(page, "a")
-    expect(page.get_by_text("of that name")).to_be_visible()
+    expect(page.get_by_text("whose names begin so")).to_be_visible()
     press(page, "Step")
     expect(state(page)).to_contain_text("step 2 of 2,880")
-    expect(page.get_by_text("of that name")).to_be_visible()
+    expect(page.get_by_text("whose names begin so")).to_be_visible()
     page.locator(".s-person").get_by_role("button").first.click()
     expect(page.get_by_role("meter", name="hunger")).to_be_visible()
 
@@ -231,6 +231,9 @@ def test_citizens_are_looked_at_and_asked_and_the_town_is_changed(page: Page) ->
     expect(item).to_contain_text("applied Mon 00:30 (step 2)")
     expect(pays.first).to_contain_text("failed: pay:")
     expect(item).not_to_contain_text("failed")
+    press(page, "Branch")  # from the checkpoint before them: what was changed comes again
+    expect(state(page)).to_contain_text("step 1 of 2,880 · paused")
+    expect(item).to_contain_text("will apply at Mon 00:30 (step 2)", timeout=3000)
 
 
 def test_a_page_tells_the_towns_of_two_programs_apart(tmp_path: Path) -> None:

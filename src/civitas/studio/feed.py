@@ -20,6 +20,8 @@ _FRAME_CHARACTERS: Final = 1 << 20
 """A frame ends with the event that reaches this size."""
 _BATCH_S: Final = 0.03
 """Events within this time share a frame: a page cannot show more frames a second."""
+_QUIET_S: Final = 15.0
+"""After this time without an event a page gets an empty frame: its connection is there."""
 
 
 def as_json(data: Any) -> str:
@@ -88,7 +90,10 @@ class Feed:
                     events = self._some(after)
                     after = after + len(events) if events else self.last
                     yield self._frame(after, events, reset=not events)
-                await news.wait()
+                try:
+                    await asyncio.wait_for(news.wait(), _QUIET_S)
+                except TimeoutError:
+                    yield self._frame(after, [], reset=False)
                 news.clear()
                 await asyncio.sleep(_BATCH_S)
         finally:

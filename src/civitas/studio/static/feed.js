@@ -7,6 +7,7 @@ const handlers = new Map();
 const states = new Set();
 const loads = [];
 const held = []; // frames that came while something was loaded
+const SILENCE = 40000; // milliseconds: the studio is heard more often, if only by an empty frame
 let busy = 0;
 let epoch = "";
 let last = 0;
@@ -70,11 +71,26 @@ function deliver(frame) {
 export function connect() {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const socket = new WebSocket(keyed(`${scheme}//${location.host}/studio/events?epoch=${epoch}&after=${last}`));
+  let silence;
+  const hear = () => {
+    clearTimeout(silence);
+    silence = setTimeout(lose, SILENCE); // a connection may be cut without a word
+  };
+  function lose() {
+    clearTimeout(silence);
+    socket.onclose = socket.onmessage = null;
+    socket.close();
+    become("lost");
+    fetch("/studio/cards").catch(() => {}); // where another token is asked for now, the page that asks for it comes
+    setTimeout(connect, wait);
+    wait = Math.min(wait * 2, 5000);
+  }
   socket.onopen = () => {
     wait = 250;
     become("open");
   };
   socket.onmessage = (told) => {
+    hear();
     const frame = parsed(told.data);
     epoch = frame.epoch;
     last = frame.last;
@@ -82,10 +98,6 @@ export function connect() {
     if (busy) held.push(frame);
     else deliver(frame);
   };
-  socket.onclose = () => {
-    become("lost");
-    fetch("/studio/cards").catch(() => {}); // where another token is asked for now, the page that asks for it comes
-    setTimeout(connect, wait);
-    wait = Math.min(wait * 2, 5000);
-  };
+  socket.onclose = lose;
+  hear();
 }

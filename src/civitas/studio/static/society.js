@@ -50,7 +50,7 @@ export function mount(root) {
     if (found.length === 1) return choose(found[0][0]);
     choose("");
     number.value = sought;
-    replace(who, h("p", {}, `${found.length < 200 ? found.length : "The first 200"} of that name:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`)))));
+    replace(who, h("p", {}, `${found.length < 200 ? found.length : "The first 200"} whose names begin so:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`)))));
   }) }, number, h("button", { class: "s-button" }, "Show"));
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
@@ -286,7 +286,7 @@ export function mount(root) {
       if (rows.length) replace(curves, CURVES.map(curve));
     }
     if (now.changes !== seen || isNew || now.step > due) {
-      seen = now.changes;
+      seen = lives ? now.changes : -1; // what a recorded run has is there once it lives
       await showLog();
     }
     if (isNew || now.state !== "playing" || performance.now() - cardAt > 1000) {
