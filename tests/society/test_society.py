@@ -150,6 +150,16 @@ async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
         assert (await society.step())["failures"] == 1
 
 
+async def test_nobody_waits_for_who_was_removed() -> None:
+    async def wait(me: CitizenAgent) -> None:
+        await asyncio.Event().wait()
+
+    remover = living(lambda me: me.space.remove("1"), id=2)
+    async with Society([living(wait), remover]) as society, asyncio.timeout(5):
+        assert (await society.step())["failures"] == 0
+        assert society.ids() == ["2"]
+
+
 async def test_who_failed_wants_again_in_the_next_step() -> None:
     def pays(me: CitizenAgent) -> None:
         if me.perceived.step == 0:

@@ -161,6 +161,14 @@ class SocietyMailbox(Mailbox):
         """Return the number of waiting messages, with those that await approval."""
         return len(self.mail) + len(self.asking)
 
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+        """End all messages, and the agent's turn unless it removes itself."""
+        super().detach(error, spared)
+        router: Any = self.router
+        for turn in () if any(spared) else [*router.turns]:
+            if turn.mailbox is self:
+                router.tasks.cancel(turn)
+
     async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""
         for sent in mail:
