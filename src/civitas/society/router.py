@@ -110,6 +110,7 @@ class SocietyMailbox(Mailbox):
     """
 
     __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
+    router: SocietyRouter
 
     def __init__(self, agent: Agent, space: Any, router: SocietyRouter) -> None:
         self.agent = agent
@@ -149,8 +150,7 @@ class SocietyMailbox(Mailbox):
         """Keep a want for the commit stage."""
         if self.wants is None:
             self.wants = []
-            router: Any = self.router
-            router.wanting.append(self)
+            self.router.wanting.append(self)
         self.wants.append(want)
 
     def accept(self, delivery: Delivery) -> None:
@@ -164,10 +164,9 @@ class SocietyMailbox(Mailbox):
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
         """End all messages, and the agent's turn unless it removes itself."""
         super().detach(error, spared)
-        router: Any = self.router
-        for turn in () if any(spared) else [*router.turns]:
+        for turn in () if any(spared) else [*self.router.turns]:
             if turn.mailbox is self:
-                router.tasks.cancel(turn)
+                self.router.tasks.cancel(turn)
 
     async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""
@@ -202,8 +201,7 @@ class SocietyMailbox(Mailbox):
             value = await handler
         except BaseException as error:  # an action's exception is its outcome
             failure = error
-        router: Any = self.router
-        Outcomes.ended(router, delivery, value, failure)
+        Outcomes.ended(self.router, delivery, value, failure)
         if isinstance(failure, asyncio.CancelledError):
             raise failure
 
