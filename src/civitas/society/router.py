@@ -240,11 +240,10 @@ class SocietyRouter(Router):
 
     def post(self, delivery: Delivery) -> None:
         """Keep an answer, or a request to a service, for the next step."""
-        sent = Sent(self._rank(delivery.envelope.sender), delivery.envelope)
-        if delivery.kind == REQUEST:
-            self.sent.append(sent._replace(request=delivery))
-        else:
-            self.sent.append(sent._replace(kind=ANSWER, answers=delivery.original_id))
+        sent = Sent(self._rank(delivery.envelope.sender), delivery.envelope, request=delivery)
+        if delivery.kind != REQUEST:
+            sent = sent._replace(kind=ANSWER, answers=delivery.original_id, request=None)
+        self.sent.append(sent)
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
