@@ -377,7 +377,7 @@ def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
 ) -> None:
     dispatcher = BlockDispatcher(ScriptedModel(['{"block": "fly", "reason": "%s"}' % ("x" * 600)]))
     assert asyncio.run(dispatcher.dispatch("Now?")) is None
-    assert dispatcher.decisions[0].reason == "there are no blocks"
+    assert dispatcher.decisions[0].reason == "no block fits by rule"
     talk = Talk()
     dispatcher.register_blocks([talk, talk])
     with pytest.raises(ValueError, match="two blocks are named 'talk': give one another name"):

@@ -113,13 +113,9 @@ class BlockDispatcher:
         Raises:
             Exception: the model failed
         """
-        if not self.blocks:
-            made = Dispatch(None, "there are no blocks")
-        elif self.llm is None:
-            made = self._by_rule(context)
-        else:
-            made = await self._by_model(context)
-        return self._decided(made)
+        if self.llm is None or not self.blocks:
+            return self.by_rule(context)
+        return self._decided(await self._by_model(context))
 
     def by_rule(self, context: Any) -> Any:
         """Return the block that fits a situation by rule, or None, even if there is a model."""

@@ -79,6 +79,7 @@ def test_shares_leave_no_rest_and_are_fair_to_a_unit(total: int, weights: list[i
 def test_what_is_left_of_shares_goes_to_the_largest_rests_and_to_the_first_of_equal_ones() -> None:
     assert shares(10, [5, 3, 3]) == [4, 3, 3]
     assert shares(5, [1, 1, 1]) == [2, 2, 1]
+    assert shares(5, [0, 0]) == [0, 0]
 
 
 def test_prices_rise_with_demand_fall_without_it_and_never_jump() -> None:
@@ -275,6 +276,11 @@ def test_only_private_firms_make_goods_and_change_wages_and_a_seller_keeps_its_b
     assert works.wage < 4000
     assert school.wage == 4000
     assert (shop.month_asked, shop.month_sold, state.days) == (0, 0, 2)
+    shop.month_asked, wage = 10_000, works.wage
+    for made.step in (287, 383):
+        made.clock = Clock().at(made.step)
+        made.end_step()
+    assert works.wage > wage  # by what is asked of all firms
 
 
 def test_a_month_counts_what_each_of_its_days_sold() -> None:

@@ -9,7 +9,13 @@ import pytest
 
 from civitas import Agent, CallbackApprover, action
 from civitas.action import ACCESS_REQUESTED
-from civitas.errors import DefinitionError, InvalidMessage, SpaceClosed, VirtualTimeError
+from civitas.errors import (
+    DefinitionError,
+    InvalidMessage,
+    RequestCancelled,
+    SpaceClosed,
+    VirtualTimeError,
+)
 from civitas.society import CitizenAgent, City, Population, Society, all_blocks
 from society.life import Bank, Noting, living, said, town
 
@@ -222,6 +228,17 @@ async def test_an_interceptor_stops_and_changes_messages_in_their_order() -> Non
         for wrong in ("no", ear.say):
             with pytest.raises(DefinitionError, match="plain function"):
                 society.intercept(wrong)  # type: ignore[arg-type]
+
+
+async def test_a_request_that_an_interceptor_stops_has_ended() -> None:
+    me = living(lambda one: None, id=1, money=9)
+    async with Society([me], services=[Bank()]) as society:
+        society.intercept(lambda message: None)
+        request = me.request(said("bank", "save", cents=5))
+        await society.step()
+        with pytest.raises(RequestCancelled, match=r'an interceptor stopped "bank\.save"'):
+            await request
+        assert me.status["money"] == 9
 
 
 async def test_a_storm_of_messages_fills_a_mailbox_and_no_more() -> None:

@@ -154,6 +154,18 @@ async def test_the_same_prompt_is_asked_once_a_step_where_that_is_allowed() -> N
         }
 
 
+async def test_a_model_that_exits_costs_the_turn_of_one_and_the_answer_of_who_shares_it() -> None:
+    class Exiting(Counting):
+        async def complete(self, messages: list[Any], *_: Any, **__: Any) -> ModelReply:
+            await super().complete(messages)
+            raise SystemExit(2)
+
+    citizens, model = [asking("hello", number) for number in range(3)], Exiting()
+    async with Society(citizens, model=model, ask_once=True, turn_timeout_s=1) as society:
+        row = await society.step()
+    assert (model.calls, row["fallbacks"], row["failures"]) == (1, 2, 1)
+
+
 async def test_a_budget_holds_for_all_together_and_across_processes(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
         for _ in range(2):

@@ -87,8 +87,12 @@ def test_unknown_places_are_refused(place: Any) -> None:
     for limit in (0, -1, 1.5, True):
         with pytest.raises(ConfigError, match="limit must be a whole number from 1 up"):
             place.near(here, limit=limit)
-    with pytest.raises(ConfigError, match="mode must be"):
-        place.seconds(here, here, "teleport")
+    for travel in (
+        lambda mode: place.seconds(here, here, mode),
+        lambda mode: place.near(here, mode=mode),
+    ):
+        with pytest.raises(ConfigError, match="mode must be"):
+            travel("teleport")
 
 
 def test_what_each_has() -> None:

@@ -130,7 +130,15 @@ async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
             return 1.0
 
     failing = CitizenAgent(1, memory=CitizenMemory({"money": 100}), blocks=[Boom()])
+
+    class Plain(Boom):
+        def forward(self) -> None:  # type: ignore[override]
+            """Not a coroutine function."""
+
     lucky = living(lambda me: me.want(Pay("1", 7)), id=2, money=100)
+    async with Society([CitizenAgent(1, blocks=[Plain()])]) as society:
+        await society.step()
+        assert "block 'Plain': forward, which must be `async def`" in society.failures[0][2]
     async with Society([failing, lucky]) as society:
         row = await society.step()
         assert row["failures"] == 1
@@ -140,6 +148,16 @@ async def test_who_fails_loses_its_turn_and_nobody_else() -> None:
         assert "ValueError: no luck" in what
         assert "agent 1, block 'Boom': forward" in what
         assert (await society.step())["failures"] == 1
+
+
+async def test_nobody_waits_for_who_was_removed() -> None:
+    async def wait(me: CitizenAgent) -> None:
+        await asyncio.Event().wait()
+
+    remover = living(lambda me: me.space.remove("1"), id=2)
+    async with Society([living(wait), remover]) as society, asyncio.timeout(5):
+        assert (await society.step())["failures"] == 0
+        assert society.ids() == ["2"]
 
 
 async def test_who_failed_wants_again_in_the_next_step() -> None:

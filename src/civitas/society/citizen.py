@@ -246,7 +246,7 @@ class CitizenAgent(Agent):
         try:
             return await block.forward()
         except BaseException as error:
-            error.add_note(f"in agent {self.id!r}, block {named(block)!r}: forward")
+            self._noted(error, "forward", block)
             raise
 
     @action(idempotent=True)

@@ -13,7 +13,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from civitas.agent import CURRENT, Agent, overrides
-from civitas.errors import InvalidMessage, RequestError, VirtualTimeError
+from civitas.errors import InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope, address, check_message
 from civitas.society.wants import id_order
@@ -110,6 +110,7 @@ class SocietyMailbox(Mailbox):
     """
 
     __slots__ = ("answers", "begun", "lives", "mail", "rank", "wants")
+    router: SocietyRouter
 
     def __init__(self, agent: Agent, space: Any, router: SocietyRouter) -> None:
         self.agent = agent
@@ -149,8 +150,7 @@ class SocietyMailbox(Mailbox):
         """Keep a want for the commit stage."""
         if self.wants is None:
             self.wants = []
-            router: Any = self.router
-            router.wanting.append(self)
+            self.router.wanting.append(self)
         self.wants.append(want)
 
     def accept(self, delivery: Delivery) -> None:
@@ -160,6 +160,13 @@ class SocietyMailbox(Mailbox):
     def waiting(self) -> int:
         """Return the number of waiting messages, with those that await approval."""
         return len(self.mail) + len(self.asking)
+
+    def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> None:
+        """End all messages, and the agent's turn unless it removes itself."""
+        super().detach(error, spared)
+        for turn in () if any(spared) else [*self.router.turns]:
+            if turn.mailbox is self:
+                self.router.tasks.cancel(turn)
 
     async def take_turn(self, turn: Turn, mail: Iterable[Sent]) -> None:
         """Handle the messages, one after the other, then do the agent's own step."""
@@ -194,8 +201,7 @@ class SocietyMailbox(Mailbox):
             value = await handler
         except BaseException as error:  # an action's exception is its outcome
             failure = error
-        router: Any = self.router
-        Outcomes.ended(router, delivery, value, failure)
+        Outcomes.ended(self.router, delivery, value, failure)
         if isinstance(failure, asyncio.CancelledError):
             raise failure
 
@@ -234,11 +240,10 @@ class SocietyRouter(Router):
 
     def post(self, delivery: Delivery) -> None:
         """Keep an answer, or a request to a service, for the next step."""
-        sent = Sent(self._rank(delivery.envelope.sender), delivery.envelope)
-        if delivery.kind == REQUEST:
-            self.sent.append(sent._replace(request=delivery))
-        else:
-            self.sent.append(sent._replace(kind=ANSWER, answers=delivery.original_id))
+        sent = Sent(self._rank(delivery.envelope.sender), delivery.envelope, request=delivery)
+        if delivery.kind != REQUEST:
+            sent = sent._replace(kind=ANSWER, answers=delivery.original_id, request=None)
+        self.sent.append(sent)
 
     def request(
         self, envelope: Envelope, timeout: float | None, wait: bool, mailbox: Mailbox
@@ -275,11 +280,29 @@ class SocietyRouter(Router):
         # The sort is stable: messages of one sender keep their order.
         sent.sort(key=lambda each: each.rank)
         if interceptors:
-            sent = [each for one in sent for each in _intercepted(one, interceptors)]
+            sent = [each for one in sent for each in self._intercepted(one, interceptors)]
         if self.observers:
             for each in sent:
                 self._show(each.envelope)
         return sent
+
+    def _intercepted(self, sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
+        """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
+        for each in interceptors:
+            try:
+                message = each(sent.envelope.to_dict())
+                if message is None:
+                    if sent.request is not None:
+                        stopped = RequestCancelled(f'an interceptor stopped "{sent.request}"')
+                        self.settle(sent.request, None, stopped)
+                    return []
+                envelope = check_message(message, sent.envelope.sender)
+            except Exception as error:
+                what = f"interceptor {each!r} failed on a message of {sent.envelope.sender!r}"
+                log_failure(logger, what, error)
+            else:
+                sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
+        return [sent]
 
     def deliver(self, sent: list[Sent]) -> int:
         """Put messages into their receivers' mail; return how many were delivered."""
@@ -360,19 +383,3 @@ class SocietyRouter(Router):
         if sent.request is not None:
             self.settle(sent.request, value, error)
         self._answer(Delivery(sent.envelope, SEND), value, error)
-
-
-def _intercepted(sent: Sent, interceptors: tuple[Interceptor, ...]) -> list[Sent]:
-    """Return the message after the interceptors, or nothing. Skip an interceptor that fails."""
-    for each in interceptors:
-        try:
-            message = each(sent.envelope.to_dict())
-            if message is None:
-                return []
-            envelope = check_message(message, sent.envelope.sender)
-        except Exception as error:
-            what = f"interceptor {each!r} failed on a message of {sent.envelope.sender!r}"
-            log_failure(logger, what, error)
-        else:
-            sent = sent._replace(envelope=envelope._replace(thread=sent.envelope.thread))
-    return [sent]

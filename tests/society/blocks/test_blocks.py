@@ -75,6 +75,10 @@ def test_a_step_returns_what_the_chosen_block_did() -> None:
         agent = citizen([block], plan=plan, now=0)
         live(agent, others=("2",), city=town())
         assert asyncio.run(agent.run()) == did
+    rest = OtherBlock(llm=ScriptedModel(['{"block": "OtherBlock", "reason": "tired"}']))
+    agent = citizen([rest], rest.llm, plan=[{**plan[0], "do": "work"}], now=0)
+    live(agent, city=town())
+    assert agent.status["act"] == "leisure"
 
 
 def test_a_block_of_ones_own_in_twenty_lines() -> None:

@@ -231,6 +231,24 @@ async def test_citizens_may_be_promoted_and_made_rows_again_at_any_time() -> Non
         same([{name: mine[name] for name in theirs}], [theirs])
 
 
+async def test_of_a_kind_whose_places_are_full_four_are_tried() -> None:
+    places = [Place("home", "home", 0, 0), *(Place(f"park-{n}", "park", n, 0, 0) for n in range(6))]
+    city = City(places, [Road(a.id, b.id, 10) for a, b in itertools.pairwise(places)])
+    item = {"do": "leisure", "where": "park", "from": 0, "until": 24 * HOUR}
+    for rows in (True, False):
+        population = Population({"id": [1], "home": ["home"]}, city, blocks(), seed=1)
+        population.promote(1).status.update(plan=[item], now=0, day=0, plan_home="home")
+        population.demote(1)
+        async with Society(population, engine=LocalEngine(rows=rows)) as society:
+            wanted = []
+            for _ in range(6):
+                await society.step()
+                wanted.append(city.ids()[population.columns["item_where"][0]])
+        assert len({*wanted[:4]} - {"home"}) == 4
+        assert wanted[4:] == ["home", "home"]
+        assert population.columns["mended"][0] == 4
+
+
 async def test_a_home_or_work_named_as_its_kind_is_that_place() -> None:
     others = (f"{kind}-{number}" for kind in ("home", "work") for number in range(9))
     kinds = {each: each.partition("-")[0] for each in ("home", "work", *others)}

@@ -347,15 +347,9 @@ class PlanBlock(CitizenBlock):
 
 
 def _gaps(plan: Sequence[Item]) -> list[tuple[int, int]]:
-    """Return the times of a day that a plan leaves free."""
-    gaps, at = [], 0
-    for item in sorted(plan, key=lambda each: each["from"]):
-        if item["from"] > at:
-            gaps.append((at, item["from"]))
-        at = max(at, item["until"])
-    if at < DAY_S:
-        gaps.append((at, DAY_S))
-    return gaps
+    """Return the times of a day that a plan, in order, leaves free."""
+    ends = [0, *(each[end] for each in plan for end in ("from", "until")), DAY_S]
+    return [gap for gap in zip(ends[::2], ends[1::2], strict=True) if gap[0] < gap[1]]
 
 
 def _of_day(text: str) -> int:

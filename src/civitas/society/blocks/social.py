@@ -14,7 +14,7 @@ from civitas.signature.schema import object_schema
 from civitas.society.arrays import numpy
 from civitas.society.blocks.block import now_of
 from civitas.society.blocks.columns import code
-from civitas.society.blocks.talk import NO_OPINION, TalkBlock, TalkParams, message_text
+from civitas.society.blocks.talk import TalkBlock, TalkParams, message_text
 from civitas.society.blocks.ties import Ties, code_of, friend_columns
 from civitas.society.draw import belows
 from civitas.society.population.column import Column
@@ -168,9 +168,8 @@ class SocialBlock(TalkBlock):
         number = self.topic_rows(rows)[topic]
         of = np.flatnonzero(number >= 0)
         at, number = at[of], number[of]
-        mine = rows["opinions"][at, number].astype(np.int64)
-        after = opinion_after(mine, opinion[of], params.bound, params.pull)
-        rows["opinions"][at, number] = np.where(mine == NO_OPINION, mine, after)
+        mine = rows["opinions"][at, number].astype(np.int64)  # NO_OPINION is beyond every bound
+        rows["opinions"][at, number] = opinion_after(mine, opinion[of], params.bound, params.pull)
 
     def _closer_rows(self, ties: Ties, at: Any, who: Any, seconds: int) -> None:
         """Do `_closer` at some positions of `ties`, each once."""

@@ -167,11 +167,10 @@ class _Town:
     def places(self, kind: str, capacities: list[int], decline: int) -> Iterator[Place]:
         """Return the places of a kind, near crossings drawn by their density."""
         count = len(capacities)
-        hours = _HOURS[kind]
+        hours = [(opens * _HOUR, min(closes * _HOUR, DAY_S)) for opens, closes in _HOURS[kind]]
         density = self._density(decline)
         where = choices(density, self._seed, self._rows(count), 0, f"city.{kind}.node").tolist()
         drawn = self._below(len(hours), count, f"{kind}.hours").tolist()
-        hours = tuple((opens * _HOUR, min(closes * _HOUR, DAY_S)) for opens, closes in hours)
         for number, (node, dx, dy) in enumerate(
             zip(where, *self._spread(kind, count, 40), strict=True)
         ):

@@ -35,8 +35,8 @@ def read_people(path: str | Path, city: Any = None) -> list[dict[str, Any]]:
     * `age` 0–120, `gender`, `education`, `skill` 0–100,000
     * `money` (cents, 0 or more)
     * `hunger`, `energy`, `safety`, `social` 0–1000
-    * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id,
-      0–1000)
+    * `interests` (`music:800;sport:500`, 0–1000), `opinions` (−1000–1000) and `relations` (by id of
+      others, 0–1000)
 
     Args:
         path: a `.csv` (UTF-8, with a header) or `.parquet` file
@@ -93,7 +93,6 @@ def checked_people(
 
 def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
     person: dict[str, Any] = {}
-    parts: dict[str, dict[str, Any]] = {"profile": {}, "needs": {}}
     for column in COLUMNS:
         value = row.get(column)
         if value is None or value == "":
@@ -112,8 +111,8 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
         elif column in ("home", "work", "school") and city is not None and value not in city:
             raise ConfigError(f"{at}: the city has no place {excerpt(value)}")
         part = "needs" if column in NEEDS else "profile" if column in IN_PROFILE else ""
-        parts.get(part, person)[column] = value
-    return person | {name: part for name, part in parts.items() if part}
+        (person.setdefault(part, {}) if part else person)[column] = value
+    return person
 
 
 def _id(value: Any, at: str) -> int | str:

@@ -143,7 +143,7 @@ class Government(Service):
     withheld before.
 
     Args:
-        id: the id that messages to the government name
+        id: the id that messages name; firms pay taxes to one called `government` alone
         money: the government's cents at the start
         brackets: (cents of a day's income, thousandths of the income above them), from (0, …) up
         reserve: the cents that the government does not share out; `money` if left out
