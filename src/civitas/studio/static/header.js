@@ -1,7 +1,7 @@
 // What stands above the tabs: the connection, and what waits for a person.
 
 import { attempt, button, call, clock, empty, h, json, replace, toast } from "./dom.js";
-import { on, onReset, onState } from "./feed.js";
+import { on, onReset, state as connection } from "./feed.js";
 
 const KINDS = new Map();
 const mine = new Set(); // the numbers of cards that are answered here
@@ -21,10 +21,12 @@ export function mount(root) {
       h("h1", {}, "civitas ", h("span", {}, "studio")), state, waiting,
       h("button", { type: "button", class: "s-button quiet", onclick: dark, title: "Light or dark" }, "Light / dark")),
     tray);
-  onState((now) => {
+  const tell = (now) => {
     state.className = `s-state ${now}`;
     state.textContent = { open: "connected", connecting: "connecting …", lost: "not connected: trying again" }[now];
-  });
+  };
+  on("state", tell);
+  tell(connection);
 
   const cards = new Map();
   const draw = () => {
