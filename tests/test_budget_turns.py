@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 
 from civitas import (
+    ActionError,
+    Agent,
     Budget,
     BudgetedModel,
     BudgetExceeded,
     Call,
     Context,
     ModelReply,
+    NativeSpace,
     ReActAgent,
     Reply,
     Usage,
+    action,
 )
 
 QUESTION = [{"role": "user", "content": "Hi"}]
@@ -164,6 +168,40 @@ def test_nobody_waits_for_its_own_caller() -> None:
         assert (reply.text, model.begun) == ("budget", 0)
 
     asyncio.run(main())
+
+
+class Between(Agent):
+    """Passes a question on, and reserves nothing itself."""
+
+    @action
+    async def pass_on(self) -> str:
+        """Ask the other agent."""
+        try:
+            return str(await self.ask("other", "say", content="Hi"))
+        except ActionError as error:
+            return str(error)
+
+
+@pytest.mark.parametrize("by_message", (False, True))
+def test_nobody_in_a_space_waits_for_its_own_caller(by_message: bool) -> None:
+    budget, model = Budget(tokens=1000), Gated()
+
+    async def ask_other(context: Context) -> str:
+        """Ask the other agent."""
+        with budget.reserve(tokens=450):
+            if by_message:
+                return str(await context.agent.ask("between", "pass_on"))
+            return (await other.reply("Hi")).detail
+
+    with NativeSpace() as space:
+        other = space.add(ReActAgent("other", model, budget=budget))
+        first = ReActAgent("first", Calling(), actions=[ask_other], budget=budget)
+        if by_message:
+            space.add(first)
+            space.add(Between("between"))
+        reply = asyncio.run(asyncio.wait_for(first.reply("Go on"), 10))
+    assert "of 1000 are left" in reply.text
+    assert model.begun == 0
 
 
 def test_one_who_has_waited_is_waited_for_again() -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from civitas.errors import FileError, MissingExtra, RemoteForbidden
-from civitas.http import Client, HTTPError, Response, TooLarge, TooLate
+from civitas.http import Client, HTTPError, Response
 from conformance.conftest import UNHURRIED
 from conformance.model import run
 from models.openai_server import CUT, HANG, RESET, SOON, Answer, OpenAIServer, Request, http, status
@@ -40,10 +40,10 @@ def redirect(to: str, code: int = 302) -> Answer:
     return http(b"moved", code, {"Location": to})
 
 
-def refused(kind: type[Exception], *answers: Any, **more: Any) -> str:
+def refused(*answers: Any, **more: Any) -> str:
     """What a client says of a server's answers, with `URL` for the server."""
     with OpenAIServer(*answers) as server:
-        with pytest.raises(kind) as caught:
+        with pytest.raises(HTTPError) as caught:
             run(Client("it", **more).request("GET", server.url))
         assert caught.value.__cause__ is None
         return str(caught.value).replace(server.url, "URL")
@@ -196,14 +196,14 @@ def test_a_body_has_a_bound_also_when_it_is_unpacked() -> None:
     packed = gzip.compress(b" " * 2**22, 9)
     large = (http(b"x" * 101), http(packed, 200, {"Content-Encoding": "gzip"}))
     for answer in large:
-        assert refused(TooLarge, answer, max_bytes=100) == "the answer has more than 100 bytes"
+        assert refused(answer, max_bytes=100) == "the answer has more than 100 bytes"
     assert get(http(b"x" * 100), max_bytes=100).content == b"x" * 100
 
 
 def test_an_attempt_has_a_bound_of_time_to_the_end_of_its_answer() -> None:
     begun = Answer((b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", b"x"), hang=True)
     for answer in (HANG, begun):
-        said = refused(TooLate, answer, timeout_s=0.5, max_retries=0)
+        said = refused(answer, timeout_s=0.5, max_retries=0)
         assert said == "URL gave no answer within 0.5 s"
 
 
@@ -367,7 +367,7 @@ def test_a_proxy_of_the_environment_is_for_other_machines_only(
         assert run(Client("it").request("GET", server.url)).content == b"direct"
         assert run(Client("it").request("GET", "http://host.invalid/x")).content == b"proxied"
         monkeypatch.setenv("no_proxy", "host.invalid")
-        with pytest.raises(HTTPError, match=r"no answer from http://host\.invalid/x: "):
+        with pytest.raises(HTTPError, match=r"http://host\.invalid/x: [\w ]+$"):
             run(Client("it", max_retries=0).request("GET", "http://host.invalid/x"))
         assert len(proxy.requests) == 1
     asked = proxy.requests[0]

@@ -360,6 +360,15 @@ def test_a_block_may_say_itself_how_well_it_fits() -> None:
         assert (await dispatcher.dispatch("undescribed")).name == "undescribed"
         assert (await dispatcher.dispatch("walk")).name == "legs"
 
+        class Broken(Always):
+            name = "broken"
+            fits: Any = lambda self, context: "high"
+
+        dispatcher.register_blocks([Broken()])
+        with pytest.raises(ValueError, match="high") as raised:
+            await dispatcher.dispatch("walk")
+        assert raised.value.__notes__ == ["in block 'broken': fits"]
+
     asyncio.run(main())
 
 

@@ -135,7 +135,11 @@ class BlockDispatcher:
         for each, block in self.blocks.items():
             fits = getattr(block, "fits", None)
             if callable(fits):
-                score = float(fits(context))
+                try:
+                    score = float(fits(context))
+                except Exception as error:
+                    error.add_note(f"in block {each!r}: fits")
+                    raise
             else:
                 if wanted is None:
                     wanted = _words(_text(context))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
-from civitas.action import Action
+from civitas.action import Action, is_async
 from civitas.text import error_message
 from civitas.threads import WORKERS, is_cancelled, loop_is_running
 
@@ -120,13 +120,14 @@ async def execute_in_thread(
 ) -> dict[str, Any]:
     """Call `execute_action` in a worker thread; async actions run on this loop."""
     loop = asyncio.get_running_loop()
+    result: dict[str, Any]
+    if is_async(environment.execute_action):  # an async override
+        result = await environment.execute_action(action, args)
+        return result
     flight = _Flight(loop)
     try:
-        future: asyncio.Future[dict[str, Any]] = WORKERS.run(
-            loop, _fly, flight, environment, action, args
-        )
-        result = await future
-        return await result if inspect.isawaitable(result) else result  # of an async override
+        result = await WORKERS.run(loop, _fly, flight, environment, action, args)
+        return result
     except asyncio.CancelledError:
         # At least one side sees the other: this one sets `over` before it reads `future`, and
         # the thread sets `future` before it reads `over`.

@@ -18,6 +18,7 @@ import pytest
 from benchmarks.broker import Broker
 
 from civitas import (
+    ACCESS_REQUESTED,
     Agent,
     AMQPOptions,
     AMQPSpace,
@@ -145,6 +146,28 @@ def test_the_end_of_the_input_waits_no_longer_than_it_is_told(space: NativeSpace
     space.add(ann)
     ann.run_sync()
     assert shown.getvalue() == "Slow: done\n"
+
+
+def test_the_end_of_the_input_waits_for_what_is_approved(space: NativeSpace) -> None:
+    class Careful(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def work(self, long: bool) -> str:
+            return "worked"
+
+        async def request_permission(self, proposed_message: dict[str, Any]) -> bool:
+            long = proposed_message["action"]["args"]["long"]
+            await asyncio.sleep(WAIT if long else 0.02)
+            return True
+
+    space.add(Careful("Careful"))
+    for long, patience, told in (
+        ("false", WAIT, 'Careful returned "worked"\n'),
+        ("true", 0.05, "Careful is still busy after 0.05 s\n"),
+    ):
+        ann, shown = user(f"/Careful.work long:{long}", id=f"User{long}")
+        space.add(ann)
+        ann.run_sync(patience)
+        assert shown.getvalue() == told
 
 
 def test_the_end_of_the_input_waits_for_an_agent_of_another_process(broker: Broker) -> None:

@@ -127,6 +127,7 @@ def test_what_is_wrong_is_one_line(run: Any, exchange: str, options: AMQPOptions
 
     assert f"no exchange '{exchange}'" in fault("--exchange", exchange)
     assert "start RabbitMQ" in fault(AMQP_PORT="9")
+    assert "start RabbitMQ" in fault(AMQP_HOST="a..b")
     assert "AMQP_PASSWORD" in fault("resend", "x", AMQP_PASSWORD="wrong")
     assert "AMQP_VHOST" in fault("list", AMQP_VHOST="nowhere")
 

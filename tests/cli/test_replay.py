@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 
-from civitas import DualActAgent, DualActConfig, Journal, ReActAgent, ScriptedModel
+from civitas import (
+    Action,
+    Call,
+    DualActAgent,
+    DualActConfig,
+    Journal,
+    ReActAgent,
+    ScriptedModel,
+)
+from civitas.cli.main import main
 from civitas.reasoning.events import Event
 from civitas.reasoning.record import APPENDED, recorded
 from cli.journal_programs import (
@@ -60,6 +69,21 @@ def test_a_run_is_told_as_it_was_shown(folder: Path) -> None:
     assert r"\x1b[2Jsee?" in told
     assert told[-1] == "2 steps, 30 tokens (21 in, 9 out)"
     assert last.startswith("2 steps, ")
+
+
+def test_a_long_result_is_whole_if_it_is_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for terminal in (True, False):
+        listing = Action("ls", lambda: "\n".join(map(str, range(20))), "List.", terminal=terminal)
+        model = ScriptedModel([Call("1", "ls", {}), "Numbers."])
+        with Journal(tmp_path / "runs.db") as journal:
+            agent = ReActAgent("lister", model, actions=[listing], journal=journal)
+            agent.reply_sync("List", run_id=f"terminal {terminal}")
+        with pytest.raises(SystemExit):
+            main(["replay", f"terminal {terminal}", "--journal", str(tmp_path / "runs.db")])
+        told = capsys.readouterr().out
+        assert ("  19\n" in told, "… 8 more lines" in told) == (terminal, not terminal)
 
 
 def test_a_run_is_told_for_programs_as_it_was(folder: Path) -> None:

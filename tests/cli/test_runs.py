@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from civitas import CitizenAgent, City, Journal, ScriptedModel, Society
+from civitas import CitizenAgent, City, Journal, ReActAgent, ScriptedModel, Society
 from civitas.cli.main import main
 from civitas.errors import ModelError
 from civitas.models.protocol import ModelReply
@@ -277,7 +277,9 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
         with pytest.raises(SystemExit) as exit:
             main(["runs", *args])
         assert exit.value.code == code
-        return capsys.readouterr().out
+        streams = capsys.readouterr()
+        assert bool(streams.out) != bool(code)
+        return streams.err if code else streams.out
 
     live("night", False)
     lines = shown("night", "--citizen", "7").splitlines()
@@ -318,5 +320,9 @@ def test_a_citizens_prompts_answers_and_decisions_by_step(
 
     assert r"answer    fine\x1b[2J" in shown("moods", "--citizen", "2")
 
-    for wrong in (("night", "--citizen", "99"), ("--citizen", "7")):
-        assert shown(*wrong, code=2) == ""
+    with Journal(tmp_path / "town.db") as journal:
+        clerk = ReActAgent("clerk", ScriptedModel(["Hello."]), journal=journal)
+        clerk.reply_sync("Hi", run_id="talk")
+    assert "no citizen '99' has asked a model" in shown("night", "--citizen", "99", code=2)
+    assert "'talk' is of a ReActAgent" in shown("talk", "--citizen", "7", code=2)
+    assert "--citizen" in shown("--citizen", "7", code=2)

@@ -378,20 +378,23 @@ def test_progress_stays_in_one_line_of_a_narrow_terminal(tmp_path: Path) -> None
 
 def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
-    swept = ("--sweep", "feed=true,false", "--seeds", "2", "--jobs", "2")
+    swept = ("--sweep", 'facts={"n":[1,2]},null', "--seeds", "2", "--jobs", "2")
     done = simulate("e.yaml", *swept, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("small: 2 seeds\n  home  ")
-    assert '{"feed": true}' in done.stdout
+    assert '{"facts": {"n": [1, 2]}}' in done.stdout
     assert "4 of 4 cells  100 %" in done.stderr
     out = tmp_path / "e-results"
     assert {"results.parquet", "report.html", "home.png"} <= {path.name for path in out.iterdir()}
     rows = pyarrow.parquet.read_table(out / "results.parquet").to_pylist()
     assert [(row["seed"], row["parameters"]) for row in rows] == [
-        (seed, f'{{"feed": {feed}}}') for feed in ("true", "false") for seed in (0, 1)
+        (seed, f'{{"facts": {facts}}}') for facts in ('{"n": [1, 2]}', "null") for seed in (0, 1)
     ]
     page = html.unescape((out / "report.html").read_text())
-    assert "<code>civitas simulate e.yaml --seeds=2 --sweep=feed=true,false</code>" in page
+    assert (
+        """<code>civitas simulate e.yaml --seeds=2 '--sweep=facts={"n":[1,2]},null'</code>"""
+        in page
+    )
     again = simulate("e.yaml", *swept, "--json", cwd=tmp_path)
     assert [json.loads(line)["kind"] for line in again.stdout.splitlines()] == ["progress", "done"]
     assert "cells" not in again.stderr
@@ -420,6 +423,7 @@ def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> No
         ),
         (("e.yaml", "--sweep", "tax"), "must be NAME=VALUE,VALUE, got 'tax'"),
         (("e.yaml", "--sweep", "tax="), "must be NAME=VALUE,VALUE, got 'tax='"),
+        (("e.yaml", "--sweep", 'tax="a,b",[1,2'), "--sweep: must be JSON, got '[1,2'"),
         (("e.yaml", "--sweep", "tax=1"), "parameters.tax: the society has no such parameter"),
         (("--seeds", "3"), "--sweep, --seeds and --jobs are for an EXPERIMENT"),
         (("none.yaml",), "does not exist"),

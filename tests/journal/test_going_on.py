@@ -559,6 +559,53 @@ async def test_a_cancelled_action_is_not_executed_again(tmp_path: Path) -> None:
         assert journal.replay("R") == reply
 
 
+@on_a_loop
+async def test_a_call_that_was_cancelled_before_its_approval_is_asked_about_again(
+    tmp_path: Path,
+) -> None:
+    asked: list[asyncio.Future[bool]] = []
+    arrived, paid = asyncio.Event(), []
+
+    async def approve(request: Any) -> bool:
+        asked.append(asyncio.get_running_loop().create_future())
+        arrived.set()
+        return await asked[-1]
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def pay(coins: int) -> str:
+        """Pay."""
+        paid.append(coins)
+        return "paid"
+
+    with Journal(tmp_path / "j") as journal, SQLiteMemory(tmp_path / "m") as memory:
+
+        def payer() -> ReActAgent:
+            return ReActAgent(
+                "a",
+                ScriptedModel([call("pay", coins=3), "Yes."]),
+                actions=[pay],
+                approver=CallbackApprover(approve),
+                memory=memory,
+                journal=journal,
+                budget=Budget(actions=1),
+            )
+
+        for agent in (payer(), payer()):  # as by two processes, each shut down in an orderly way
+            task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+            await arrived.wait()
+            arrived.clear()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        task = asyncio.ensure_future(payer().reply("go", run_id="R"))
+        await arrived.wait()
+        asked[-1].set_result(True)
+        reply = await task
+        assert (reply.text, paid, len(asked)) == ("Yes.", [3], 3)
+        assert list(memory.messages()) == reply.messages
+        assert journal.replay("R") == reply
+
+
 def test_what_is_no_json_is_told_the_same_after_a_crash(tmp_path: Path) -> None:
     class Thing:
         def __str__(self) -> str:

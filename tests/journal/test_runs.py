@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 
 from civitas import (
@@ -330,8 +331,21 @@ def test_a_dual_act_is_in_doubt_as_its_member_is(tmp_path: Path, repeat: bool) -
         assert journal.replay("R") == broken
 
 
-@pytest.mark.parametrize("several", (True, False))
-def test_a_dual_act_gives_values_of_the_type_asked_for(tmp_path: Path, several: bool) -> None:
+class Strict(pydantic.BaseModel, extra="forbid"):
+    """What it is written as is refused when it is read: `twice` is not an input."""
+
+    number: int
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        return self.number * 2
+
+
+@pytest.mark.parametrize(("several", "type"), ((True, Answer), (False, Answer), (False, Strict)))
+def test_a_dual_act_gives_values_of_the_type_asked_for(
+    tmp_path: Path, several: bool, type: Any
+) -> None:
     with Journal(tmp_path / "before") as journal:
         crash = Crashing(journal, tmp_path / "after")
 
@@ -347,11 +361,13 @@ def test_a_dual_act_gives_values_of_the_type_asked_for(tmp_path: Path, several: 
             ]
             return DualActAgent(DualActConfig(human=human, reactive=workers), journal=journal)
 
-        whole = pair(journal).reply_sync("go", schema=Answer, run_id="R")
-        assert whole.value == ({"r0": Answer(0), "r1": Answer(1)} if several else Answer(0))
-        assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
+        whole = pair(journal).reply_sync("go", schema=type, run_id="R")
+        assert whole.value == (
+            {"r0": type(number=0), "r1": type(number=1)} if several else type(number=0)
+        )
+        assert pair(journal).reply_sync("go", schema=type, run_id="R") == whole
     with Journal(tmp_path / "after") as journal:
-        assert pair(journal).reply_sync("go", schema=Answer, run_id="R") == whole
+        assert pair(journal).reply_sync("go", schema=type, run_id="R") == whole
 
 
 def test_a_member_with_a_journal_of_its_own_records_each_turn_as_a_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,16 @@ class Asked:
         return ModelReply("Yes.")
 
 
-@pytest.mark.parametrize("stream", (False, True))
+class Streams(Asked):
+    async def stream(self, messages: Any, actions: Any = None, **more: Any) -> AsyncIterator[Any]:
+        reply = await self.complete(messages, actions, **more)
+        yield TextPiece(reply.text)
+        yield reply
+
+
+@pytest.mark.parametrize(("kind", "stream"), ((Asked, False), (Asked, True), (Streams, True)))
 def test_what_is_asked_comes_whole_to_the_model_that_is_wrapped(
-    tmp_path: Path, stream: bool
+    tmp_path: Path, kind: type[Asked], stream: bool
 ) -> None:
     actions = [Action("act", lambda: None, "Act.")]
     for wrap in (
@@ -85,7 +93,7 @@ def test_what_is_asked_comes_whole_to_the_model_that_is_wrapped(
         lambda model: BudgetedModel(model, Budget(tokens=10_000)),
         lambda model: RecordedModel(model, tmp_path / "recording"),
     ):
-        asked = Asked()
+        asked = kind()
         model: Any = wrap(asked)
         for more in ({}, {"actions": actions}, {"schema": {"type": "string"}}):
             if stream:

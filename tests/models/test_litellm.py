@@ -424,7 +424,7 @@ def test_what_may_pass_is_tried_again_and_nothing_else(make: Callable[..., LiteL
         ),
         (status(500, "boom"), "the server answered 500: boom"),
         (http(b"<p>Bad gateway</p>", 502), "the server answered 502: <p>Bad gateway</p>"),
-        (RESET, "no answer from URL: Server disconnected"),
+        (RESET, "no answer from URL: the server closed the connection"),
         (http(b"{}"), "what URL answered cannot be read"),
         (http(b"<html>"), "what URL answered cannot be read"),
     ),

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,13 @@ def test_an_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None
     assert reply.calls or json.loads(reply.text) in (5, 6)
 
 
+@pytest.mark.parametrize("bound", ({}, {"minimum": 3}, {"maximum": -3}))
+def test_a_whole_number_has_an_end(local: LocalModel, bound: dict[str, int]) -> None:
+    reply = run(local.complete(user("What is 2+3?"), schema={"type": "integer", **bound}))
+    assert reply.finish_reason == "stop"
+    assert abs(int(reply.text)) < 2**53
+
+
 @pytest.mark.parametrize(
     "parameters",
     (
@@ -199,6 +207,8 @@ def test_first_callers_at_once_share_one_load(weights: Path) -> None:
 
     with LocalModel(weights, slots=2, max_tokens=4) as model:
         replies = run(ask(model))
+        asked = time.monotonic()
+    assert time.monotonic() - asked < 15  # each of the threads that answered has ended
     assert all(reply.usage.output_tokens for reply in replies)
 
 
@@ -348,6 +358,17 @@ def test_a_prompt_too_long_is_an_error_that_counts(local: LocalModel) -> None:
     with pytest.raises(ContextOverflow, match=r"the prompt has 6\d{3} tokens.* holds 2048; noth"):
         run(local.complete(user("word " * 6000)))
     assert run(local.complete(user("Say hello"))).text
+
+
+def test_a_result_is_of_the_action_that_was_called(local: LocalModel) -> None:
+    def counted(**name: str) -> str:
+        call = {"role": "assistant", "tool_calls": [{"id": "c", "name": "shut_down", "args": {}}]}
+        result = {"role": "tool", "tool_call_id": "c", "content": "ok", **name}
+        with pytest.raises(ContextOverflow) as caught:
+            run(local.complete([*user("word " * 6000), call, result]))
+        return str(caught.value)
+
+    assert counted() == counted(name="shut_down") != counted(name="add")
 
 
 def test_too_many_actions_overflow_and_fewer_fit(local: LocalModel) -> None:

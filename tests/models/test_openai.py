@@ -506,12 +506,22 @@ def test_a_server_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("given", (CUT, RESET), ids=("cut", "reset"))
 def test_an_answer_that_breaks_off(given: Any) -> None:
-    assert error(given, max_retries=0).startswith("no answer from URL: ")
+    line = error(given, max_retries=0)
+    assert line == "no answer from URL: the server closed the connection"
 
 
-def test_no_http_at_all() -> None:
-    line = error(Answer((b"220 mail.example ESMTP\r\n\r\n",), cut=True), max_retries=0)
-    assert line.startswith("no answer from URL: ")
+@pytest.mark.parametrize(
+    ("head", "said"),
+    (
+        (b"220 mail.example ESMTP\r\n\r\n", "Bad status line:"),
+        (b"HTTP/1.1 200 OK\r\n", "the server closed the connection"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n{}", "Can not decode content-enc"),
+    ),
+    ids=("no-http", "half-a-head", "no-gzip"),
+)
+def test_no_http_at_all(head: bytes, said: str) -> None:
+    line = error(Answer((head,), cut=True), max_retries=0)
+    assert line.startswith(f"no answer from URL: {said}")
 
 
 def test_a_server_that_is_down_is_one_plain_line(capfd: pytest.CaptureFixture[str]) -> None:
@@ -560,10 +570,18 @@ def test_an_answer_without_end_is_not_read_for_ever() -> None:
         {"message": "This model's maximum context length is 2048 tokens.", "code": 400},
         {"message": "Prompt has 9 tokens, longer than the maximum model length of 8", "code": 400},
         "Trying to keep the first 9 tokens, but the context length is only 8 tokens",
+        "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+        "input length and `max_tokens` exceed context limit: 8 + 8 > 9, decrease input length",
+        "Your input exceeds the context window of this model.",
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8. Given: 9",
+        "Input is too long for requested model.",
     ),
 )
-def test_a_prompt_too_long_is_an_overflow(about: Any) -> None:
-    line = error(http(json.dumps({"error": about}).encode(), 400), kind=ContextOverflow)
+@pytest.mark.parametrize("listed", (False, True))  # Gemini's server lists its errors
+def test_a_prompt_too_long_is_an_overflow(about: Any, listed: bool) -> None:
+    body: Any = {"error": about}
+    given = http(json.dumps([body] if listed else body).encode(), 400)
+    line = error(given, kind=ContextOverflow)
     said = about if isinstance(about, str) else about["message"]
     assert line == f"the server answered 400: {said}; nothing was cut"
 
@@ -606,12 +624,18 @@ def test_a_key_from_the_environment_is_not_for_strangers(monkeypatch: pytest.Mon
     assert KEY not in str(stranger.headers)
     assert "org-mine" not in str(stranger.headers)
     assert own.headers["authorization"] == f"Bearer {KEY}"
+    with OpenAIServer(status(401, "no")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with pytest.raises(ModelError, match="no; check api_key=, or OPENAI_API_KEY"):
+            run(OpenAIModel("m").complete(user("Hi")))
 
 
 def test_the_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     line = error(status(401, f"the key {KEY} is wrong"), api_key=KEY)
-    assert line == "the server answered 401: the key … is wrong; check api_key=, or OPENAI_API_KEY"
+    assert line == (
+        "the server answered 401: the key … is wrong; check api_key=, or CIVITAS_KEY of a command"
+    )
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url, KEY)
         run(asked.complete(user("Hi")))

@@ -481,7 +481,7 @@ def test_an_answer_whose_end_was_said_may_be_cut_after_it() -> None:
         ((call_piece(0, arguments="{}"), *END), "function.name is missing, not text"),
         (
             (*(call_piece(n, name="a") for n in range(1100)), *END),
-            "the answer has more than 1024 calls",
+            "the answer has 1100 calls, more than 1024",
         ),
         ((b"data: " + b" " * (9 * 2**20),), "an event has more than 8388608 bytes"),
         (tuple([b"data: " + b" " * 2**20 + b"\n"] * 9), "an event has more than 8388608 bytes"),

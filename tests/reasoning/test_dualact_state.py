@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -203,13 +204,15 @@ def test_a_schema_is_kept_with_the_state() -> None:
     assert asyncio.run(other.resume()).value == 7
 
 
-def test_a_type_is_not_kept_with_the_state_and_is_given_again() -> None:
-    saved = asyncio.run(paused(whole_number(), "post_reasoning", 1, schema=int))
+@pytest.mark.parametrize("turn", ("post_reasoning", "post_acting"))
+def test_a_type_is_not_kept_with_the_state_and_is_given_again(turn: str) -> None:
+    saved = asyncio.run(paused(whole_number(), turn, 1, schema=Decimal))
     other = whole_number(decided=1)
     other.load_state_dict(saved)
     with pytest.raises(StateError, match=r"'dualact' was asked for an answer of a type.*resume\("):
         asyncio.run(other.resume())
-    assert asyncio.run(other.resume(schema=int)).value == 7
+    value = asyncio.run(other.resume(schema=Decimal)).value
+    assert (value, type(value)) == (7, Decimal)
 
 
 def whole_number(decided: int = 0) -> DualActAgent:

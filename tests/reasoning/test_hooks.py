@@ -258,9 +258,19 @@ def test_what_a_pre_acting_hook_raises_is_what_the_model_is_told() -> None:
         if kwargs["args"]["n"] == 1:
             raise NotPermitted("1 is not counted")
 
+    calls: list[tuple[str, str]] = []
+
+    def trace(event: Any) -> None:
+        if event.kind in ("call_started", "call_ended"):
+            calls.append((event.kind, event.call_id))
+
     thinker.register_hook("pre_acting", "guard", guard)
     thinker.register_hook("post_acting", "after", lambda _, k: after.append(k["action"]))
+    thinker.watch(trace)
     reply = thinker.reply_sync("go")
+    for place in range(2):  # one that is refused starts and ends too
+        started, ended = (each for each in calls if each[1] == f"call_1_{place + 1}")
+        assert (started[0], ended[0]) == ("call_started", "call_ended")
     assert (reply.text, executed, after) == ("ok", [2], ["count"])
     assert [step.error for step in reply.steps] == ["1 is not counted", None]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import json
 import logging
 import re
@@ -91,15 +92,18 @@ def test_a_say_without_an_answer_is_a_model_error_that_says_why(
 
 def test_a_reply_called_elsewhere_runs_on_the_spaces_loop(space: NativeSpace) -> None:
     loops = []
+    span: contextvars.ContextVar[str] = contextvars.ContextVar("span", default="")
 
     async def where() -> str:
         loops.append(asyncio.get_running_loop())
-        return "here"
+        return span.get()
 
     thinker = space.add(ReActAgent("thinker", Answers(use("where"), say("ok")), actions=[where]))
 
     async def main() -> None:
-        assert (await thinker.reply("go")).text == "ok"
+        span.set("of the caller")
+        reply = await thinker.reply("go")
+        assert (reply.text, reply.steps[0].result["result"]) == ("ok", "of the caller")
         assert loops != [asyncio.get_running_loop()]
         await thinker.observe("noted")
 

@@ -921,6 +921,12 @@ def found(
             "“The anchor weighs 840 kilograms.”",
         ),
         ("灯塔\n\n灯塔高四十二米。", "灯塔多高?", "“灯塔高四十二米。”"),
+        (
+            "The lamp is seen 9 miles away. It is lit at dusk.\n\nThe reef is at 3 miles.",
+            "How far away is the reef?",
+            "“The reef is at 3 miles.”",
+        ),
+        ("# Hull\n\nIts sides are green.", "Hull", "“Its sides are green.”"),
         ("| | Fee |\n|---|---|\n| | The fee is 5 |\n", "Which fee?", "“The fee is 5”"),
         (
             "The fee is 5. The others are\n\n- the tax\n- the tip\n",
@@ -938,6 +944,13 @@ def test_what_answers_is_quoted_rather_than_a_heading_or_code(
     text: str, objective: str, quoted: str
 ) -> None:
     assert [each.sentence for each in found(text, objective).citations] == [quoted]
+
+
+def test_of_text_without_marks_the_words_that_answer_are_quoted() -> None:
+    spoken = f"{'so we said ' * 99}the mast is 9 m high {'and so on ' * 99}"
+    (citation,) = found(spoken, "How high is the mast?").citations
+    assert "the mast is 9 m high" in citation.sentence
+    assert len(citation.sentence) < 420
 
 
 def test_a_quote_and_a_topic_are_shown_as_they_stand() -> None:
@@ -1019,6 +1032,17 @@ def test_what_cannot_be_quoted_and_what_was_not_read_is_said() -> None:
     assert report.citations == []
     assert "No sentence of what was read for “When was the bridge built?” can" in report.markdown
     assert found("# The bridge", "bridge").citations == []  # a heading that says nothing more
+
+    def look(query: str) -> Resource:
+        """Look."""
+        return Resource(
+            f"https://a.test/{query}", None, True, query.replace("keel", "A keel is red.")
+        )
+
+    several = Researcher("r", None, ["mast", "keel"], [look]).report_sync().markdown
+    assert "“A keel is red.”" in several
+    assert "No sentence of what was read for “mast” can be quoted." in several
+    assert "for “keel” can" not in several
     researcher = Researcher("r", None, "alpha", tools(), iterations=1)  # which searches first
     assert (
         "Nothing relevant was found for “alpha”: nothing was read."
@@ -1164,6 +1188,12 @@ def test_an_objective_may_be_called_as_lists_of_sources_are(named: str) -> None:
             "Java freed its free memory.",
         ),
         ("Who wrote Beta?", "Beta was written by Ada.", "Beta is a protocol of alpha."),
+        (
+            "Compare beta and alpha.",
+            "Beta is faster, alpha safer.",
+            "We compare beta; compare all, and compare again.",
+        ),
+        ("List the ports.", "Its ports are 1 and 2.", "The list is a list of lists."),
         ("HOW DO I FREE THE MEMORY?", "I call free to free memory.", "HOW DO I DO THE DOING?"),
     ),
 )
@@ -1177,9 +1207,10 @@ def test_what_a_question_is_about_is_no_stop_word(asked: str, answer: str, other
     (
         ("알파 프로토콜의 포트는 무엇입니까?", "알파 프로토콜은 포트 4711을 사용합니다."),
         ("アルファのポートは何番ですか", "アルファのポートは4711番です。"),
+        ("工場はいつ設立されましたか", "この工場は1987年に設立されました。"),
         ("โปรโตคอลอัลฟาใช้พอร์ตอะไร", "โปรโตคอลอัลฟาใช้พอร์ต 4711 ในการเชื่อมต่อ"),
     ),
-    ids=("Korean", "Japanese", "Thai"),
+    ids=("Korean", "Japanese", "a year", "Thai"),
 )
 def test_words_without_spaces_or_with_endings_of_other_scripts_are_found(
     asked: str, answer: str
@@ -1400,19 +1431,21 @@ def test_a_space_may_ask_it_and_a_dual_act_review_it() -> None:
         text = me.ask("r", "say", content="the port of alpha").result(timeout=30)
     assert "4711" in text
 
-    accept = json.dumps({"action": "TERMINATE", "new_instruction": "", "reasoning": "Fine."})
     from civitas import ReActAgent
 
+    back = {"action": "REDIRECT", "new_instruction": "the key of beta", "reasoning": "Wrong."}
+    accept = {"action": "TERMINATE", "new_instruction": "", "reasoning": "Fine."}
     dual = DualActAgent(
         DualActConfig(
-            human=ReActAgent("h", ScriptedModel([accept])),
+            human=ReActAgent("h", ScriptedModel([json.dumps(back), json.dumps(accept)])),
             reactive=Researcher("r", None, tools=tools()),
             first="reactive",
         )
     )
     reply = dual.reply_sync("the port of alpha")
     assert reply.stop_reason == "terminated"
-    assert "4711" in reply.text
+    assert "4711" in reply.conclusions[0].summary
+    assert reply.text.startswith("# the key of beta\n")  # its objective, and nothing beside it
 
 
 def test_what_is_said_meanwhile_is_told_to_the_next_step() -> None:

@@ -93,6 +93,9 @@ def test_words_keep_identifiers_flags_and_numbers_whole() -> None:
         ("Die Stadt und der Fluss", "Stadt Fluss"),
         ("l’homme qu’il est", "homme"),
         ("the tower’s height", "tower height"),
+        ("They filtered the orders, preferring", "filters ordering what they prefer"),
+        ("Wann und wo beginnt welche Schicht?", "Schicht beginnt"),
+        ("Quand et pourquoi fermer quelle usine ?", "fermer l’usine"),
     ),
 )
 def test_content_words_are_the_same_in_other_forms(one: str, other: str) -> None:
@@ -102,5 +105,6 @@ def test_content_words_are_the_same_in_other_forms(one: str, other: str) -> None
 def test_a_word_of_several_parts_is_there_whole_and_in_parts() -> None:
     assert terms("asyncio.wait_for()") == ["asyncio.wait_for", "asyncio", "wait"]
     assert terms("情報源") == ["情報", "報源"]
+    assert terms("FTS5情報源1998情報") == ["fts5", "情報", "報源", "1998", "情報"]
     assert terms("WHO") == ["who"]  # a name
     assert terms("WHO MEETS") == ["meet"]  # all in capitals

@@ -92,6 +92,13 @@ async def test_places_next_to_each_other_are_a_step_apart() -> None:
     assert (row["home"], row["work"]) == (1, 0)
 
 
+async def test_who_was_nowhere_is_there_in_the_next_step_however_short_it_is() -> None:
+    ann = wanting(Move("b"))
+    async with Society([ann], town()) as society:
+        await society.run(steps=1, step="1s")
+    assert ann.status["place"] == "b"
+
+
 async def test_of_services_at_one_place_the_first_settles() -> None:
     class Stall(Service):
         takes = (Buy,)
@@ -168,10 +175,14 @@ class Borrow(Want):
             raise ValueError("a book has a title")
 
 
+class Renew(Borrow):
+    """A kind of a kind of one's own."""
+
+
 class Library(Service):
     """Lends a book."""
 
-    takes = (Borrow,)
+    takes = (Borrow, Renew)
 
     def settle(self, books: Books, sender: str, want: Any) -> Answer:
         """Lend it."""
@@ -193,7 +204,7 @@ async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
         heard = [message["action"]["args"] for message in me.perceived.messages]
         told[me.id] = [*me.perceived.answers, *heard]
         if me.id == 1:
-            me.want(Borrow("Emma"))
+            me.want(Renew("Emma"))
         else:
             borrowed = {"name": "borrow", "args": {"book": "Emma"}}
             me.send({"to": "library", "action": borrowed})
@@ -207,7 +218,7 @@ async def test_a_want_of_ones_own_is_settled_and_goes_on_from_a_state() -> None:
         branch.load_state_dict(society.state_dict())
         told.clear()
         await branch.run(steps=1)
-    assert told[1] == [Answer(Borrow("Emma"), True, "", "Emma to 1")]
+    assert told[1] == [Answer(Renew("Emma"), True, "", "Emma to 1")]
     assert told[2][0]["data"]["value"] == "Emma to 2"
 
 

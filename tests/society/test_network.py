@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from civitas.errors import ConfigError
@@ -34,6 +35,9 @@ def test_a_network_of_numbers_has_each_edge_once_and_numbers_in_their_order() ->
         [0, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 5, 6],
         [10, 11, 10, 0, 2, 0],
     )
+    ends = np.array([[0, 10]], np.uint64)  # as ids of citizens are
+    assert Network.from_numbers(12, ends[:, 0], ends[:, 1]).edges == (("0", "10"),)
+    assert Network.from_numbers(2, [], []).edges == ()
     named = Network(["10", "9", "b"], [("9", "b")])  # as citizens are in order: by number
     assert [each.tolist() for each in named.links] == [[0, 1, 1, 2], [2, 0]]
     assert [tuple(each) for each in network.near("11", limit=2)] == [("0", 30), ("10", 60)]
@@ -113,8 +117,8 @@ def test_preferential_attachment_has_hubs() -> None:
         (lambda: Network(["a"], [("a", "b")]), 'edges[0]: "b" is not a node'),
         (lambda: Network(["a"], [("a", "a")]), 'edges[0] leads from "a" to itself'),
         (lambda: Network(["a"], ["ab"]), "edges[0] must be a pair of ids"),
-        (lambda: Network.from_edges([("a", 1)]), "edges[0]: 1 is not a node"),
-        (lambda: Network.from_edges([("a", ["b"])]), "edges[0]: array is not a node"),
+        (lambda: Network.from_edges([("a", 1)]), "edges[0]: an id must be a text, got 1"),
+        (lambda: Network.from_edges([("a", ["b"])]), "edges[0]: an id must be a text, got array"),
         (lambda: Network.from_edges([5]), "edges[0] must be a pair"),
         (lambda: Network(["a"], edge_seconds=0), "edge_seconds must be a whole number from 1"),
         (

@@ -185,6 +185,11 @@ def test_a_csv_table_is_read(tmp_path: Path, city: City) -> None:
     assert completed([ben, x], seed=1)[0]["work"] == "work-1"
     file.write_text("id , name\n 1 , Ada \n x, Max\n", encoding="utf-8")
     assert read_people(file) == [{"id": 1, "name": "Ada"}, {"id": "x", "name": "Max"}]
+    numbers = ["1" * 19, "2" * 40, "3" * 255, "007"]
+    file.write_text("\n".join(["id", *numbers]))
+    read = read_people(file)
+    assert [each["id"] for each in read] == [int(numbers[0]), *numbers[1:]]
+    assert all(each["needs"]["hunger"] >= 600 for each in completed(read, city))
 
 
 def test_a_parquet_table_is_read(tmp_path: Path, city: City) -> None:
@@ -223,6 +228,8 @@ def test_numbers_are_read_as_pandas_writes_a_column_with_empty_cells(tmp_path: P
         ("id,home\n1,the moon\n", "row 1, column 'home': the city has no place \"the moon\""),
         ("id,interests\n1,music\n", "column 'interests' must be name:number"),
         ("id,interests\n1,music:2000\n", "column 'interests', 'music' must be a whole number"),
+        ("id,relations\n1,2:9\n2,1:9;2:5\n", "row 2, column 'relations' names the citizen itself"),
+        ("id\n" + "9" * 5000, "row 1, column 'id': an id has 1 to 255"),
         ("id,money\n1\n", "row 1 (line 2) must have 2 cells, got 1"),
         ('id\n"1\n', "cannot be read"),
     ),

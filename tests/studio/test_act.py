@@ -142,7 +142,9 @@ def test_a_person_at_the_page_reviews(
     page.set_viewport_size({"width": 640, "height": 400})  # as at a zoom of 200 %
     card.get_by_text("wrote 10 bytes").click(trial=True, timeout=3000)  # nothing is over it
     work, review = (each.bounding_box() for each in page.locator(".s-lane").all())
-    assert work and review and work["y"] + work["height"] <= review["y"]
+    assert work
+    assert review
+    assert work["y"] + work["height"] <= review["y"]
     card.get_by_role("button", name="Redirect").click()
     expect(page.get_by_text("to redirect, write an instruction")).to_be_visible()
     card.get_by_label("Instruction").fill("Say it in French")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from contextlib import suppress
 from typing import Any, Final, TextIO
 
@@ -18,6 +19,8 @@ from civitas.threads import WORKERS
 
 PATIENCE_S: Final = 60.0
 """How many seconds to wait, at the end of the input, for open answers."""
+
+_LOOK_S: Final = 0.01
 
 _PLAIN = re.compile(r"[\w-]+(\.[\w-]+)*")
 
@@ -139,15 +142,39 @@ class User(Agent):
         here = await self.space._everyone() if BROADCAST in addressed else self.space.ids()
         known = dict.fromkeys(here) | addressed
         others = [id for id in known if id not in (own, BROADCAST)]
-        # This request is handled in order, after the messages before it.
-        help = {"action": {"name": "help"}, "meta": {"in_order": True}}
-        asked = [self.request({"to": id, **help}, patience_s) for id in others]
-        for id, pending in zip(others, asked, strict=True):
-            try:
-                await pending
-            except RequestTimeout:
-                self._terminal.show(f"{escaped(id)} is still busy after {patience_s:g} s")
-            except CivitasError:
-                pass  # an agent that does not answer this cannot answer anything before it
+        end = time.monotonic() + patience_s
+        others = await self._handled(others, patience_s)
+        asking = self._asking(others)
+        while asking and time.monotonic() < end:
+            await asyncio.sleep(_LOOK_S)
+            asking = self._asking(others)
+        for id in asking:
+            self._show_busy(id, patience_s)
+        if not asking:  # what was approved is behind what was handled
+            await self._handled(others, max(end - time.monotonic(), _LOOK_S))
         with suppress(CivitasError):  # this agent has left the space meanwhile
             await self.request({"to": own, "action": {"name": "help"}}, patience_s)
+
+    async def _handled(self, ids: list[str], patience_s: float) -> list[str]:
+        """Wait until agents have handled their messages so far; return those that have."""
+        # This request is handled in order, after the messages before it.
+        help = {"action": {"name": "help"}, "meta": {"in_order": True}}
+        asked = [(id, self.request({"to": id, **help}, patience_s)) for id in ids]
+        handled = []
+        for id, pending in asked:
+            try:
+                await pending
+                handled.append(id)
+            except RequestTimeout:
+                self._show_busy(id, patience_s)
+            except CivitasError:
+                pass  # an agent that does not answer this cannot answer anything before it
+        return handled
+
+    def _asking(self, ids: list[str]) -> list[str]:
+        """Return which agents of this process have a message that awaits approval."""
+        agents = self.space.statistics()["agents"]
+        return [id for id in ids if id in agents and agents[id]["asking"]]
+
+    def _show_busy(self, id: str, patience_s: float) -> None:
+        self._terminal.show(f"{escaped(id)} is still busy after {patience_s:g} s")

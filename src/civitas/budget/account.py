@@ -33,7 +33,8 @@ logger = logging.getLogger("civitas.budget")
 
 T = TypeVar("T")
 
-_HERE: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar("civitas_held", default=())
+HELD: ContextVar[tuple[weakref.ref[Reservation], ...]] = ContextVar("civitas_held", default=())
+"""The reservations that this task and its callers hold, and some that have ended."""
 
 
 def _zeros() -> list[int]:
@@ -221,7 +222,7 @@ class Reservation:
         self._waits = 0  # how many of its inner reservations wait in turn
         ledger._open[0] += 1
         ledger._held[id(self)] = ref = weakref.ref(self)
-        _HERE.set((*(r for r in _HERE.get() if (each := r()) and each.open), ref))
+        HELD.set((*(r for r in HELD.get() if (each := r()) and each.open), ref))
 
     @property
     def tokens(self) -> int:
@@ -288,7 +289,7 @@ class Reservation:
 
 def callers(ledger: Ledger) -> list[Reservation]:
     """Return the open reservations of a ledger that this task and its callers hold."""
-    found = [ref() for ref in _HERE.get()]
+    found = [ref() for ref in HELD.get()]
     return [each for each in found if each and each.open and each._ledger is ledger]
 
 

@@ -4,8 +4,6 @@ from civitas.http.client import LONGEST_WAIT_S as LONGEST_WAIT_S
 from civitas.http.client import Client as Client
 from civitas.http.client import HTTPError as HTTPError
 from civitas.http.client import Response as Response
-from civitas.http.client import TooLarge as TooLarge
-from civitas.http.client import TooLate as TooLate
 from civitas.http.client import error_reason as error_reason
 from civitas.http.client import may_pass as may_pass
 from civitas.http.client import retry_after_s as retry_after_s

@@ -29,6 +29,7 @@ LONGEST_WAIT_S = 120.0
 
 _CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_CLOSED = ("Response payload is not completed", "Server disconnected", "<RawResponseMessage")
 _SECRET = frozenset(("authorization", "cookie", "proxy-authorization"))
 
 
@@ -36,11 +37,7 @@ class HTTPError(CivitasError):
     """No answer came, or not all of it; the caller converts this to its own error."""
 
 
-class TooLate(HTTPError):
-    """The time limit of an attempt passed."""
-
-
-class TooLarge(HTTPError):
+class _TooLarge(HTTPError):
     """A body has more bytes than allowed."""
 
 
@@ -90,7 +87,7 @@ class Response:
         """Return the next bytes of a streamed body; none at the end. Only waiting counts as time.
 
         Raises:
-            HTTPError: the answer broke off, or is late (`TooLate`) or `TooLarge`
+            HTTPError: the answer broke off, or is late or too large
         """
         import aiohttp
 
@@ -103,7 +100,7 @@ class Response:
             async with asyncio.timeout(self._left_s):
                 return await self._next()
         except TimeoutError:
-            raise TooLate(f"the answer did not end within {self._client.timeout_s:g} s") from None
+            raise HTTPError(f"the answer did not end within {self._client.timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise HTTPError(f"the answer broke off: {error_reason(error)}") from None
         finally:
@@ -127,7 +124,7 @@ class Response:
         data = await self._answer.content.readany()
         self._left_bytes -= len(data)
         if self._left_bytes < 0:
-            raise TooLarge(f"the answer has more than {self._client.max_bytes} bytes")
+            raise _TooLarge(f"the answer has more than {self._client.max_bytes} bytes")
         return data
 
     async def _begin(self, stream: bool) -> None:
@@ -229,7 +226,7 @@ class Client:
 
         Raises:
             RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it, or the target of a redirect
-            HTTPError: there is no answer, or it is late (`TooLate`) or `TooLarge`
+            HTTPError: there is no answer, or it is late or too large
         """
         request = _Request(method, url, headers or {}, body)
         for attempt in range(self.max_retries + 1):
@@ -237,12 +234,12 @@ class Client:
             last = attempt == self.max_retries
             try:
                 response = await self._attempt(request, redirects, stream)
-            except TooLarge:
+            except _TooLarge:
                 raise
             except HTTPError as error:
                 if last:
                     tried = f"; tried {attempt + 1} times" if attempt else ""
-                    raise type(error)(f"{error}{tried}") from None
+                    raise HTTPError(f"{error}{tried}") from None
             else:
                 response.tries += attempt
                 if last or not may_pass(response.status):
@@ -292,7 +289,7 @@ class Client:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             where = self._where or request.url.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
-                raise TooLate(f"{where} gave no answer within {self.timeout_s:g} s") from None
+                raise HTTPError(f"{where} gave no answer within {self.timeout_s:g} s") from None
             raise HTTPError(f"no answer from {where}: {error_reason(error)}") from None
         finally:
             if not left_open:
@@ -362,10 +359,14 @@ def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> sock
 
 def error_reason(error: BaseException) -> str:
     """Return what failed, in one line."""
-    # aiohttp's own text repeats the address, and has the error number instead of its meaning.
+    # aiohttp's own text repeats the address, names a status that no server sent, and has the error
+    # number instead of its meaning.
     number = getattr(error, "errno", None) or 0
-    text = os.strerror(number) if number > 1 else str(error) or type(error).__name__
-    return one_line(text, 300)
+    about = "strerror" if number < 0 else "message"  # below 0 of a name that was not found
+    text = os.strerror(number) if number > 1 else str(getattr(error, about, error))
+    if text.startswith(_CLOSED):
+        text = "the server closed the connection"
+    return one_line(text.removeprefix("400, message:") or type(error).__name__, 300)
 
 
 async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:

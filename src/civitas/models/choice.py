@@ -10,10 +10,11 @@ a model copies quoted text; and each message of the user is marked as an instruc
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
 
 from civitas.jsonvalue import readable
 from civitas.models.protocol import Call, ModelReply, calls_in
@@ -28,7 +29,6 @@ keeps its beginning, and the prompt cache stays valid."""
 
 _HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
 _ANSWER = 'Tell the user what came of it. {"answer": text}'
-_LARGEST_INT = 2**53 - 1  # the largest integer that every JSON reader reads exactly
 
 
 def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
@@ -81,7 +81,7 @@ def choice_schema(
 
 
 def _within(schema: dict[str, Any], prefix: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema for use in a larger one: definitions moved there, integers bounded."""
+    """Return the schema for use in a larger one, with its definitions moved there."""
     for key in ("$defs", "definitions"):
         for name, about in schema.pop(key, {}).items():
             definitions[f"{prefix}.{name}"] = _moved(about, prefix)
@@ -104,12 +104,6 @@ def _moved(schema: Any, prefix: str) -> Any:
             for start in ("#/$defs/", "#/definitions/"):
                 if ref.startswith(start):
                     moved["$ref"] = f"#/$defs/{prefix}.{ref.removeprefix(start)}"
-        if schema.get("type") == "integer" and "enum" not in schema and "const" not in schema:
-            # Without bounds, a small model may write digits until it is cut off.
-            if not {"minimum", "exclusiveMinimum"} & schema.keys():
-                moved["minimum"] = -_LARGEST_INT
-            if not {"maximum", "exclusiveMaximum"} & schema.keys():
-                moved["maximum"] = _LARGEST_INT
         return moved
     if isinstance(schema, Sequence) and not isinstance(schema, str):
         return [_moved(item, prefix) for item in schema]
@@ -146,43 +140,25 @@ def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelRep
     return replace(reply, text="", calls=(call,), finish_reason="calls")
 
 
-_ANSWER_STARTS = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
-_LONGEST_START = 64
-# The longest start of a JSON string that can be decoded: it cuts no escape, and no surrogate pair
-# of two escapes, of which the first is D800 to DBFF.
-_READABLE = re.compile(
-    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
-    r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{4}|(?=[^\\]|\\[^u])))*"
-)
-
-
 class AnswerText:
     """Decodes the text of a streamed answer: the string in `{"answer": "…"}`.
 
-    For an action, or an answer that is not text, it returns empty strings. Its results, joined,
-    equal what `read_choice` returns for the whole.
+    For an action, or an answer that is not text, its results are empty. Joined, they are the text
+    that `read_choice` returns for the whole, or its beginning, up to half a character.
     """
 
     def __init__(self) -> None:
-        self._raw = ""
-        self._inside: bool | None = None
+        self._raw = self._text = ""
 
     def add(self, piece: str) -> str:
         """Return the text that a further piece adds."""
-        if self._inside is False:
-            return ""
         self._raw += piece
-        if self._inside is None:
-            start = _ANSWER_STARTS.match(self._raw)
-            if start is None:
-                self._inside = False if len(self._raw) > _LONGEST_START else None
-                return ""
-            self._inside = True
-            self._raw = self._raw[start.end() :]
-        sound = _READABLE.match(self._raw)
-        end = sound.end() if sound is not None else 0
-        text = readable(json.loads(f'"{self._raw[:end]}"', strict=False))
-        self._raw = self._raw[end:]
-        if self._raw.startswith('"'):
-            self._inside = False
-        return text
+        try:
+            found = from_json(self._raw, allow_partial="trailing-strings")
+        except ValueError:
+            return ""
+        text = found.get("answer") if isinstance(found, dict) else None
+        if not isinstance(text, str):
+            return ""
+        before, self._text = self._text, text
+        return text[len(before) :]

@@ -120,21 +120,21 @@ class LocalModel(InProcess):
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         written: dict[type, str] = {TextPiece: "", ReasoningPiece: ""}
         answer = choice.AnswerText()
-        said = False
+        said = ""
         async with aclosing(self._engine.generate(self._body(request))) as parts:
             async for part in parts:
                 if isinstance(part, Generated):
-                    reply = self._reply(part, written, request)
+                    reply = self._reply(part, written, request, said)
                     continue
                 written[type(part)] += part.text
                 if request.actions and isinstance(part, TextPiece):
                     part = TextPiece(answer.add(part.text))
                 if part.text:
-                    said = said or isinstance(part, TextPiece)
+                    said += part.text if isinstance(part, TextPiece) else ""
                     yield part
         # An answer that follows a schema is parsed as a whole before it is text.
-        if not said and reply.text:
-            yield TextPiece(reply.text)
+        if rest := reply.text[len(said) :]:
+            yield TextPiece(rest)
         yield reply
 
     def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -152,7 +152,9 @@ class LocalModel(InProcess):
             body |= _AGAINST_LOOPS
         return body, held_to
 
-    def _reply(self, done: Generated, written: dict[type, str], request: Request) -> ModelReply:
+    def _reply(
+        self, done: Generated, written: dict[type, str], request: Request, said: str
+    ) -> ModelReply:
         text, reasoning = written[TextPiece], written[ReasoningPiece]
         reply = ModelReply(
             text, (), Usage(done.input_tokens, done.output_tokens), done.finish_reason, reasoning
@@ -160,8 +162,7 @@ class LocalModel(InProcess):
         if not request.actions:
             return reply
         if done.finish_reason == "length":
-            # The answer's text so far; a partial call cannot be read.
-            return replace(reply, text=choice.AnswerText().add(text))
+            return replace(reply, text=said)  # a partial call cannot be read
         try:
             return choice.chosen(reply, request.messages)
         except ValueError as error:

@@ -144,7 +144,7 @@ class LocalEmbedder(Closing):
         if len(text) < 2:
             raise ModelError(f"{self.path.name}: a character has more tokens than the context")
         middle = text.rfind(" ", len(text) // 4, len(text) // 2 + 1) + 1 or len(text) // 2
-        halves = [half for half in (text[:middle], text[middle:]) if half.strip()]
+        halves = (text[:middle], text[middle:])
         vectors = [self._vector(half) for half in halves]
         mean = [
             math.fsum(len(half) * value for half, value in zip(halves, values, strict=True))

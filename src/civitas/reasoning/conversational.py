@@ -22,7 +22,6 @@ from civitas.reasoning.replying import (
     REPLYING,
     Replying,
     approver_of_group,
-    observing,
 )
 from civitas.reasoning.stream import Watched
 from civitas.reasoning.thread import Interruption, Thread, steer
@@ -263,13 +262,7 @@ class ConversationalAgent(Hooked, Watched, Threaded):
         if self._mailbox is None:
             await self._observe(item, id)
             return
-        once = ONCE.get()  # read it here: the space's loop has another context
-
-        async def carried() -> None:
-            with observing(once):
-                await self._observe(item, id)
-
-        await self._mailbox.carry(carried)
+        await self._mailbox.carry(lambda: self._observe(item, id))
 
     def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
         """Interrupt a reply under way: it stops its current work and continues with this text.
@@ -300,8 +293,6 @@ class ConversationalAgent(Hooked, Watched, Threaded):
     # -- how it replies ----------------------------------------------------------------------------
 
     async def _reply_on_loop(self, request: ReplyRequest) -> Reply:
-        # Read these here: the space's loop has another context.
-        outer = REPLYING.get()
         joined = JOINED.get()
         if joined is not None and joined[0] is self:
             # They apply to this reply alone, not to nested ones.
@@ -313,11 +304,12 @@ class ConversationalAgent(Hooked, Watched, Threaded):
             request.content = request.given = marked_with(request.thread, request.content)
             request.thread = None
         if self._mailbox is not None:
-            return await self._mailbox.carry(lambda: self._in_turn(request, outer))
-        return await self._in_turn(request, outer)
+            return await self._mailbox.carry(lambda: self._in_turn(request))
+        return await self._in_turn(request)
 
-    async def _in_turn(self, request: ReplyRequest, outer: tuple[Replying, ...]) -> Reply:
-        """Reply in the thread's turn; `outer` are the replies in which this one is nested."""
+    async def _in_turn(self, request: ReplyRequest) -> Reply:
+        """Reply in the thread's turn."""
+        outer = REPLYING.get()
         if len(outer) >= _NESTED:
             raise HopLimitExceeded(
                 f"agent {self.id!r} is to reply within {len(outer)} replies, each called by an "

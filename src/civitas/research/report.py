@@ -121,11 +121,13 @@ def made(
     written = under_way or progress.narrative.strip()
     if not (extractive or written) and any(each.visited for each in known):
         parts.append("No report was written of what was read.")
-    if extractive and stop in QUIET and not written:
+    if extractive and stop in QUIET and not under_way:
+        lines = progress.narrative.split("\n")  # one objective alone has no heading
         parts.extend(
             f"No sentence of what was read for “{_plain(topic)}” can be quoted."
             for topic in topics
             if topic not in empty
+            and (not written or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
     if citations:
         parts.append("## Sources\n\n" + "\n".join(_sources(citations)))

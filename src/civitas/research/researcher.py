@@ -80,6 +80,7 @@ class Researcher(RecordedAgent, Iterating):
         DefinitionError: an argument is invalid
     """
 
+    takes_topics = True  # a text is an objective, not a prompt: a dual act adds nothing to it
     _kind = recording.KIND
     _state_type = Progress
     _gives = GIVEN | {"budget", "deadline"}

@@ -23,6 +23,7 @@ _CITED: Final = 10  # passages that are cited for an objective, at most
 _OF_ONE: Final = 4  # how many of them may be from one resource
 _QUOTED: Final = 2  # adjacent sentences that are quoted from a passage, at most
 _LONGEST_QUOTE: Final = 400
+_STEP: Final = _LONGEST_QUOTE // 2
 _SOURCES: Final = 3  # an objective with this many resources is well covered
 _WITHOUT: Final = 3  # parts of a topic, each without one word, that are searched for at first
 _ENDS: Final = re.compile(r"[.!?…:][\"'”’»)\]*_`]*$|[。\uff01\uff1f][」』”’\uff09]*$")
@@ -143,11 +144,15 @@ def _quote(passage: Passage, topic: str, index: Index) -> str:
         said = text[start:end]
         worth = _worth(wanted, said)
         mark = _ENDS.search(said[-20:])  # words without spaces between them are not counted
-        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) >= _WORDS)
+        fewest = _WORDS if mark and mark[0][0] == ":" else _WORDS // 2
+        whole = mark and (mark[0][0] in "。\uff01\uff1f" or len(said.split()) > fewest)
         before = text[text.rfind("\n", 0, start) + 1 : start]
         headed = said == heading or "#" in before or UNDERLINED.match(text, end)
-        if headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said):
-            kind = 2 if {*terms(said)} - wanted.keys() else 3  # the topic alone says nothing
+        last = headed or said.rstrip("*_")[-1:] in "?\uff1f؟" or _CODE.search(said)
+        if (last or not whole) and wanted.keys() >= {*terms(said)}:
+            kind = 3  # the topic alone says nothing
+        elif last:
+            kind = 2
         else:
             kind = 0 if worth else 1 if whole else 3
         return kind, -worth if whole else -worth / 2, place
@@ -172,8 +177,10 @@ def _shortened(sentence: str, wanted: dict[str, float]) -> str:
     """Return a sentence in one line; of a long one, the clauses or lines that say most."""
     if len(sentence) > _LONGEST_QUOTE:
         starts = [0, *(found.end() for found in _CLAUSE.finditer(sentence))]
-        cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in starts}
-        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at == 0, at))
+        # Of text without marks, such as a transcript, the words in the middle of a clause.
+        amid = (sentence.find(" ", at) + 1 for at in range(_STEP, len(sentence), _STEP))
+        cuts = {at: sentence[at : at + _LONGEST_QUOTE] for at in (*starts, *amid)}
+        at = max(cuts, key=lambda at: (_worth(wanted, cuts[at]), at in starts, at == 0, at))
         to_end = at + len(cuts[at]) == len(sentence)
         whole = None if to_end else _WHOLE.match(cuts[at])
         sentence = f"{'… ' * (at > 0)}{whole[0] if whole else cuts[at]}{' …' * (not to_end)}"

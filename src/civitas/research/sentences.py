@@ -30,13 +30,14 @@ STOP_WORDS = listed(
     "aber alle als am an auch auf aus bei beim bis da damit dann das dass dem den der des die dies "
     "diese dieser doch durch ein eine einem einen einer eines er es für haben hat hatte ich ihr im "
     "in ins ist ja jede jeder kann kein keine können mehr mit muss nach nicht noch nur ob oder "
-    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren was weil "
-    "wenn wer werden wie wir wird wurde wurden zu zum zur zwischen "
+    "ohne sein sehr sich sie sind so soll über um und uns unter vom von vor waren was weil wann "
+    "warum welche welchem welchen welcher welches wem wen wenn wer werden wie wir wird wo woher "
+    "wohin wozu wurde wurden zu zum zur zwischen "
     # French
-    "au aux avec ce ces cet cette comme d dans de des donc du elle elles en est et eux il ils j "
-    "je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où par "
-    "pas plus pour qu que qui s sa sans se ses si son sont sous sur ta te tes toi ton tu un une "
-    "vos votre vous y été être "
+    "au aux avec ce ces cet cette combien comme d dans de des donc du elle elles en est et eux il "
+    "ils j je l la le les leur leurs lui mais me même mes moi mon n ne nos notre nous on ont ou où "
+    "par pas plus pour pourquoi qu quand que quel quelle quelles quels qui s sa sans se ses si son "
+    "sont sous sur ta te tes toi ton tu un une vos votre vous y été être "
     # Russian
     "без бы был была были было быть в вам вас во вот все всё вы где да для до если есть же за и из "
     "или им их к как какая какие каков какова какое какой ко когда кто куда ли мне мы на над не "
@@ -45,6 +46,7 @@ STOP_WORDS = listed(
     # Arabic
     "أن أو أين إلى التي الذي ثم عن على في كان كم كيف لا لماذا ما ماذا متى مع من هذا هذه هل هو هي و "
 )
+_PART = rf"[^\W{UNSPACED}]"
 _STOP = "。\uff01\uff1f"
 WORD = re.compile(
     rf"""
@@ -53,8 +55,8 @@ WORD = re.compile(
     | \b[A-Za-z](?:\+\+|\#)(?!\w)                       # C++, C#
     | [{UNSPACED}]+
     | (?<![\w).-])-?\d{{1,3}}(?:\ \d{{3}})+(?![\w.,]*\d)       # 1 000 000
-    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*[^\W\d_{UNSPACED}]*\w*%?
-    | (?:(?<![\w.)\]])\.(?=[A-Za-z_]))?\w+(?:(?:[.'/-]|::)\w++(?!\+\+|\#))*(?:\(\))?
+    | (?:(?<![\w).-])-)?\d+(?:[.,_']\d+)*{_PART}*%?
+    | (?:(?<![\w.)\]])\.(?=[A-Za-z_]))?{_PART}+(?:(?:[.'/-]|::){_PART}++(?!\+\+|\#))*(?:\(\))?
     """,
     re.VERBOSE,
 )
@@ -63,8 +65,14 @@ _PARTS = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ASKING = re.compile("为什么|什么|时候|怎么|怎样|如何|多[少久长高大远重深快]|哪[里个些]|[吗呢谁]")
 _MEASURE = re.compile(
-    r"(?i)\b(how|wie) (?:long|far|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|small|old|"
-    r"hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|alt|teuer)\b"
+    r"(?i)\b(how|wie) (?:long|far(?: away)?|fast|quickly|heavy|deep|high|tall|wide|thick|big|large|"
+    r"small|old|hot|cold|steep|expensive|lange?|weit|schnell|schwer|tief|hoch|breit|dick|groß|klein|"
+    r"alt|teuer)\b"
+)
+
+_COMMAND = re.compile(
+    r"(?i)^\W*(?:please )?(?:compare(?=\b.* (?:and|or|to|with)\b)|(?:describe|explain|list|name|"
+    r"show|summari[sz]e)(?= (?:all|each|every|how|the|what|which|why)\b))|\bdifferences? between\b"
 )
 
 
@@ -79,8 +87,11 @@ def words(text: str) -> list[str]:
 
 
 def subject(question: str) -> str:
-    """Return a question without words such as `long` after `how`: an answer has a number there."""
-    return _MEASURE.sub(r"\1", question)
+    """Return a question without the words that only ask: an answer need not have them.
+
+    Such as `long` after `how`, for which an answer has a number, and `compare` before two names.
+    """
+    return _COMMAND.sub("", _MEASURE.sub(r"\1", question))
 
 
 def terms(text: str) -> list[str]:
@@ -126,7 +137,8 @@ def terms_of(word: str) -> tuple[str, ...]:
 _ENDINGS = (
     "abilitie ability ibilitie ibility ization>iz isation>iz ational ically>ic ation ment nesse "
     "ness itie ity ally ibly ably able ible ating ated ator ate izing>iz ized>iz izer>iz ize>iz "
-    "ing ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es e y"
+    "erring erred ering ered ing ied ier ie er or ed ive>iv al ion ly ful ous ance ence ant ent es "
+    "e y"
 )
 _SUFFIXES = tuple((old, new) for old, _, new in (e.partition(">") for e in _ENDINGS.split()))
 _BRIEF = {"ing", "ed", "er", "es", "e"}

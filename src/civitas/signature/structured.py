@@ -159,7 +159,7 @@ def _tidy(
         for keyword, item in node.items():
             if keyword in ("$ref", "title", "discriminator"):
                 continue  # the discriminator is OpenAPI's, and contains references
-            if keyword in ("properties", "patternProperties"):
+            if keyword == "properties":
                 result[keyword] = {name: walk(value, inside) for name, value in item.items()}
             elif keyword in ("default", "const", "enum", "examples"):
                 result[keyword] = item

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -27,28 +28,18 @@ def numpy() -> Any:
 
 
 @functools.cache
-def tuned_malloc() -> Any:
-    """Return the C library, set to return the memory of large arrays when they are freed, or None.
+def tune_malloc() -> None:
+    """Have the C library return the memory of large arrays to the system when they are freed.
 
     glibc returns blocks from 128 KB on. It raises this limit to the size of each freed block, up to
     32 MB, and keeps smaller blocks: with 600,000 citizens a quarter of all memory.
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
-        return None  # the user has configured the allocator
-    try:
+        return  # the user has configured the allocator
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
         library = ctypes.CDLL(None)
         library.mallopt(-3, 1 << 22)  # M_MMAP_THRESHOLD
         library.mallopt(-1, 1 << 26)  # M_TRIM_THRESHOLD; its default is 128 KB
-    except (AttributeError, OSError, TypeError):
-        return None  # another C library
-    return library
-
-
-def trim_malloc() -> None:
-    """Return to the system what is free between blocks in use."""
-    library = tuned_malloc()
-    if library is not None:
-        library.malloc_trim(0)
 
 
 def smaller(a: Any, b: Any) -> Any:

@@ -7,7 +7,7 @@ has a form for one citizen (`forward`) and one for rows (`step_rows`), with the 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -25,12 +25,16 @@ from civitas.society.population.population import Population
 from civitas.society.wants import Move, Pay
 
 SUSCEPTIBLE, INFECTED, RECOVERED = range(3)
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Thousand = Annotated[int, Field(ge=0, le=1000)]
+_Gift = Annotated[int, Field(ge=1)]
+_Pull = Annotated[float, Field(ge=0, le=0.5)]
 
 
 class WealthParams(CitizenBlockParams):
     """How much a citizen gives."""
 
-    gift: int = Field(default=1, ge=1, description="cents given in a step")
+    gift: _Gift = Field(default=1, description="cents given in a step")
 
 
 class WealthBlock(RowBlock):
@@ -61,8 +65,8 @@ class WealthBlock(RowBlock):
 class SchellingParams(CitizenBlockParams):
     """When a citizen is content."""
 
-    alike: int = Field(
-        default=375, ge=0, le=1000, description="neighbours of its kind it wants, in thousandths"
+    alike: _Thousand = Field(
+        default=375, description="neighbours of its kind it wants, in thousandths"
     )
 
 
@@ -113,9 +117,9 @@ class SchellingBlock(RowBlock):
 class EpidemicParams(CitizenBlockParams):
     """How an infection spreads."""
 
-    infects: float = Field(default=0.05, ge=0, le=1, description="by a contact, in a step")
-    recovers: float = Field(default=0.1, ge=0, le=1, description="in a step")
-    meets: int = Field(default=0, ge=0, le=1000, description="drawn contacts; 0: the network's")
+    infects: _Share = Field(default=0.05, description="by a contact, in a step")
+    recovers: _Share = Field(default=0.1, description="in a step")
+    meets: _Thousand = Field(default=0, description="drawn contacts; 0: the network's")
 
 
 class EpidemicBlock(RowBlock):
@@ -171,8 +175,8 @@ class EpidemicBlock(RowBlock):
 class OpinionParams(CitizenBlockParams):
     """How opinions move."""
 
-    bound: float = Field(default=0.2, ge=0, le=1, description="how far apart others are heard")
-    pull: float = Field(default=0.5, ge=0, le=0.5, description="the part of the distance it moves")
+    bound: _Share = Field(default=0.2, description="how far apart others are heard")
+    pull: _Pull = Field(default=0.5, description="the part of the distance it moves")
 
 
 class OpinionBlock(RowBlock):
@@ -219,7 +223,7 @@ class OpinionBlock(RowBlock):
         rows["opinion"] = np.where(hears, mine + self.params.pull * apart, mine)
 
 
-def wealth(citizens: int = 1000, *, mean: int = 100, gift: int = 1, seed: int = 0) -> Population:
+def wealth(citizens: int = 1000, *, mean: int = 100, gift: _Gift = 1, seed: int = 0) -> Population:
     """Return a population of `WealthBlock`, each citizen with `mean` cents at the start.
 
     Its metrics are `gini`, the Gini coefficient of money, and `without`, the share without money.
@@ -232,7 +236,7 @@ def wealth(citizens: int = 1000, *, mean: int = 100, gift: int = 1, seed: int = 
 
 
 def schelling(
-    width: int = 50, *, free: int = 100, alike: int = 375, around: int = 8, seed: int = 0
+    width: int = 50, *, free: int = 100, alike: _Thousand = 375, around: int = 8, seed: int = 0
 ) -> Population:
     """Return a population of `SchellingBlock` on a torus of width × width cells, of two kinds.
 
@@ -258,9 +262,9 @@ def epidemic(
     citizens: int = 1000,
     *,
     infected: int = 10,
-    infects: float = 0.05,
-    recovers: float = 0.1,
-    meets: int = 0,
+    infects: _Share = 0.05,
+    recovers: _Share = 0.1,
+    meets: _Thousand = 0,
     network: Network | str | None = None,
     seed: int = 0,
 ) -> Population:
@@ -294,8 +298,8 @@ def epidemic(
 def opinions(
     citizens: int = 1000,
     *,
-    bound: float = 0.2,
-    pull: float = 0.5,
+    bound: _Share = 0.2,
+    pull: _Pull = 0.5,
     network: Network | str | None = None,
     seed: int = 0,
 ) -> Population:

@@ -53,7 +53,9 @@ class Network:
             if not isinstance(edge, (tuple, list)) or len(edge) != 2:
                 raise ConfigError(f"edges[{at}] must be a pair of ids, got {excerpt(edge)}")
             for end in edge:
-                if not isinstance(end, str) or end not in number:
+                if not isinstance(end, str):
+                    raise ConfigError(f"edges[{at}]: an id must be a text, got {excerpt(end)}")
+                if end not in number:
                     raise ConfigError(f"edges[{at}]: {excerpt(end)} is not a node: add it to nodes")
             if edge[0] == edge[1]:
                 raise ConfigError(f"edges[{at}] leads from {excerpt(edge[0])} to itself")
@@ -65,7 +67,8 @@ class Network:
         """Store the edges between numbered nodes, each once."""
         check_integer("edge_seconds", edge_seconds, 1, 86_400)
         np = numpy()
-        both = np.sort(np.concatenate([a.astype(np.int64) * n + b, b.astype(np.int64) * n + a]))
+        a, b = (each.astype(np.int64, copy=False) for each in (a, b))
+        both = np.sort(np.concatenate([a * n + b, b * n + a]))
         both = both[np.r_[True, both[1:] != both[:-1]]] if len(both) else both
         starts = np.zeros(n + 1, np.int64)
         if n:

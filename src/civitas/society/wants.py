@@ -153,8 +153,11 @@ KINDS: Final[dict[str, type[Want]]] = {
 
 
 def _kinds() -> dict[str, type[Want]]:
-    """Return civitas's wants and a user's own, direct subclasses of Want, by name."""
-    return {kind.__name__: kind for kind in Want.__subclasses__()} | KINDS
+    """Return civitas's wants and a user's own by name."""
+    kinds: list[type[Want]] = Want.__subclasses__()
+    for kind in kinds:  # the list grows
+        kinds += kind.__subclasses__()
+    return {kind.__name__: kind for kind in kinds} | KINDS
 
 
 def answer_json(answer: Answer) -> list[Any]:

@@ -49,6 +49,7 @@ class Delivery:
         key: its idempotency key, over a broker
         call_chain: the keys of the handlers of other processes that wait for it
         wait: whether a request waits for an agent that is not there yet
+        held: what its requester and those before it have reserved of budgets
     """
 
     # Slots hold what every delivery has; only the few that have more get a `__dict__`.
@@ -93,6 +94,7 @@ class Delivery:
     key: str = ""
     call_chain: tuple[str, ...] | None = None
     wait: bool = False
+    held: tuple[Any, ...] = ()
 
     def __init__(
         self,

@@ -187,14 +187,17 @@ class LoopThread:
 
     # -- what runs on the loop ---------------------------------------------------------------------
 
-    def run(self, function: Callable[..., Any], *args: Any) -> concurrent.futures.Future[Any]:
+    def run(
+        self, function: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> concurrent.futures.Future[Any]:
         """Call a function on the loop, after all that was entered before; return a future for it.
 
-        If it returns a coroutine, a task awaits that; cancelling the future cancels the task. In a
-        thread wait with `result()`, on another loop with `asyncio.wrap_future`.
+        If it returns a coroutine, a task awaits that, in `context` or an empty one; cancelling the
+        future cancels the task. In a thread wait with `result()`, on another loop with
+        `asyncio.wrap_future`.
         """
         outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.enter(self._run, outcome, function, args)
+        self.enter(self._run, outcome, function, args, context)
         return outcome
 
     def _run(
@@ -202,6 +205,7 @@ class LoopThread:
         outcome: concurrent.futures.Future[Any],
         function: Callable[..., Any],
         args: tuple[Any, ...],
+        context: Context | None,
     ) -> None:
         self._outcomes.add(outcome)
         if self._ending:
@@ -215,7 +219,7 @@ class LoopThread:
         if not inspect.iscoroutine(value):
             self._settle(outcome, value, None)
             return
-        task = self.spawn(value)
+        task = self.spawn(value, context)
         task.add_done_callback(partial(self._ended, outcome))
         outcome.add_done_callback(
             lambda outcome: self.enter(task.cancel) if outcome.cancelled() else None
@@ -258,9 +262,10 @@ class LoopThread:
                 raise
             return function(*args)
 
-    def spawn(self, coroutine: Any) -> asyncio.Task[Any]:
+    def spawn(self, coroutine: Any, context: Context | None = None) -> asyncio.Task[Any]:
         """Start a task that is kept until it ends. On the loop's thread only."""
-        task: asyncio.Task[Any] = self.loop.create_task(coroutine, context=Context())
+        context = Context() if context is None else context
+        task: asyncio.Task[Any] = self.loop.create_task(coroutine, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

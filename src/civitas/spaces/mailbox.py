@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -156,7 +157,7 @@ class Mailbox:
             if here:
                 return await run()
             router.thread.check_process()
-            value: T = await asyncio.wrap_future(router.thread.run(run))
+            value: T = await asyncio.wrap_future(router.thread.run(run, context=copy_context()))
             return value
 
     # -- the mailbox -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from threading import get_ident
 from typing import Any
 
 from civitas.agent import CURRENT
+from civitas.budget.account import HELD
 from civitas.errors import (
     AgentNotFound,
     DefinitionError,
@@ -88,6 +89,8 @@ class Router(Outcomes):
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
             delivery.wait = True
+        if held := HELD.get():
+            delivery.held = held
         thread = self.thread
         if get_ident() == self.thread_id:
             if mailbox.outside:

@@ -17,6 +17,7 @@ from contextvars import Context
 from typing import Any
 
 from civitas.agent import CURRENT
+from civitas.budget.account import HELD
 from civitas.spaces.delivery import Delivery
 
 logger = logging.getLogger("civitas.space")
@@ -98,7 +99,7 @@ class TaskPool:
         """Run a handler; if a task is idle, the first step runs before this returns."""
         idle = self._idle
         while True:
-            if not idle:
+            if not idle or delivery.held:
                 self._spawn(delivery, coroutine)
                 return
             worker = idle.pop()
@@ -186,6 +187,8 @@ class TaskPool:
         worker.unbegun = coroutine
         worker.delivery = delivery
         delivery.worker = worker
+        if delivery.held:
+            worker.run(HELD.set, delivery.held)
         worker.task = self._loop.create_task(self._work(worker), context=worker.context)
         self._all.add(worker)
 

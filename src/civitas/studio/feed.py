@@ -21,7 +21,7 @@ _FRAME_CHARACTERS: Final = 1 << 20
 _BATCH_S: Final = 0.03
 """Events within this time share a frame: a page cannot show more frames a second."""
 _QUIET_S: Final = 15.0
-"""After this time without an event a page gets an empty frame, by which it knows of its connection."""
+"""After this time without an event a page gets an empty frame: its connection is there."""
 
 
 def as_json(data: Any) -> str:

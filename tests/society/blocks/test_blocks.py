@@ -12,7 +12,7 @@ from tests.society.blocks.living import HOUR, citizen, live, shown, town
 
 from civitas import ScriptedModel
 from civitas.dispatch import AgentToolbox
-from civitas.society.blocks import all_blocks
+from civitas.society.blocks import EconomyBlock, FeedBlock, OtherBlock, all_blocks
 from civitas.society.blocks.block import CitizenBlock, CitizenBlockParams
 from civitas.society.blocks.mobility import MobilityBlock, MobilityBlockParams
 from civitas.society.blocks.plan import PlanBlock
@@ -61,6 +61,20 @@ def test_a_citizen_with_nothing_but_blocks_lives_a_step() -> None:
     asyncio.run(agent.run())
     assert agent.status["needs"]["hunger"] == 1000
     assert agent.status["act"] == "sleep"
+
+
+def test_a_step_returns_what_the_chosen_block_did() -> None:
+    for block, do, where, did in (
+        (SocialBlock(), "social", None, "2"),
+        (MobilityBlock(), "leisure", "park-1", "park-1"),
+        (EconomyBlock(), "work", "home-1", "work"),
+        (OtherBlock(), "sleep", None, "sleep"),
+        (FeedBlock(), "browse", None, 0),
+    ):
+        plan = [{"do": do, "where": where, "from": 0, "until": 24 * HOUR}]
+        agent = citizen([block], plan=plan, now=0)
+        live(agent, others=("2",), city=town())
+        assert asyncio.run(agent.run()) == did
 
 
 def test_a_block_of_ones_own_in_twenty_lines() -> None:

@@ -211,10 +211,17 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "- step: 1\n- save: a\n- branch: &b {of: a, name: b, workflow: [step: 1]}\n- branch: *b",
         "workflow[3].branch.name: 'b' must have no /, and be of one branch alone",
     ),
-    ("- home", "- mood.hope", ":7: metrics[0].name: no survey 'mood' is in a workflow"),
+    ("- home", "- mood.hope", ":7: metrics[0].name: no survey measures it; there are: none"),
+    (
+        "- home\nworkflow:",
+        "- mood.well=jes\nworkflow:\n- survey: {name: mood, questions: [{id: well, text: A, "
+        "kind: choice, choices: [yes!, no!]}, {id: b, text: B}]}",
+        ":7: metrics[0].name: no survey measures it; there are: mood.b, mood.well=yes!, ",
+    ),
     ("name: curfew", "name: e\nconditions: {a/b: {}}", "its name must have a letter, and no /"),
     ("name: curfew", "name: e\nparameters: {feed: [true, true]}", "one value or more, each once"),
     ("  step: 6h", "  model: village", ":5: society.model: must be one of"),
+    ("  step: 6h", "  model: epidemic\n  infects: 2", ":6: society.infects: Input should be less"),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
     ("  step: 6h", "  make: m", "society.make: must be file.py:function, got 'm'"),

@@ -280,6 +280,20 @@ def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:
     assert said in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.parametrize("steps", (1, 4))
+def test_long_names_are_wrapped_and_a_dollar_begins_no_formula(tmp_path: Path, steps: int) -> None:
+    names = ["from $10 to $20 a month", " ".join(["where"] * 40), "short"]
+    many = {"by": lambda society: 123_456_000 + society.number, "label": "paid in $ of $" * 9}
+    fields: dict[str, Any] = {"metrics": [{"name": "chance", **many}], "published": []}
+    conditions = {f"c{at}": {"label": name} for at, name in enumerate(names)}
+    fields |= {"workflow": [{"step": steps}], "conditions": conditions}
+    texts = drawn(experiment(**fields), tmp_path / "a.svg")
+    assert {"short", names[0]} <= set(texts)
+    assert not [each for each in texts if each.startswith("+")]  # ticks are not "+1.23456e8"
+    assert "".join(texts).count("where") == 40
+    assert max(map(len, texts)) < 80
+
+
 def test_one_long_condition_makes_a_picture_of_curves(tmp_path: Path) -> None:
     for steps, is_curve in ((1, False), (2, True)):  # and before the first
         other = {"other": {"workflow": [{"step": steps}]}}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.society.population.pairs import Make, Plain, all_equal, lived, same
 
 from civitas.errors import ConfigError
-from civitas.society import Grid, Intervention, Society
+from civitas.society import Grid, Intervention, LocalEngine, Network, Society
 from civitas.society.blocks import MobilityBlock, NeedsBlock, OtherBlock, PlanBlock, all_blocks
 from civitas.society.blocks.mobility import MobilityBlockParams
 from civitas.society.blocks.needs import NeedsBlockParams
@@ -229,6 +229,24 @@ async def test_citizens_may_be_promoted_and_made_rows_again_at_any_time() -> Non
             seen.append({name: np.array(each) for name, each in population.arrays.items()})
     for mine, theirs in zip(expected, seen, strict=True):
         same([{name: mine[name] for name in theirs}], [theirs])
+
+
+async def test_a_home_or_work_named_as_its_kind_is_that_place() -> None:
+    others = (f"{kind}-{number}" for kind in ("home", "work") for number in range(9))
+    kinds = {each: each.partition("-")[0] for each in ("home", "work", *others)}
+    network = Network(kinds, itertools.combinations(kinds, 2))
+    for rows in (True, False):
+        people = {"id": [1], "home": ["home"], "work": ["work"]}
+        population = Population(people, network, blocks(), seed=1)
+        async with Society(population, engine=LocalEngine(rows=rows)) as society:
+            where = set()
+            for step in range(96):
+                if rows and step == 50:
+                    population.promote(1)
+                    population.demote(1)
+                await society.step()
+                where.add(network.ids()[population.columns["place"][0]])
+        assert where == {"home", "work"}
 
 
 async def test_threads_change_nothing() -> None:

@@ -202,12 +202,28 @@ def test_a_table_of_a_population_names_places_and_has_lists_of_several_values() 
         ({"money": np.array([], int)}, "column 'money' must have an entry for each citizen"),
         (0, "1 to"),
         ("people.csv", "must be .parquet"),
+        ("people.parquet", "people.parquet cannot be read: FileNotFoundError"),
         ([1, 2], "citizens must be how many"),
     ),
 )
 def test_a_wrong_table_is_refused(table: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Population(table, None, [Thrift()])
+
+
+@pytest.mark.parametrize("rows", (True, False))
+async def test_an_empty_cell_of_a_table_is_none_in_a_status(rows: bool) -> None:
+    population = Population({"income": [np.nan, 2.5]}, None, [Thrift()])
+    question = Question("income", "?", "number", by=lambda one: one.status["income"])
+    async with Society(population, engine=LocalEngine(rows=rows)) as society:
+        if rows:
+            assert population.promote(1).status["income"] is None
+        await society.run(steps=2)
+        answers = await society.survey(Survey("s", [question]))
+        assert [answer.value for answer in answers] == [None, 2.5]
+        if rows:
+            population.demote(1)
+    assert np.array_equal(population.columns["income"], [np.nan, 2.5], equal_nan=True)
 
 
 @pytest.mark.parametrize("wrong", ("x", 1.5, None, 1 << 40, [1, 2]))
@@ -358,7 +374,10 @@ class Wrong(RowBlock):
         (lambda rows: rows.neighbour("p"), "needs a network"),
         (lambda rows: rows.neighbour_sum(np.zeros(8)), "sums integers"),
         (lambda rows: rows.neighbour_sum(rows["seen"]), "takes a column of all 8 citizens"),
+        (lambda rows: rows.__setitem__("mine", None), "'mine' is float64, got object"),
         (lambda rows: rows.want(Pay, np.array([-1]), to=0, cents=1), "rows of other people"),
+        (lambda rows: rows.want_each(Pay, [0, 8], to=0, cents=1), "rows of other people"),
+        (lambda rows: rows.want_each(Pay, np.array([-1]), to=0, cents=1), "rows of other people"),
         (lambda rows: rows.want(Pay, np.ones(3, bool), to=0, cents=1), "must have 8 entries"),
         (lambda rows: rows.want(Pay, to=0), "Pay needs cents="),
         (lambda rows: rows.want(Pay, to=0, cents=0.5), "must be whole numbers"),
@@ -374,6 +393,14 @@ async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], wh
         with pytest.raises((ConfigError, ValueError), match=why) as caught:
             await society.step()
     assert "in block 'Wrong' of the population: step_rows" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(("to", "money"), ((2, (9, 9)), (-1, (9, 9)), (-1, (0, 9))))
+async def test_a_payment_to_no_row_and_no_service_is_said(to: int, money: tuple[int, int]) -> None:
+    Wrong.what = staticmethod(lambda rows: rows.want(Pay, to=[1, to], cents=1))
+    async with Society(Population({"money": money}, None, [Wrong()])) as society:
+        with pytest.raises(ConfigError, match=f"citizen 2 wants Pay to={to}, which is no row"):
+            await society.step()
 
 
 def test_one_column_is_declared_in_one_way() -> None:

@@ -107,6 +107,21 @@ def test_an_answer_is_sent_when_there_is_room_though_nothing_else_comes(
     assert held.result(timeout=WAIT_S) == "only"
 
 
+def test_a_file_that_is_moved_away_holds_an_agent_up_until_it_is_back(
+    make_space: MakeSpace, inbox: Path, log: Log
+) -> None:
+    """What ran meanwhile would be known to no next process."""
+    holder = make_space(inbox=inbox).add(Holder("holder"))
+    me = make_space().add(Agent("me"))
+    assert me.ask("holder", "note", name="first").result(timeout=WAIT_S) == "first"
+    inbox.rename(inbox.with_name("away"))
+    asked = me.ask("holder", "note", name="second")
+    assert "it is gone: restore it" in log.wait_for("agent 'holder' begins nothing")
+    assert holder.begun == ["first"]
+    inbox.with_name("away").rename(inbox)
+    assert asked.result(timeout=WAIT_S) == "second"
+
+
 def test_what_waits_for_approval_while_the_disk_is_full_is_told_and_runs(
     make_space: MakeSpace, inbox: Path, notes: Notes, log: Log, tmp_path: Path
 ) -> None:

@@ -127,14 +127,19 @@ def test_a_virtual_host_that_is_not_there_and_then_is(
     text = refusal(space)
     assert "has no virtual host 'later' for the user 'guest'" in text
     assert "AMQP_VHOST" in text
-    broker.ctl("add_vhost", "later")
+    broker.ctl("add_vhost", "later", "--default-queue-type", "quorum")
     assert "virtual host 'later'" in refusal(space)  # it is there, and not for us
     broker.ctl("set_permissions", "-p", "later", "guest", "^other", "^other", "^other")
     denied = refusal(space)
     assert f"127.0.0.1:{broker.port}" in denied
     assert "refuses" in denied
     broker.ctl("set_permissions", "-p", "later", "guest", ".*", ".*", ".*")
-    assert works(space)
+    assert works(space)  # its default queue type notwithstanding
+    broker.ctl("set_vhost_limits", "-p", "later", '{"max-connections": 1}')
+    other = make_space(amqp_options=AMQPOptions("127.0.0.1", broker.port, virtual_host="later"))
+    text = refusal(other)
+    assert "connection limit (1) is reached" in text
+    assert "AMQP_VHOST" not in text
 
 
 def test_a_name_that_something_else_has(

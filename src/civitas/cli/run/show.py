@@ -113,9 +113,8 @@ class RunDisplay:
 
     def unanswered(self, action: str) -> None:
         """Forget a call that was never executed: its question was cut off."""
-        asked = [id for id, name in self._open.items() if name == action]
-        if asked:
-            del self._open[asked[-1]]
+        asked = next((id for id, name in self._open.items() if name == action), "")
+        self._open.pop(asked, None)
 
     def event(self, event: Event, seconds: float | None) -> None:
         """Show an event."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -276,10 +276,20 @@ def _swept_values(given: str) -> tuple[str, list[Any]]:
     name, equals, values = given.partition("=")
     if not equals or not name or not values:
         raise click.BadParameter(f"must be NAME=VALUE,VALUE, got {given!r}", param_hint="--sweep")
-    made: list[Any] = values.split(",")
-    for number, text in enumerate(made):
-        with suppress(Unreadable):
-            made[number] = read_json(text)
+    made: list[Any] = []
+    text = ""
+    for part in values.split(","):
+        text += part
+        try:
+            made.append(read_json(text))
+        except Unreadable:
+            if text.startswith(("[", "{", '"')):  # a list or a quoted text has commas of its own
+                text += ","
+                continue
+            made.append(text)
+        text = ""
+    if text:
+        raise click.BadParameter(f"must be JSON, got {text[:-1]!r}", param_hint="--sweep")
     return name, made
 
 

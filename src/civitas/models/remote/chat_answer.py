@@ -22,10 +22,12 @@ MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
 _MOST_TOKENS = 2**53
-# Codes of OpenAI and llama.cpp; what Anthropic, LM Studio, Mistral, OpenRouter, vLLM and xAI write.
+# Codes of OpenAI and llama.cpp; what Anthropic, Bedrock, Gemini, LM Studio, Mistral, OpenRouter,
+# TGI, vLLM and xAI write.
 _TOO_LONG = re.compile(
-    "context_length_exceeded|exceed_context_size_error"
-    "|prompt is too long|context length|maximum (?:model|prompt) length"
+    "context_length_exceeded|exceed_context_size_error|(?:prompt|[Ii]nput) is too long"
+    "|context (?:length|limit|window)|maximum (?:model|prompt) length"
+    "|exceeds the maximum number of tokens|`inputs` tokens"
 )
 
 

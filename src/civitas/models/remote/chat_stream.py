@@ -17,7 +17,6 @@ from civitas.jsonvalue import readable
 from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
 from civitas.models.remote.chat_answer import (
     CHUNK,
-    MAX_CALLS,
     check_choice,
     checked,
     failed,
@@ -180,8 +179,6 @@ class AnswerStream:
         more = args is not None and bool(str(args).strip())
         if last and not (id != last.id if id and last.id else more and last.is_complete()):
             return last
-        if len(self._calls) == MAX_CALLS:
-            raise ModelError(f"{self._name}: the answer has more than {MAX_CALLS} calls")
         call = _Call(index)
         self._calls.append(call)
         self._last[index] = self._last[None] = call

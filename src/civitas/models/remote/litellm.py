@@ -92,7 +92,7 @@ class LiteLLMModel(RemoteModel):
     """
 
     own_fields = _OWN_FIELDS
-    variable = "the provider's environment variable"
+    where_key = "api_key=, or the provider's environment variable"
 
     def __init__(
         self,
@@ -138,6 +138,7 @@ class LiteLLMModel(RemoteModel):
         if self.base_url is not None:
             # Without a key here, litellm would send the provider's own key to this server.
             self._fields |= {"api_base": self.base_url, "api_key": api_key or "none"}
+            self.where_key = "api_key="
         elif api_key is not None:
             self._fields["api_key"] = api_key
         for field, about in (("temperature", temperature), ("seed", seed)):

@@ -77,7 +77,7 @@ class OpenAIModel(RemoteModel):
 
     base_url: str
     own_fields = _OWN_FIELDS
-    variable = "OPENAI_API_KEY"
+    where_key = "api_key=, or OPENAI_API_KEY"
 
     def __init__(
         self,
@@ -129,7 +129,9 @@ class OpenAIModel(RemoteModel):
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
-        if base_url is None:  # like the key, they are for OpenAI's server
+        if base_url:
+            self.where_key = "api_key=, or CIVITAS_KEY of a command"
+        else:  # like the key, they are for OpenAI's server
             for header, variable in _ACCOUNT.items():
                 if value := os.environ.get(variable):
                     self._headers[header] = value

@@ -32,7 +32,7 @@ class RemoteModel(Answering):
     """What models behind a server share; a subclass defines `_asked`, which sends a request."""
 
     own_fields: ClassVar[Iterable[str]]
-    variable: ClassVar[str]
+    where_key: str  # where the server's key comes from
     base_url: str | None
 
     def __init__(
@@ -126,11 +126,13 @@ class RemoteModel(Answering):
         body: Any = text
         with suppress(ValueError, RecursionError):
             body = json.loads(text)
+        if isinstance(body, list) and len(body) == 1:
+            body = body[0]  # Gemini's
         reason = f"{self.name}: the server answered {status}: {server_text(body)}"
         if overflows(body):
             return ContextOverflow(self._hidden(f"{reason}; nothing was cut"))
         if status in (401, 403):
-            reason += f"; check api_key=, or {self.variable}"
+            reason += f"; check {self.where_key}"
         elif status == 404 or 300 <= status < 400:
             reason += "; check the name of the model and base_url="
         elif status == 429 and (wait_s := retry_after_s(headers)):

@@ -213,8 +213,10 @@ class DualActAgent(Group):
                 f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
                 "resume(schema=…) with it"
             )
-        progress.want(schema)
         request = ReplyRequest(progress.task, schema, progress.thread, progress.run_id)
+        if request.answer is not None and progress.wanted is None:  # it was loaded
+            progress.read_values(request.answer, len(self.config.reactives) > 1)
+        progress.want(schema)
         request.resumed = True
         return await self._reply_on_loop(request)  # type: ignore[return-value]
 

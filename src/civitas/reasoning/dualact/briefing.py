@@ -97,10 +97,18 @@ class Briefing:
         return f"{fault}.\n\n{self._answer(several)}"
 
     def for_reactive(
-        self, task: Any, instruction: str, why: str, redirected: bool, messages: Sequence[str]
+        self,
+        agent: Any,
+        task: Any,
+        instruction: str,
+        why: str,
+        redirected: bool,
+        messages: Sequence[str],
     ) -> str:
-        """Return R's prompt."""
+        """Return the prompt of an R; one that `takes_topics` gets the instruction alone."""
         original = _text(task)
+        briefed = not getattr(agent, "takes_topics", False)
+        redirected = redirected and briefed
         values = {
             "instruction": instruction.strip() or original,
             "focus_area": why.strip() or "as the instruction says",
@@ -114,7 +122,7 @@ class Briefing:
             asked = values["instruction"]
             if redirected:
                 asked = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {asked}"
-            if instruction.strip() and instruction.strip() != original.strip():
+            if briefed and instruction.strip() not in ("", original.strip()):
                 asked += f"\n\nIt is a part of this task:\n{original}"
         return "\n\n".join([asked, *(f"Message from the user: {text}" for text in messages)])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -159,19 +160,21 @@ class Progress:
         )
 
     def read_values(self, wanted: AnswerSchema, several: bool) -> None:
-        """Convert the values from recorded JSON to the requested type."""
+        """Convert the values from JSON to the requested type."""
 
-        def typed(value: Any) -> Any:
-            try:
-                return None if value is None else wanted.read(json.dumps(value))
-            except Unreadable:
-                return value
+        def typed(value: Any, said: str = "") -> Any:
+            # R's own text first: the JSON of a model with computed fields may not fit its schema.
+            texts = (said, json.dumps(value)) if value != said else (json.dumps(value),)
+            for text in texts if value is not None else ():
+                with suppress(Unreadable):
+                    return wanted.parse(text)
+            return value
 
         self.values = [
             {id: typed(its) for id, its in each.items()}
             if several and isinstance(each, dict)
-            else typed(each)
-            for each in self.values
+            else typed(each, conclusion.summary)
+            for each, conclusion in zip(self.values, self.conclusions, strict=True)
         ]
 
 

@@ -198,9 +198,9 @@ class Rounds:
         heard = self._interruptions()
         instructions = [
             self._briefing.for_reactive(
-                progress.task, each, progress.why, progress.redirected, heard
+                one, progress.task, each, progress.why, progress.redirected, heard
             )
-            for each in progress.instruction
+            for one, each in zip(reactives, progress.instruction, strict=True)
         ]
         about: dict[str, Any] = {"loop": number}
         given: str | list[str] = instructions[0] if len(reactives) == 1 else instructions

@@ -239,18 +239,18 @@ class Call:
 
     async def _execute(self, step: Step) -> dict[str, Any]:
         agent, wanted, request = self._agent, self._wanted, self._request
-        hooks = agent._hooks
+        hooks, refused = agent._hooks, None
         if hooks is not None and hooks.by_type.get("pre_acting"):
             refused = await self._before(hooks)
-            if refused is not None:
-                self._refused = True
-                return refused
         if isinstance(step.args, dict):  # those of the first attempt hold, not the hooks'
             _change(wanted, step.args)
         if request.emit is not None:
             id, iteration, call, name = str(agent.id), self._of.iteration, wanted.id, wanted.name
             run, thread, args = request.run_id, request.thread, wanted.args
             request.emit(CallStarted(id, iteration, call, name, args, run_id=run, thread=thread))
+        if refused is not None:
+            self._refused = True
+            return refused
         return await execute(agent, wanted, request, step)
 
     def _about_hooked(self) -> dict[str, Any]:

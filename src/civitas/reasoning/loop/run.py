@@ -255,8 +255,12 @@ class Run(Asking):
                 calls = Calls(agent, answer.calls, self.request, record, iteration, results)
                 await (calls.execute() if self.budget is None else calls.within(self.budget))
         except BaseException:
-            self._keep(answer, results, calls)
-            self.save()
+            each = zip(answer.calls, results, strict=True)
+            cut_off = any(call.begun and result is None for call, result in each)
+            # A recorded turn that was cancelled while it waited for approvals asks for them again.
+            if cut_off or self._told or record is NULL_RECORD or not self._task.cancelling():
+                self._keep(answer, results, calls)
+                self.save()
             raise
         return self._keep(answer, results, calls)
 

@@ -41,20 +41,27 @@ _LIST = re.compile(
     r"(?:(?!^[ \t]*#)[^\n]*+(?:\n|\Z))*+\Z",
     re.MULTILINE | re.IGNORECASE,
 )
+_FENCED = re.compile(  # models like to write Markdown as code, with a line before and after it
+    r"[^`\[]{0,200}```(?:markdown|md)[ \t]*\n(.*)\n```[^`\[]{0,200}"
+    r"|\s*```[ \t]*\n((?:(?!\n```).)*)\n```\s*",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 def check(markdown: str, passages: Mapping[int, Passage], *, by_rules: bool = False) -> Checked:
     """Keep the footnotes whose passages support their sentences; mark sentences that lose all.
 
     A sentence that cites several passages keeps each that supports it alone; if none does, those
-    that support it together. The text's own definitions of footnotes, a list of sources at its
-    end and every mark `[unsupported]` in it are removed first. Rules write no such list: of theirs,
-    what looks like one is the objective “References”.
+    that support it together. A fence around the text, the text's own definitions of footnotes, a
+    list of sources at its end and every mark `[unsupported]` in it are removed first. Rules write
+    no such list: of theirs, what looks like one is the objective “References”.
     """
     citations: list[Citation] = []
     unsupported: list[tuple[str, str]] = []
     uncited = 0
 
+    if fenced := None if by_rules else _FENCED.fullmatch(markdown):
+        markdown = fenced[1] or fenced[2]
     text = _DEFINITION.sub("", _unmarked(markdown))
     text = text if by_rules else _LIST.sub("", text)
     made: list[str] = []

@@ -212,10 +212,9 @@ def _where(
     if where is None:
         over = "kind" in item and item["kind"] is None
         return (CHOSEN, -1) if over else (NONE, -1)
-    if where in kinds:
+    at = population.arrays  # home comes last: it counts where both are one place
+    own = {population.decoded("place", at[name][row]): k for k, name in reversed(_OWN.items())}
+    if where in kinds and where not in own:
         return KINDS + kinds[where], -1
     place = population.place_number(where) if population.places else -1
-    if item.get("kind") is not None:
-        return CHOSEN, place
-    own = (meant for meant, name in _OWN.items() if place == population.arrays[name][row])
-    return next(own, CHOSEN), place
+    return CHOSEN if item.get("kind") is not None else own.get(where, CHOSEN), place

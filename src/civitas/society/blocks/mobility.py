@@ -89,7 +89,7 @@ class MobilityBlock(CitizenBlock):
         where = item["where"]
         city = self.city
         needs(city, Places, Routes, who=self.name)
-        if where in city.kinds():
+        if where in city.kinds() and where not in map(status.get, ("home", "work", "school")):
             place = await self._place_of(where, item)
             if place is None:
                 return None

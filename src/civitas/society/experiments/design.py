@@ -269,16 +269,15 @@ class Design(Part):
             if known is not None and name not in known:
                 raise FieldError((("society", name), f"{_NONE}; {_there(known)}"))
         self._cells = self._all_cells()
-        asked = {each.name for each in self.surveys()}
+        asked = dict.fromkeys(name for each in self.surveys() for name in each.metrics)
         for index, metric in enumerate(self.metrics):
             if metric.by is not None:
                 self._function(("metrics", index, "by"), metric.by)
-            elif "." in metric.name and metric.name.partition(".")[0] not in asked:
-                what = f"no survey {metric.name.partition('.')[0]!r} is in a workflow"
+            elif "." in metric.name and metric.name not in asked:
+                what = f"no survey measures it; {_there(asked or ['none'])}"
                 raise FieldError((("metrics", index, "name"), what))
         for index, figure in enumerate(self.published):
-            survey, dot, _ = figure.metric.partition(".")
-            if figure.metric not in measured and not (dot and survey in asked):
+            if figure.metric not in (*measured, *asked):
                 what = f"no metric {figure.metric!r} is measured"
                 raise FieldError((("published", index, "metric"), what))
             if figure.condition.partition("/")[0] not in self.conditions:
@@ -313,7 +312,7 @@ class Design(Part):
         return {"society": {}, **made}
 
 
-def _there(known: list[str]) -> str:
+def _there(known: Iterable[str]) -> str:
     return f"there are: {', '.join(known)}"
 
 

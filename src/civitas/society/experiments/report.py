@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import textwrap
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +35,8 @@ _TEXTS: Final = 12
 _LINES: Final = ("-", "--", "-.", ":")
 _MOST: Final = 12
 """How many curves a picture has at most; more could not be told apart."""
+_NARROW: Final = 36
+"""How many letters fit into half of a picture's width."""
 _FEW: Final = 4
 """With fewer seeds than this Student's t makes intervals wide."""
 
@@ -205,10 +208,11 @@ def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -
 def draw_metric(design: Design, results: Results, metric: str, path: str) -> None:
     """Write a PNG of a metric: a curve for each condition, or means if there are no curves."""
     about = _about_of(design, metric)
-    label = about.label or metric
-    axis = f"{label}\n({about.unit})" if about.unit else label
+    axis = _wrapped(about.label or metric, _NARROW)
+    axis += f"\n({_wrapped(about.unit, _NARROW)})" if about.unit else ""
     every = _series(design, results, metric)
     shown = every[:_MOST]
+    is_short = all(len(name) <= _NARROW for name, _, _ in shown)
     styles = _styles(shown)
     curves = [results.curve(metric, condition, values) for _, condition, values in shown]
     means = [
@@ -216,37 +220,47 @@ def draw_metric(design: Design, results: Results, metric: str, path: str) -> Non
         for curve in curves
     ]
     has_curves = max(map(len, means)) > 2
-    picture, axes = figure_of(
-        6.5, 3.4 + 0.22 * len(shown) if has_curves else 1.2 + 0.4 * len(shown)
-    )
+    width = _NARROW if is_short or not has_curves else 2 * _NARROW
+    names = [_wrapped(name, width) for name, _, _ in shown]
+    lines = sum(text.count("\n") + 1 for text in (*names, axis))
+    height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(shown))
+    picture, axes = figure_of(6.5, height)
     if has_curves:
         _curves(axes, means, styles, seconds_of(design.society.step))
         axes.set_ylabel(axis)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False}
+        axes.legend(axes.lines, names, ncols=1 + is_short, **below)
     else:
         for number, (by_step, style) in enumerate(zip(means, styles, strict=True)):
             interval = by_step[max(by_step)]
             half = [[interval.mean - interval.low], [interval.high - interval.mean]]
             axes.errorbar(interval.mean, number, xerr=half, capsize=4, **style | {"linestyle": "-"})
-        axes.set_yticks(range(len(shown)), [name for name, _, _ in shown])
-        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=axis.replace("\n", " "))
+        axes.set_yticks(range(len(shown)), names)
+        axes.set(ylim=(len(shown) - 0.5, -0.5), xlabel=axis)
         axes.margins(x=0.15)
+    axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
     axes.grid(color="#e5e5e5")
     picture.suptitle(_caption(results, metric, every), fontsize=9, x=0.01, ha="left")
     picture.savefig(path, dpi=DPI)
 
 
 def _styles(shown: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
-    """Return each curve's label and style; a colour per condition if values vary, too."""
+    """Return each curve's style; a colour per condition if values vary, too."""
     conditions, values = (list(dict.fromkeys(each[at] for each in shown)) for at in (1, 2))
     styles = []
-    for number, (label, condition, value) in enumerate(shown):
-        colour = line = number
+    for number, (_, condition, value) in enumerate(shown):
+        colour = line = shape = number
         if len(conditions) > 1 and len(values) > 1:
             colour, line = conditions.index(condition), values.index(value)
-        style = {"linestyle": _LINES[line % len(_LINES)], "marker": SHAPES[line % len(SHAPES)]}
-        styles.append({"label": label, "color": COLOURS[colour % len(COLOURS)], **style})
+            shape = colour + line  # no two curves have the same line and shape, in grey print
+        style = {"linestyle": _LINES[line % len(_LINES)], "marker": SHAPES[shape % len(SHAPES)]}
+        styles.append({"color": COLOURS[colour % len(COLOURS)], **style})
     return styles
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return a text in lines; a dollar is not the begin of a formula."""
+    return textwrap.fill(text, width).replace("$", r"\$")
 
 
 def _drawn(interval: Interval, unit: str) -> Interval:

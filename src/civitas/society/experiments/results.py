@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from civitas.errors import ConfigError, FileError
 from civitas.society.arrays import package
-from civitas.text import one_line
+from civitas.text import error_text, one_line
 
 Key = tuple[str, str, str]
 """Condition, values of parameters (JSON), metric."""
@@ -89,7 +89,8 @@ class Results:
             columns = parquet.read_table(self.path).to_pydict()
             rows = zip(*(columns[each] for each in names), strict=True)
         except (OSError, ValueError, KeyError) as error:
-            raise ConfigError(f"{self.path} has no results of an experiment: {error}") from error
+            what = f"{self.path} has no results of an experiment: {error_text(error)}"
+            raise ConfigError(what) from error
         self._values: dict[Key, dict[int, dict[int, float]]] = {}
         self.texts: list[tuple[str, str, int, int, str, str]] = []
         for condition, values, metric, step, seed, value, text in rows:

@@ -99,6 +99,13 @@ class Surveyed(Part):
     questions: list[Asked] = Field(min_length=1)
     citizens: list[str | int] | None = None
 
+    @property
+    def metrics(self) -> list[str]:
+        """The names under which its answers may be measured."""
+        asked = [each.id for each in self.questions if not each.choices]
+        chosen = [f"{each.id}={choice}" for each in self.questions for choice in each.choices]
+        return [f"{self.name}.{each}" for each in (*asked, *chosen, "by_model")]
+
 
 class Interviewed(Part):
     """A question to one citizen in free text."""

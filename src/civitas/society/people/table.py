@@ -83,6 +83,8 @@ def checked_people(
         one = at.setdefault(person["id"], number)
         if one != number:
             raise ConfigError(f"{where}, column 'id': {person['id']!r} is the id of row {one} too")
+        if str(person["id"]) in person.get("relations", ()):
+            raise ConfigError(f"{where}, column 'relations' names the citizen itself")
         found.append(person)
     if not found:
         raise ConfigError(f"{source} has no rows")
@@ -115,7 +117,8 @@ def _person(row: Mapping[str, Any], where: str, city: Any) -> dict[str, Any]:
 
 
 def _id(value: Any, at: str) -> int | str:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and str(int(value)) == value:
+    digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20
+    if digits and str(int(value)) == value:
         value = int(value)
     try:
         address(value)

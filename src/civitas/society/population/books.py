@@ -150,7 +150,16 @@ class RowBooks(Books):
     def settle_table(self, table: Table) -> None:
         """Settle wants of one kind, in the order of their senders."""
         if table.kind is Pay:
-            self._pay_all(table)
+            try:
+                self._pay_all(table)
+            except IndexError:
+                high, low, to = len(self.population), -len(self.balances.cents), table.fields["to"]
+                at = ((to < low) | (to >= high)).argmax()
+                who = self.population.id_of(int(table.sender[at]))
+                raise ConfigError(
+                    f"step {self.step}: citizen {who} wants Pay to={to[at]}, which is no row "
+                    "and no service"
+                ) from None
         elif table.kind.__name__ == "Move":
             moves.settle(self, table)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -116,6 +117,8 @@ class Column:
     ) -> None:
         """Write the column's value of a row into a citizen's status."""
         plain = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(plain, float) and not math.isfinite(plain):
+            plain = None  # an empty cell of a table is no JSON
         if self.dtype == PLACE:
             plain = (
                 [_place(each, places) for each in plain] if self.width else _place(plain, places)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from civitas.clock import Clock
 from civitas.errors import ConfigError
-from civitas.society.arrays import numpy, trim_malloc
+from civitas.society.arrays import numpy
 from civitas.society.population.block import missing_method
 from civitas.society.population.column import SETTLED
 from civitas.society.population.messages import deliver_to_rows, messages_of
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from civitas.society.perception import View
     from civitas.society.population.wants import Table
     from civitas.society.wants import Answer, Want
-
-_MANY = 100_000
-"""From so many citizens on, free memory is returned to the system now and then."""
 
 
 class Others:
@@ -111,8 +108,6 @@ async def run_population(
         view.at = RowsHere(population)
     if population.full.all():
         return {}
-    if len(population) >= _MANY and view.step % 4 == 0:
-        trim_malloc()  # a tenth of the memory
     moment = Moment(
         step=view.step,
         seconds=view.seconds,

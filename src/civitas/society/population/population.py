@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from civitas.errors import ConfigError, DefinitionError
-from civitas.society.arrays import numpy, sha256_of, tuned_malloc
+from civitas.society.arrays import numpy, sha256_of, tune_malloc
 from civitas.society.citizen import CitizenAgent, CitizenMemory
 from civitas.society.population.block import checked, writes
 from civitas.society.population.column import MONEY, PLACE, PLACES, SETTLED, Column
@@ -64,7 +64,7 @@ class Population:
         metrics: Mapping[str, Callable[[Mapping[str, Any]], float]] | None = None,
     ) -> None:
         np = numpy()
-        tuned_malloc()
+        tune_malloc()
         if type(seed) is not int or not 0 <= seed < 1 << 64:
             raise ConfigError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r:.80}")
         self.seed, self.city, self.network = seed, city, network

@@ -122,7 +122,7 @@ class Rows(Company):
                 f"block {self._block} writes the column {name!r}, which it does not declare in "
                 "`columns`; money and places change by `rows.want` alone"
             )
-        if values is self._gathered.get(name):
+        if values is self._gathered.get(name, self):
             return  # `rows[name] += 1` has written it already
         np = numpy()
         column = self.population.arrays[name]
@@ -275,20 +275,10 @@ class Rows(Company):
             fields: the want's, each one number for all or one for each of *these* rows: a citizen
                 as its row, a place as its number, a text as itself
         """
-        np = numpy()
-        count = len(self)
-        made = checked_fields(kind, fields, count, self.population)
+        made = checked_fields(kind, fields, len(self), self.population)
         index = self.index
         if where is not None:
-            where = np.asarray(where)
-            if where.dtype.kind == "b":
-                if where.shape != (count,):
-                    raise ConfigError(
-                        f"block {self._block}: where= must have {count} entries, got {where.shape}"
-                    )
-                where = np.flatnonzero(where)
-            elif len(where) and (where.min() < 0 or where.max() >= count):
-                raise ConfigError(f"block {self._block}: where= names rows of other people")
+            where = self._positions(where)
             index = index[where]
         if not len(index):
             return
@@ -308,7 +298,21 @@ class Rows(Company):
         """
         if len(at):
             made = checked_fields(kind, fields, len(at), self.population)
-            self._wants.setdefault(kind, []).append((self.index[at], made))
+            self._wants.setdefault(kind, []).append((self.index[self._positions(at)], made))
+
+    def _positions(self, where: Any) -> Any:
+        """Return positions in these rows, of booleans too. ConfigError: they are of others."""
+        np, count = numpy(), len(self)
+        where = np.asarray(where)
+        if where.dtype.kind == "b":
+            if where.shape != (count,):
+                raise ConfigError(
+                    f"block {self._block}: where= must have {count} entries, got {where.shape}"
+                )
+            return np.flatnonzero(where)
+        if len(where) and (where.min() < 0 or where.max() >= count):
+            raise ConfigError(f"block {self._block} names rows of other people")
+        return where
 
     def answers(self, kind: type[Want]) -> tuple[Any, Any]:
         """Return the outcome of each row's last want of a kind in the step before.

@@ -116,7 +116,8 @@ def in_threads(
 ) -> list[Wants]:
     """Run a whole population for a step by chunks; return the chunks' wants in order."""
     first, count = population.base, population.until - population.base
-    parts = -(-count // (CHUNK * threads)) * threads  # as many for each thread, all of a size
+    chunk = CHUNK if threads == 1 else 2 * CHUNK  # threads wait for each other between calls
+    parts = -(-count // (chunk * threads)) * threads  # as many for each thread, all of a size
     ends = [first + count * part // parts for part in range(parts + 1)]
 
     def one(begin: int, end: int) -> Wants:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from civitas.errors import ConfigError
 from civitas.society.arrays import numpy, package
 from civitas.society.population.column import PLACE, Column
-from civitas.text import excerpt
+from civitas.text import error_text, excerpt
 
 if TYPE_CHECKING:
     from civitas.society.population.column import Register
@@ -28,7 +28,7 @@ def columns_of(given: Any) -> tuple[Any, dict[str, Any]]:
         try:
             given = package("pyarrow.parquet", *_TABLES).read_table(path)
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path.name} cannot be read: {error}") from None
+            raise ConfigError(f"{path.name} cannot be read: {error_text(error)}") from None
     if hasattr(given, "column_names") and hasattr(given, "column"):
         given = {name: _array(name, given.column(name)) for name in given.column_names}
     if not isinstance(given, Mapping) or not given:

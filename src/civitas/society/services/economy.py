@@ -53,6 +53,8 @@ def adapted(value: int, demand: int, supply: int, most: int, share: int) -> int:
 class Bank(Service):
     """Keeps the citizens' savings, all in cash; pays interest from its own capital.
 
+    The `Government` closes each day: without one there is no interest.
+
     Args:
         id: the id that messages to the bank name
         money: the bank's own capital at the start, in cents

@@ -15,7 +15,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
-from civitas.spaces.amqp.broker import Broker
+from civitas.spaces.amqp.broker import CLASSIC, Broker
 from civitas.spaces.amqp.connection import LinkLost, Refused
 from civitas.spaces.amqp.consumer import Deliver, Tag
 from civitas.spaces.amqp.receiver import Receiver
@@ -89,9 +89,8 @@ class AgentQueues:
             "x-expires": int(keep_s * 2000),
             "x-max-length": limit,
             "x-overflow": "reject-publish",
+            "x-queue-type": "quorum" if quorum else CLASSIC,
         }
-        if quorum:
-            self._arguments["x-queue-type"] = "quorum"
 
     async def claim_and_consume(
         self,
@@ -143,7 +142,7 @@ class AgentQueues:
                 channel.queue_declare(self._names.claim_queue(id), exclusive=True)
             channel.queue_declare(name, durable=True, arguments=arguments, callback=done)
 
-        classic = "x-queue-type" not in arguments
+        classic = arguments["x-queue-type"] == CLASSIC
         try:
             try:
                 found = await self._call(declare)

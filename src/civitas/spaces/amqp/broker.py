@@ -40,6 +40,8 @@ _LONGEST_WAIT_S: Final = 15.0
 _CLOSE_S: Final = 2.0
 _REPLIES_EXPIRE_S: Final = 3600
 _REPLY_PREFETCH: Final = 2_000
+CLASSIC: Final = "classic"
+"""The queue type to name: a virtual host may have another default."""
 _AGAIN_S: Final = 1.0
 _REFUSED: Final = 403
 _NOT_FOUND: Final = 404
@@ -223,16 +225,18 @@ class Broker:
 
     async def _set_up(self) -> None:
         """Set up a new connection."""
-        names = self.names
-        queue, expires = self._replies, {"x-expires": _REPLIES_EXPIRE_S * 1000}
+        names, queue, classic = self.names, self._replies, {"x-queue-type": CLASSIC}
+        expiring = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
         steps: list[Operation] = [
             lambda c, done: c.exchange_declare(
                 names.exchange, "topic", durable=True, callback=done
             ),
             lambda c, done: c.exchange_declare(names.dead, "fanout", durable=True, callback=done),
-            lambda c, done: c.queue_declare(names.dead_letters, durable=True, callback=done),
+            lambda c, done: c.queue_declare(
+                names.dead_letters, durable=True, arguments=classic, callback=done
+            ),
             lambda c, done: c.queue_bind(names.dead_letters, names.dead, "", callback=done),
-            lambda c, done: c.queue_declare(queue, durable=True, arguments=expires, callback=done),
+            lambda c, done: c.queue_declare(queue, durable=True, arguments=expiring, callback=done),
             lambda c, done: c.queue_bind(queue, names.exchange, self.reply_key, callback=done),
             lambda c, done: c.queue_bind(queue, names.exchange, names.processes, callback=done),
         ]

@@ -75,9 +75,10 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
             f"{where} refuses the user {options.username!r} or the password: "
             "set AMQP_USERNAME and AMQP_PASSWORD"
         )
-    if isinstance(error, ProbableAccessDeniedError) or (
+    denied = isinstance(error, ProbableAccessDeniedError) or (
         isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
-    ):
+    )
+    if denied and "reached" not in str(error):  # a limit of connections or channels
         return (
             f"{where} has no virtual host {options.virtual_host!r} for the user "
             f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
@@ -95,8 +96,8 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
         # A TLS port closes a plain connection without an error.
         other = "" if options.use_ssl else "try it with use_ssl=True, or "
         return f"{where} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
-    if isinstance(error, ConnectionClosed):
-        return f"{where} closed the connection: {error.reply_text}"
+    if denied or isinstance(error, ConnectionClosed | LinkLost):
+        return f"{where} closed the connection: {getattr(error, 'reply_text', error)}"
     if isinstance(error, TimeoutError):
         return f"{where} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

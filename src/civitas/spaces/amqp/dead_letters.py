@@ -185,7 +185,7 @@ class DeadLetters:
             wanted.ssl_options = pika.SSLOptions(context, options.hostname)
         try:
             self._connection = BlockingConnection(wanted)
-        except (AMQPError, OSError) as error:
+        except (AMQPError, OSError, ValueError) as error:  # ValueError: as in `Connection`
             raise BrokerError(explain(_cause(error), options)) from error
         return self
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from civitas.errors import InboxError
-from civitas.sqlite import SQLiteFile
+from civitas.sqlite import SQLiteConnection, SQLiteFile
 
 # The states of a message.
 ACCEPTED: Final = 0  # stored and acknowledged, not started
@@ -231,6 +231,8 @@ class Inbox:
         """In one transaction, write the pending ends, then run a statement for each row."""
         if not self.durable:
             return 0
+        if self._file.identity() != self._connection.identity and not self._closed:
+            raise self._file.missing_error()
         execute = self._execute
         changed = 0
         try:
@@ -270,7 +272,7 @@ class Inbox:
             raise self._file.damaged(f"the entry of {key!r} is not valid")
         return Entry(key, state, None if state == ENDED else message, answer)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> SQLiteConnection:
         try:
             # Small pages, because each start writes two or three of them to the log.
             connection = self._file.connect(

@@ -168,13 +168,8 @@ class AMQPSpace(Space):
         self._thread.spawn(add())
 
     def _on_removed(self, mailbox: Mailbox, left: Delivery) -> None:
-        async def release() -> None:
-            try:
-                await self._released(mailbox)
-            finally:
-                self._router.settle(left, None, None)
-
-        self._thread.spawn(release())
+        released = self._thread.spawn(self._released(mailbox))
+        released.add_done_callback(lambda _: self._router.settle(left, None, None))
 
     async def _released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile
