@@ -121,7 +121,7 @@ async def execute_in_thread(
     """Call `execute_action` in a worker thread; async actions run on this loop."""
     loop = asyncio.get_running_loop()
     result: dict[str, Any]
-    if is_async(environment.execute_action):  # an async override
+    if _is_overridden(environment) and is_async(environment.execute_action):
         result = await environment.execute_action(action, args)
         return result
     flight = _Flight(loop)

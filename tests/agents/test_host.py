@@ -155,6 +155,16 @@ def test_a_command_sees_little_of_the_environment(
     assert names - own <= allowed
 
 
+def test_what_a_command_has_left_running_does_not_keep_its_output(
+    space: NativeSpace, root: Path
+) -> None:
+    """Without a sandbox a process may leave the group, and still has the output open."""
+    space.add(Host("Host", root, YES, sandbox="none"))
+    me = space.add(Agent("me"))
+    command = "setsid -f sleep 9; sleep 0.1; echo started"
+    assert ask(me, "shell_command", command=command) == "started\n"
+
+
 def test_of_a_long_output_the_two_ends_are_kept(me: Agent) -> None:
     output = ask(me, "shell_command", command="seq 1 100000")
     assert output.startswith("1\n2\n3\n")

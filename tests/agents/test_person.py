@@ -37,6 +37,14 @@ def test_a_person_is_asked_and_answers() -> None:
     assert shown.getvalue() == "How many?\nAnn> "
 
 
+def test_what_was_said_to_a_person_since_the_last_question_is_shown_with_the_next() -> None:
+    ann, shown = person("It is 3.", "It is 4.")
+    ann.interrupt("The red ones.")
+    ann.reply_sync("How many?")
+    ann.reply_sync("And now?")
+    assert shown.getvalue() == "How many?\nThe red ones.\nAnn> And now?\nAnn> "
+
+
 def test_an_answer_by_a_schema_is_asked_for_until_it_follows() -> None:
     ann, shown = person("three", "3")
     assert ann.reply_sync("How many?", schema=int).value == 3

@@ -402,7 +402,12 @@ def test_an_experiment_is_swept_and_told(tmp_path: Path) -> None:
 
 def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> None:
     failing = "[{intervene: {pay: [{from: nobody, to: '1', cents: 5}]}}, step: 1]"
-    (tmp_path / "e.yaml").write_text(EXPERIMENT.replace("[step: 1]", failing))
+    (tmp_path / "m.py").write_text(
+        "from civitas import Society\ndef made(seed, llm): return Society(10, seed=seed)\n"
+    )
+    made = "make: m.py:made, llm: true"  # a parameter of one's own may be called as a town's
+    text = EXPERIMENT.replace("[step: 1]", failing).replace("citizens: 10", made)
+    (tmp_path / "e.yaml").write_text(text)
     done = simulate("e.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     first = "step 0, intervention: pay: nobody has no money of its own"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
-from civitas import Agent
+from civitas import Agent, action
 from civitas.errors import AgentNotFound, RequestCancelled, RequestTimeout, SpaceClosed
 from conformance.conftest import WAIT_S, message
 from conformance.gate import Doer, Holder
@@ -66,6 +67,25 @@ def test_until_it_is_cancelled_or_dropped(space: Any) -> None:
     later = space.add(Holder("later"))
     assert kept.result(timeout=WAIT_S) == "kept"
     assert later.begun == ["kept"]
+
+
+def test_it_comes_before_what_is_asked_while_its_agent_is_being_added(space: Any) -> None:
+    later = Holder("later")
+
+    class Asker(Agent):
+        @action
+        async def ask_twice(self) -> list[str]:
+            first = self.request(message("later", "note", name="first"), wait=True)
+            adding = threading.Thread(target=space.add, args=(later,))
+            adding.start()
+            while "later" not in space.ids():  # this holds the space's loop
+                threading.Event().wait(0.001)
+            second = self.request(message("later", "note", name="second"), wait=True)
+            return [await first, await second]
+
+    asker = space.add(Asker("asker"))
+    assert asker.ask("asker", "ask_twice").result(timeout=WAIT_S) == ["first", "second"]
+    assert later.begun == ["first", "second"]
 
 
 def test_until_the_space_is_closed(space: Any) -> None:

@@ -316,6 +316,14 @@ def test_words_are_found(told: SQLiteMemory, text: str, found: int) -> None:
     assert contents(told.recall(text, 1)) == [SAID[found]]
 
 
+@pytest.mark.parametrize("text", ("look_up", "bread"))
+def test_a_call_is_found_by_its_name_and_its_arguments(told: SQLiteMemory, text: str) -> None:
+    call = {"id": "c", "name": "look_up", "args": {"item": "bread"}}
+    made = {"role": "assistant", "content": "", "tool_calls": [call]}
+    told.add_memory(made)
+    assert told.recall(text) == [made]
+
+
 @pytest.mark.parametrize(
     "text",
     (

@@ -954,6 +954,27 @@ def test_an_outcome_is_asked_for_only_where_the_conversation_came_to_its_end() -
     assert heard(bob) == ["go", "Ann: a1"]
 
 
+@pytest.mark.parametrize("raises", (False, True))
+def test_an_outcome_that_is_not_given_ends_the_conversation_without_one(raises: bool) -> None:
+    class Lost(Talker):
+        async def reply(self, text: Any, schema: Any = None, **wanted: Any) -> Any:
+            if schema is not None:
+                raise OSError("no network")
+            return await super().reply(text)
+
+    bob = Lost("Bob") if raises else agent("Bob", "Bob 1", "many", "very many")
+    talk = Conversation([Talker("Ann"), bob], until=MaxTurns(2))
+    reply = talk.reply_sync("How many?", schema=int)
+    assert (reply.text, reply.value) == ("Bob 1", None)
+    if raises:
+        why = ("error", "agent 'Bob' gave no outcome: OSError: no network")
+        assert (reply.stop_reason, reply.detail) == why
+        assert isinstance(reply.error, OSError)
+    else:
+        assert reply.stop_reason == "unreadable"
+        assert reply.detail.startswith("agent 'Bob' gave no outcome: unreadable: ")
+
+
 # -- in a space ------------------------------------------------------------------------------------
 
 

@@ -446,6 +446,10 @@ def test_its_parts() -> None:
     for setter in (dual.set_decision_func, dual.set_conclusion_extractor):
         with pytest.raises(ConfigError, match="must be a function, got 7"):
             setter(7)  # type: ignore[arg-type]
+    dual.set_decision_func(lambda *_: HumanDecision(DecisionAction.CONTINUE, ["a", "b"]))
+    reply = dual.reply_sync("Count.")
+    assert reply.stop_reason == "error"
+    assert reply.detail == "a decision has 2 instructions, and there are 1 R"
 
 
 def test_memories_are_apart_or_one() -> None:

@@ -309,6 +309,29 @@ def test_what_a_sender_sent_before_it_left_is_gone_too(space: NativeSpace) -> No
     assert SECRET not in seen([script], [len(script.received) - 1])
 
 
+def test_what_is_answered_after_its_sender_left_is_unknown_to_the_next_of_its_name(
+    space: NativeSpace,
+) -> None:
+    begun, held = threading.Event(), threading.Event()
+
+    async def answer(messages: list[dict[str, Any]], _: Any) -> str:
+        begun.set()
+        await asyncio.to_thread(held.wait, WAIT)
+        return "answer"
+
+    script = ScriptedModel(answer)
+    space.add(ReActAgent("it", script))
+    ada = space.add(Agent("Ada"))
+    asked = ada.ask("it", "say", content=SECRET)
+    assert begun.wait(WAIT)
+    space.remove(ada)
+    other = space.add(Agent("Ada")).ask("it", "say", content="What is the code?")
+    held.set()
+    other.result(WAIT)
+    assert asked.done()
+    assert SECRET not in seen([script], [1])
+
+
 class Graph:
     """A memory of a user's own, without threads."""
 

@@ -62,7 +62,8 @@ async def run(
             process.kill()
             code = await ended
         # A process that left the group may hold the pipe open; do not wait for it long.
-        await output.ended(_LAST_WORDS_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(output.ended.wait(), _LAST_WORDS_S)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CommandError(f"the command could not be started: {reason.lower()}") from error
@@ -119,7 +120,10 @@ class _Process:
             else:  # macOS before Python 3.13
                 process.wait()
         finally:
-            self._end(process)
+            with self._lock:
+                self._kill(process)  # what is left of the command
+                self._process = None
+                process.wait()
             if watch is not None:
                 watch.kill()
                 watch.communicate()
@@ -163,13 +167,6 @@ class _Process:
             start_new_session=True,
         )
 
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill what is left of the command, and reap it."""
-        with self._lock:
-            self._kill(process)
-            self._process = None
-            process.wait()
-
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         # Killing bubblewrap ends every process in the sandbox (`--die-with-parent`).
         with suppress(OSError):  # it has ended
@@ -192,7 +189,7 @@ class _Output:
         self._first = bytearray()
         self._last = bytearray()
         self._size = 0
-        self._end = asyncio.Event()
+        self.ended = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(pipe, self._read)
 
@@ -203,18 +200,13 @@ class _Output:
             return
         if not piece:
             self._loop.remove_reader(self._pipe)
-            self._end.set()
+            self.ended.set()
             return
         self._size += len(piece)
         room = MAX_OUTPUT // 2 - len(self._first)
         self._first += piece[:room] if room > 0 else b""
         self._last += piece[max(room, 0) :]
         del self._last[: max(len(self._last) - MAX_OUTPUT // 2, 0)]
-
-    async def ended(self, timeout: float) -> None:
-        """Wait for the end of the output, at most `timeout` seconds."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._end.wait(), timeout)
 
     def text(self) -> str:
         """Return what was kept, with a note of how much is left out between the two parts."""

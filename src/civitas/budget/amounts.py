@@ -138,13 +138,9 @@ def read_state(state: Any) -> tuple[list[int], float, tuple[int, int]]:
     """Return from a state what was spent, its seconds, and the overrun."""
     what = "the state of a budget"
     try:
-        spent, over = (
-            checked_amounts(what, each["tokens"], Decimal(each["usd"]), *calls)
-            for each, calls in (
-                (state, (state["model_calls"], state["actions"])),
-                (state["over"], (0, 0)),
-            )
-        )
+        calls, beyond = (state["model_calls"], state["actions"]), state["over"]
+        spent = checked_amounts(what, state["tokens"], Decimal(state["usd"]), *calls)
+        over = checked_amounts(what, beyond["tokens"], Decimal(beyond["usd"]), 0, 0)
         seconds = float(state["seconds"])
         if not 0 <= seconds <= MOST:
             raise ValueError(f"seconds is {seconds}")

@@ -93,7 +93,7 @@ class Budget:
         journal: Books | None = None,
     ) -> None:
         limits = checked_limits(tokens, usd, model_calls, actions, seconds)
-        title = f"budget {shorten(_checked_name(name))!r}" if name is not None else "the budget"
+        title = _title(name, "the budget")
         if prices is not None and not callable(getattr(prices, "cost", None)):
             raise DefinitionError(
                 f"Budget: prices= must be a list of prices, got {excerpt(prices)}"
@@ -136,12 +136,9 @@ class Budget:
             DefinitionError: a limit is not a number from 0 on
         """
         limits = checked_limits(tokens, usd, model_calls, actions, seconds)
-        if name is not None:
-            title = f"budget {shorten(_checked_name(name))!r}"
-        else:
-            # The same at any depth, so that titles of deep descendants do not grow.
-            title = self._accounts[0].title
-            title = title if title.startswith("a part of ") else f"a part of {title}"
+        own = self._accounts[0].title
+        # The same at any depth, so that titles of deep descendants do not grow.
+        title = _title(name, own if own.startswith("a part of ") else f"a part of {own}")
         return self._relative((Account(title, limits, seconds), *self._accounts), name)
 
     def _relative(self, accounts: Accounts, name: str | None) -> Budget:
@@ -197,13 +194,7 @@ class Budget:
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
-        least = checked_amounts(
-            "reserve_rest",
-            0 if tokens is None else tokens,
-            0 if usd is None else usd,
-            model_calls,
-            actions,
-        )
+        least = checked_amounts("reserve_rest", tokens or 0, usd or 0, model_calls, actions)
         wanted = (tokens is not None, usd is not None)
         return self._ledger.reserve(self._accounts, least, self._now(), wanted)
 
@@ -372,7 +363,9 @@ class Budget:
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
 
 
-def _checked_name(name: object) -> str:
+def _title(name: Any, unnamed: str) -> str:
+    if name is None:
+        return unnamed
     if not isinstance(name, str) or not name or not name.isprintable():
         raise DefinitionError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
-    return name
+    return f"budget {shorten(name)!r}"

@@ -59,11 +59,6 @@ class Record(ReadRecord[S]):
         self.open = 0
 
     @property
-    def journal(self) -> str:
-        """Return the path of the journal."""
-        return self.file.path
-
-    @property
     def file(self) -> JournalFile:
         """Return the file of the journal, as it was opened."""
         return self._part.run.file

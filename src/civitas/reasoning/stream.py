@@ -141,11 +141,10 @@ class ReplyStream:
     async def aclose(self) -> None:
         """Cancel the reply, if it has not ended, and wait until its work has ended."""
         self._over = True
-        if self._task is None or self._task.done():
+        if self._line is None or self._task is None or self._task.done():
             return
         self._task.cancel()
-        if self._line is not None:
-            self._line.close()
+        self._line.close()
         await asyncio.wait((self._task,))
         if not self._task.cancelled():
             self._task.exception()  # retrieve it, so that asyncio does not log it
@@ -157,10 +156,9 @@ class ReplyStream:
         await self.aclose()
 
     def __del__(self) -> None:
-        task, line = getattr(self, "_task", None), getattr(self, "_line", None)
-        if task is not None and not task.done():
-            if line is not None:
-                line.close()  # a participant may swallow the cancellation
+        task, line = self._task, self._line
+        if line is not None and task is not None and not task.done():
+            line.close()  # a participant may swallow the cancellation
             try:
                 task.get_loop().call_soon_threadsafe(task.cancel)
             except RuntimeError:

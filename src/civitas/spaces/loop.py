@@ -264,8 +264,7 @@ class LoopThread:
 
     def spawn(self, coroutine: Any, context: Context | None = None) -> asyncio.Task[Any]:
         """Start a task that is kept until it ends. On the loop's thread only."""
-        context = Context() if context is None else context
-        task: asyncio.Task[Any] = self.loop.create_task(coroutine, context=context)
+        task: asyncio.Task[Any] = self.loop.create_task(coroutine, context=context or Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -120,6 +120,14 @@ def test_a_function_of_ones_own_has_whatever_parameters_it_names() -> None:
     assert [each.parameters for each in made.cells()] == made.grid()
 
 
+def test_a_cell_has_the_steps_of_its_whole_workflow() -> None:
+    branch = {"branch": {"of": "a", "name": "b", "workflow": [{"run": {"steps": 4}}, {"step": 3}]}}
+    workflow = [{"run": "6h"}, {"save": "a"}, branch, {"run": {"days": 1}}, {"step": 2}]
+    made = Experiment(name="e", society={"step": "1h", "citizens": 20}, workflow=workflow)
+    assert made.cells()[0].steps == 6 + 4 + 3 + 24 + 2
+    assert made.size() == {"cells": 1, "agent_steps": 39 * 20, "model_calls": 0}
+
+
 def test_a_survey_of_a_branch_can_be_measured() -> None:
     questions = [{"id": "q", "text": "?", "by": "status.money"}]
     branch = [{"survey": {"name": "mood", "questions": questions}}, {"step": 1}]
@@ -231,6 +239,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: [1, 1]", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: many", ":2: seeds: Input should be"),
+    ("name: curfew", "name: e\nseeds: [1, x]", ":2: seeds: Input should be"),
     (
         "name: curfew",
         "name: e\nparameters: {tax: [1]}",

@@ -225,6 +225,8 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
     texts = drawn(one, tmp_path / "a.svg", "s.q")
     assert {"base", "2.00"} <= set(texts)  # its mean, on an axis around it
     assert len([*tmp_path.glob("s.c*.png")]) == 5  # a picture of its own for each choice
+    draw_metric(one, Results(tmp_path / "results.parquet"), "s.c=да", str(tmp_path / "a.svg"))
+    assert "<!-- (share of answers) -->" in (tmp_path / "a.svg").read_text()
 
 
 def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
@@ -270,6 +272,21 @@ def test_a_picture_shows_all_of_two_conditions_with_six_values(tmp_path: Path) -
     labels = {f"{name}, more = {n}" for name in ("base", "else") for n in range(1, 7)}
     assert labels <= set(texts)
     assert not [each for each in texts if "shown" in each]
+
+
+@pytest.mark.parametrize(("conditions", "values"), ((4, 1), (1, 3), (3, 2)))
+def test_curves_differ_by_line_and_shape_where_print_has_no_colours(
+    tmp_path: Path, conditions: int, values: int
+) -> None:
+    fields: dict[str, Any] = {"published": [], "workflow": [{"step": 3}]}
+    fields |= {"conditions": {f"c{n}": {} for n in range(conditions)}}
+    fields |= {"parameters": {"more": [*range(values)]}, "seeds": 1}
+    drawn(experiment(**fields), tmp_path / "a.svg")
+    line = r'(?:fill: none;|stroke-dasharray: ([\d., ]+);[^"]*) stroke: (#\w+); stroke-width: 1.5'
+    mark = r'[^"]*"/>\s*<defs>\s*<path id="\w+" d="([^"]+)"'
+    found = re.findall(line + mark, (tmp_path / "a.svg").read_text())
+    assert len({(dash, shape) for dash, _, shape in found}) == len(found) == conditions * values
+    assert len({colour for _, colour, _ in found}) == (values if conditions == 1 else conditions)
 
 
 def test_a_picture_and_the_report_say_what_is_left_out(tmp_path: Path) -> None:

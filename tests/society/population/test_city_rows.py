@@ -142,6 +142,8 @@ def test_people_in_columns_are_drawn_from_the_same_distributions() -> None:
     together = table["home"][rows] == table["home"][friends[rows, slots] - 1]
     assert (strength[rows, slots][together] == 800).all()
     assert (strength[rows, slots][~together] < 700).all()
+    # They come first, so they stay where there is room for a few friends.
+    assert not (together[1:] & ~together[:-1] & (rows[1:] == rows[:-1])).any()
     # Rows that follow one another live near each other.
     apart = city.seconds_rows(table["home"][:-1], table["home"][1:], -1, [])
     far = city.seconds_rows(table["home"][::2], np.sort(table["home"])[1::2][::-1], -1, [])
@@ -197,6 +199,8 @@ def test_a_table_takes_whole_numbers_of_any_type_and_empty_cells_of_texts() -> N
     assert columns["age"].tolist() == [30, 40, 50]
     assert columns["skill"].tolist() == [1000, 900, 800]
     assert columns["gender"].tolist() == [2, 0, 1]
+    texts = {"gender": np.array(["male", "female"], np.dtypes.StringDType())}
+    assert Population(texts, city, all_blocks(), 1).columns["gender"].tolist() == [2, 1]
     with pytest.raises(ConfigError, match=r"got float64 with .* empty cells"):
         Population(pa.table({"age": [30, None]}), city, all_blocks(), 1)
     with pytest.raises(ConfigError, match="'age' has values that are not of uint8"):

@@ -114,8 +114,11 @@ async def test_the_models_measure_what_they_say() -> None:
     assert (row["gini"], row["without"]) == (0, 1)
     first = opinions(4, seed=1).columns["opinion"]
     two = Network.from_numbers(4, [0], [3])
-    columns, _ = await lasts(opinions(4, bound=1, seed=1, network=two))
+    alone = opinions(4, bound=1, seed=1, network=two)
+    alone.promote(2)  # who has nobody to hear, too
+    columns, row = await lasts(alone)
     assert (columns["opinion"] == first).tolist() == [False, True, True, False]
+    assert row["failures"] == 0
     columns, row = await lasts(opinions(150, bound=0.2, seed=1))
     last = np.sort(columns["opinion"])
     parts = np.split(last, np.flatnonzero(np.diff(last) > 0.05) + 1)

@@ -395,6 +395,15 @@ async def test_what_a_block_may_not_do_is_said(what: Callable[[Any], object], wh
     assert "in block 'Wrong' of the population: step_rows" in caught.value.__notes__[0]
 
 
+async def test_nobody_is_promoted_within_a_step() -> None:
+    Wrong.what = staticmethod(lambda rows: population.promote(3))
+    population = Population(8, None, [Wrong()])
+    async with Society(population) as society:
+        with pytest.raises(StateError, match="step 0 is under way: wait for it"):
+            await society.step()
+        assert not society.ids()
+
+
 @pytest.mark.parametrize(("to", "money"), ((2, (9, 9)), (-1, (9, 9)), (-1, (0, 9))))
 async def test_a_payment_to_no_row_and_no_service_is_said(to: int, money: tuple[int, int]) -> None:
     Wrong.what = staticmethod(lambda rows: rows.want(Pay, to=[1, to], cents=1))

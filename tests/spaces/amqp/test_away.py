@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from civitas import Agent, AgentNotFound, MailboxFull, RequestTimeout
+from civitas import Agent, AgentNotFound, MailboxFull, RequestTimeout, action
 from conformance.conftest import Log, Recorder, message
 from conformance.gate import Holder
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
@@ -203,6 +203,27 @@ def test_to_one_that_never_was_nothing_is_kept(make_space: MakeSpace) -> None:
     assert me.ask("never", "note", name="a").result(timeout=WAIT_S) == "a"
     assert holder.begun == ["a"]
     assert me.messages == []
+
+
+def test_requests_that_wait_and_what_is_sent_between_them_come_in_order(
+    make_space: MakeSpace,
+) -> None:
+    space = make_space()
+
+    class Asker(Agent):
+        @action
+        async def start(self) -> None:
+            self.asked = []
+            for name in ("0", "2", "4"):
+                self.asked.append(self.request(message("late", "note", name=name), wait=True))
+                self.send(message("late", "note", name=str(int(name) + 1)))
+
+    me = space.add(Asker("me"))
+    me.ask("me", "start").result(timeout=WAIT_S)
+    late = make_space().add(Holder("late"))
+    assert [each.result(timeout=WAIT_S) for each in me.asked] == ["0", "2", "4"]
+    until(lambda: len(late.begun) == 6)
+    assert late.begun == ["0", "1", "2", "3", "4", "5"]
 
 
 def test_many_that_wait_are_no_reason_to_miss_a_new_one(make_space: MakeSpace) -> None:

@@ -222,6 +222,20 @@ def test_what_is_no_message_is_not_shown(
     assert line.endswith("it has no message_id")
 
 
+def test_what_is_published_again_is_shown_once(
+    make_space: MakeSpace, channel: BlockingChannel, exchange: str
+) -> None:
+    space = make_space()
+    seen: Kept[dict[str, Any]] = Kept()
+    space.observe(seen.add, everywhere=True)
+    body = json.dumps({"from": "Ann", **message("Bob", "say", content="twice")}).encode()
+    for _ in range(2):
+        again = pika.BasicProperties(type="send", message_id="one")
+        channel.basic_publish(exchange, "agent.Bob", body, again)
+    space.add(Agent("me")).ask("me", "help").result(timeout=WAIT_S)
+    assert [each["from"] for each in seen.wait_for(3)] == ["Ann", "me", "me"]
+
+
 def test_what_may_not_observe(make_space: MakeSpace) -> None:
     async def coroutine(shown: dict[str, Any]) -> None:
         raise AssertionError(shown)
@@ -294,7 +308,9 @@ def test_what_happens_to_the_connection_is_told(
     assert names[-1] == "connected"
     where = f"127.0.0.1:{proxy.port}"
     assert all(where in text and "\n" not in text for _, text in events)
-    assert "trying again within" in next(text for what, text in events if what == "retrying")
+    tries = [text for what, text in events if what == "retrying"]
+    assert tries[0].endswith("trying again within 0.4 s")
+    assert tries[1].endswith("trying again within 0.8 s")  # ever less often
     for what, text in events:
         if what != "connected":
             assert log.wait_for(text).startswith("WARNING")

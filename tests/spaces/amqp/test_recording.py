@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from benchmarks.proxy import Proxy
 from pika.adapters.blocking_connection import BlockingChannel
 
 from civitas import Agent, AMQPOptions, InDoubt, action
+from civitas.spaces.amqp.inbox import Inbox
 from conformance.conftest import Kept, Recorder, message
 from conformance.gate import Holder
 from spaces.amqp.conftest import WAIT_S, Dead, MakeSpace, StartProcess, until
@@ -251,3 +254,20 @@ def test_one_that_is_removed_without_a_connection_does_not_wait_for_it(
     events.wait_for(lambda found: "lost" in found)
     leaving.join(WAIT_S)
     assert not leaving.is_alive()
+
+
+def test_what_ended_long_ago_is_forgotten_faster_than_new_comes(
+    make_space: MakeSpace, inbox: str
+) -> None:
+    """So a file that has grown does not stay as it is: of old messages two go for each new one."""
+    kept = Inbox(inbox)
+    for number in range(3_000):
+        kept.end(str(number), "me", None)
+    kept.close()
+    with closing(sqlite3.connect(inbox, isolation_level=None)) as file:
+        file.execute("UPDATE inbox SET ended = 0")
+    space = make_space(inbox=inbox)
+    space.add(Agent("me")).ask("me", "help").result(timeout=WAIT_S)
+    space.close()
+    with closing(sqlite3.connect(inbox)) as file:
+        assert file.execute("SELECT count(*) FROM inbox").fetchone() == (1_001,)

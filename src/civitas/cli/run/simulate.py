@@ -227,7 +227,7 @@ def _experiment(
         experiment = Experiment.from_yaml(path, command=command, **instead)
         size = experiment.size()
     unbounded = any(
-        SimulateOrder(model=cell.parameters.get("llm")).is_remote
+        SimulateOrder(model=str(cell.parameters.get("llm"))).is_remote
         for cell in experiment.cells()
         if not (cell.parameters.get("max_usd") or cell.parameters.get("max_calls"))
     )

@@ -200,8 +200,7 @@ class Exchange:
         if setup.until is not None:
             try:
                 checking = setup.until.check(state, "u")
-                what = "until= was checked"
-                reason = await in_time(checking, state.budget, what)
+                reason = await in_time(checking, state.budget, "until= was checked")
             except Exception as fault:
                 raise self._choice_failed("the until= condition", fault) from fault
             if reason is not None:

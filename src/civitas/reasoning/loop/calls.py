@@ -71,7 +71,7 @@ def doubts_of(record: Record[Any], iteration: int) -> str:
     if not doubts:
         return ""
     were = "was" if len(doubts) == 1 else "were"
-    decide = shlex.join(("civitas", "resume", record.run_id, "--journal", record.journal))
+    decide = shlex.join(("civitas", "resume", record.run_id, "--journal", record.file.path))
     return (
         f"outcome unknown: {', '.join(doubts)} {were} running when the process died. Look whether "
         f"it took effect, and decide: `{decide} --repeat`, --skip or --done N=RESULT "

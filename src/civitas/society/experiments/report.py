@@ -190,8 +190,10 @@ def _series(design: Design, results: Results, metric: str) -> list[tuple[str, st
 
 
 def _about_of(design: Design, metric: str) -> Metric:
-    """Return the design's entry for a metric, or one without a label and a unit."""
-    return next((each for each in design.metrics if each.name == metric), Metric(name="?"))
+    """Return the design's entry for a metric, or one without a label."""
+    found = next((each for each in design.metrics if each.name == metric), Metric(name="?"))
+    is_share = not found.unit and any(metric in each.shares for each in design.surveys())
+    return found.model_copy(update={"unit": "share of answers"}) if is_share else found
 
 
 def _caption(results: Results, metric: str, shown: list[tuple[str, str, str]]) -> str:

@@ -102,9 +102,14 @@ class Surveyed(Part):
     @property
     def metrics(self) -> list[str]:
         """The names under which its answers may be measured."""
-        asked = [each.id for each in self.questions if not each.choices]
+        means = [each.id for each in self.questions if not each.choices]
+        return [*(f"{self.name}.{each}" for each in means), *self.shares]
+
+    @property
+    def shares(self) -> list[str]:
+        """Those of `metrics` that are shares of the answers."""
         chosen = [f"{each.id}={choice}" for each in self.questions for choice in each.choices]
-        return [f"{self.name}.{each}" for each in (*asked, *chosen, "by_model")]
+        return [f"{self.name}.{each}" for each in (*chosen, "by_model")]
 
 
 class Interviewed(Part):

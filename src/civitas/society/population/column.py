@@ -300,8 +300,7 @@ class Slots:
         np = numpy()
         if rows is Ellipsis or isinstance(rows, slice):
             return np.arange(len(self))[rows]
-        rows = np.atleast_1d(rows)
-        return np.flatnonzero(rows) if rows.dtype.kind == "b" else rows
+        return np.atleast_1d(rows)
 
     def _put(self, rows: Any, level: int, column: Any, values: Any) -> None:
         np = numpy()

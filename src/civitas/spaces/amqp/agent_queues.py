@@ -217,18 +217,17 @@ class AgentQueues:
 
     async def is_consumed(self, id: str) -> bool:
         """Return whether some process consumes the queue of an agent."""
-        return (await self._consumers(self._names.agent_queue(id)))[0] > 0
+        try:
+            return bool((await self._state(self._names.agent_queue(id))).consumer_count)
+        except Refused:
+            return False
 
     async def is_claimed(self, id: str) -> bool:
         """Return whether some process has an agent of that id, even without a queue."""
-        return (await self._consumers(self._names.claim_queue(id)))[1] in (0, _LOCKED)
-
-    async def _consumers(self, name: str) -> tuple[int, int]:
-        """Return how many consumers a queue has, and the broker's code if it refuses."""
         try:
-            return (await self._state(name)).consumer_count, 0
+            return bool(await self._state(self._names.claim_queue(id)))
         except Refused as error:
-            return 0, error.code
+            return error.code == _LOCKED
 
     async def _state(self, name: str) -> Any:
         return await self._call(
