@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from civitas import ACCESS_REQUESTED, Agent, NativeSpace, action
+from civitas import ACCESS_REQUESTED, Agent, NativeSpace, ReActAgent, ScriptedModel, action
 from civitas.approval import ApprovalRequest
 from civitas.studio import Studio
 
@@ -91,6 +92,13 @@ def test_texts_of_strangers_are_text(
     page.reload()
     expect(page.get_by_role("article", name="approval")).to_have_count(len(TEXTS))
     expect(made).to_have_count(0)
+    agent = ReActAgent("mallory", ScriptedModel([TEXTS[7]]), journal=studio.journal)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(agent.reply_sync, TEXTS[7]).result()
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    page.get_by_role("list", name="Runs").get_by_text("[U+202E]txt.exe[U+2066]").click()
+    page.get_by_role("button", name="Replay").click()
+    expect(page.get_by_role("region", name="Replay").first).to_contain_text("[U+202E]txt.exe")
     assert dialogs == []
     assert "taken" not in page.title()
 

@@ -232,13 +232,16 @@ def test_a_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studi
         hello = {"name": "say", "args": {"content": "Hello"}}
         long = "x" * 100_000
         clerk.send({"id": long, "meta": {long: long}, "to": "User", "action": hello})
+        many = {f"a{number}": "x" * 200 for number in range(200)}
+        clerk.send({"to": "*", "action": {"name": "odd", "args": many}})
         # Only the questions of pages are left out, not what else has the same id.
         adds = {"name": "add", "args": {"a": 1, "b": 2}}
         clerk.request({"id": "what-is-offered", "to": "Clerk", "action": adds}).result(5)
         left = other.add(Clerk("Clerk"))
         left.request({"to": "Clerk", "action": adds}).result(5)  # nobody is there to see it
-        shown = asked(studio, "messages")[-2:]
-    assert [each["action"]["name"] for each in shown] == ["say", "add"]
+        shown = asked(studio, "messages")[-3:]
+    assert [each["action"]["name"] for each in shown] == ["say", "odd", "add"]
+    assert len(shown.pop(1)["action"]["args"]) == 100  # of very many the first
     assert len(json.dumps(shown)) < 5_000
 
 

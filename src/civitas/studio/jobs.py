@@ -65,11 +65,6 @@ class _Job:
         of = {"run": self.run_id, "command": self.order.command, "told": [*self.told]}
         return {**of, "state": self.state}
 
-    def call(self, function: Callable[[], object]) -> None:
-        """Call a function on the run's loop."""
-        with suppress(RuntimeError):  # the run has just ended
-            self.loop.call_soon_threadsafe(function)
-
 
 class Jobs:
     """Starts, pauses, steers and stops background runs, for any page and in any thread.
@@ -202,7 +197,8 @@ class Jobs:
         if job.state != "stopping":
             job.state = state
             self._hear(job)
-            job.call(change)
+            with suppress(RuntimeError):  # the run has just ended
+                job.loop.call_soon_threadsafe(change)
 
     def _hear(self, job: _Job) -> None:
         """Give the agent its messages if the run is not paused, and publish the run's state."""

@@ -128,9 +128,7 @@ def _shared(app: FastAPI, hub: Hub) -> None:
                 with suppress(WebSocketDisconnect, TimeoutError, asyncio.CancelledError):
                     await task
 
-    @app.get("/studio/cards")
-    def cards() -> list[dict[str, Any]]:
-        return hub.cards.to_json()
+    app.get("/studio/cards")(hub.cards.to_json)
 
     @app.post("/studio/cards/{number}")
     def card(number: int, answer: dict[str, Any]) -> dict[str, Any]:

@@ -116,9 +116,7 @@ class SpaceTab:
         """Add the routes that pages call."""
         from fastapi import Body
 
-        @router.get("/messages")
-        def messages() -> list[dict[str, Any]]:
-            return list(self._messages)
+        router.get("/messages")(lambda: list(self._messages))
 
         @router.get("/agents")
         async def agents() -> dict[str, Any]:

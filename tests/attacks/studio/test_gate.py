@@ -420,7 +420,9 @@ def test_a_claimed_address_is_not_believed(public: Port) -> None:
 def test_a_public_studio_has_no_other_names_than_its_own(public: Port) -> None:
     """Names are refused, addresses are not: nobody can make one point here."""
     bearer = ("Authorization", f"Bearer {PASSWORD}")
-    for host in ("192.168.1.9", f"[fe80::1]:{public.number}", "localhost", socket.gethostname()):
+    named = socket.gethostname()
+    own = ("192.168.1.9", f"[fe80::1]:{public.number}", "localhost", named, f"{named}.local")
+    for host in own:
         assert public.send("/studio/cards", bearer, hosts=[host]).status == 200, host
     for host in ("evil.example", "192.168.1.9.evil.example", "[evil.example]", "a@192.168.1.9", ""):
         assert public.send("/studio/cards", bearer, hosts=[host]).status in (400, 403), host

@@ -1,7 +1,8 @@
 // Elements, calls and words that every part of the page uses. Nothing received becomes HTML: text
-// is set as text, and a link that a stranger wrote shows where it goes.
+// is set as text, `plain`, and a link that a stranger wrote shows where it goes.
 
-const given = (children) => children.flat(9).filter((each) => each !== null && each !== undefined && each !== false);
+const given = (children) => children.flat(9).filter((each) => each !== null && each !== undefined && each !== false)
+  .map((each) => (typeof each === "string" ? plain(each) : each));
 
 export function h(tag, attrs = {}, ...children) {
   const made = document.createElement(tag);

@@ -4,7 +4,6 @@
 import { keyed, parsed } from "./dom.js";
 
 const handlers = new Map();
-const states = new Set();
 const loads = [];
 const held = []; // frames that came while something was loaded
 const SILENCE = 40000; // milliseconds: the studio is heard more often, if only by an empty frame
@@ -12,17 +11,11 @@ let busy = 0;
 let epoch = "";
 let last = 0;
 let wait = 250;
-let state = "connecting";
+export let state = "connecting"; // or "open" or "lost"; handlers of the topic `state` are told
 
 export function on(topic, handle) {
   if (!handlers.has(topic)) handlers.set(topic, []);
   handlers.get(topic).push(handle);
-}
-
-// Called at once and whenever the connection changes: "connecting", "open" or "lost".
-export function onState(tell) {
-  states.add(tell);
-  tell(state);
 }
 
 // Load what is shown: once the stream is open, and whenever events were missed. What happens while it
@@ -46,7 +39,7 @@ async function loading(load) {
 
 function become(now) {
   state = now;
-  for (const tell of states) tell(now);
+  emit("state", now);
 }
 
 function emit(topic, batch) {

@@ -1,7 +1,7 @@
 // What stands above the tabs: the connection, and what waits for a person.
 
 import { attempt, button, call, clock, empty, h, json, replace, toast } from "./dom.js";
-import { on, onReset, onState } from "./feed.js";
+import { on, onReset, state as connection } from "./feed.js";
 
 const KINDS = new Map();
 const mine = new Set(); // the numbers of cards that are answered here
@@ -21,10 +21,12 @@ export function mount(root) {
       h("h1", {}, "civitas ", h("span", {}, "studio")), state, waiting,
       h("button", { type: "button", class: "s-button quiet", onclick: dark, title: "Light or dark" }, "Light / dark")),
     tray);
-  onState((now) => {
+  const tell = (now) => {
     state.className = `s-state ${now}`;
     state.textContent = { open: "connected", connecting: "connecting …", lost: "not connected: trying again" }[now];
-  });
+  };
+  on("state", tell);
+  tell(connection);
 
   const cards = new Map();
   const draw = () => {
@@ -70,10 +72,10 @@ function drawn(card) {
 }
 
 cardKind("approval", (card, decide) => [
-  h("summary", { class: "s-card-title" }, h("b", {}, json(card.sender || card.run || "A run")), " wants ",
-    h("b", {}, json(card.sender === card.agent ? card.action : `${card.agent}.${card.action}`)), h("time", {}, clock(card.asked))),
-  card.task ? h("p", { class: "s-soft s-for" }, `for “${json(card.task)}” in ${json(card.folder)}`) : null,
-  h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, json(name)), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
+  h("summary", { class: "s-card-title" }, h("b", {}, card.sender || card.run || "A run"), " wants ",
+    h("b", {}, card.sender === card.agent ? card.action : `${card.agent}.${card.action}`), h("time", {}, clock(card.asked))),
+  card.task ? h("p", { class: "s-soft s-for" }, `for “${card.task}” in ${card.folder}`) : null,
+  h("dl", { class: "s-args" }, Object.entries(card.args).map(([name, value]) => [h("dt", {}, name), h("dd", {}, h("pre", {}, json(value) || "(empty)"))])),
   Object.keys(card.args).length ? null : empty("without arguments"),
   h("div", { class: "s-row" },
     button("Permit", () => decide({ permit: true, fingerprint: card.fingerprint }), "primary"),
@@ -83,8 +85,8 @@ cardKind("approval", (card, decide) => [
 cardKind("question", (card, decide) => {
   const text = h("input", { class: "s-input", "aria-label": `Answer to ${card.agent}`, required: true });
   return [
-    h("summary", { class: "s-card-title" }, h("b", {}, json(card.agent)), " asks", h("time", {}, clock(card.asked))),
-    h("p", {}, json(card.text)),
+    h("summary", { class: "s-card-title" }, h("b", {}, card.agent), " asks", h("time", {}, clock(card.asked))),
+    h("p", {}, card.text),
     h("form", { class: "s-row", onsubmit: attempt(() => decide({ text: text.value })) },
       text, h("button", { class: "s-button primary" }, "Answer")),
   ];

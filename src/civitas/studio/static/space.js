@@ -103,11 +103,11 @@ export function mount(root) {
     const text = name === "say" ? args.content : name === "error" ? args.error : name === "response" ? args.data : undefined;
     const body = text !== undefined
       ? [h("div", { class: "s-text", dir: "auto" }, result(text))]
-      : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, json(key)), h("code", {}, json(value))));
+      : Object.entries(args).map(([key, value]) => h("div", { class: "s-arg" }, h("span", {}, key), h("code", {}, json(value))));
     message.row = h("article", { class: `s-message ${name === "error" ? "error" : ""} ${message.from === me ? "mine" : ""}` },
       h("header", {},
-        h("b", { class: "s-from" }, json(message.from)), h("span", { "aria-label": "to" }, "→"), h("b", {}, json(whom(message))),
-        h("span", { class: "s-action" }, json(name)),
+        h("b", { class: "s-from" }, message.from), h("span", { "aria-label": "to" }, "→"), h("b", {}, whom(message)),
+        h("span", { class: "s-action" }, name),
         message.answers ? h("span", { class: "s-soft" }, `to ${message.answers.action.name} of ${clock(message.answers.at)}`) : null,
         h("span", { class: "s-outcome" }), h("time", {}, clock(message.at))),
       body);
@@ -203,9 +203,9 @@ export function mount(root) {
       const help = await call(`space/help?id=${encodeURIComponent(id)}`);
       const names = Object.entries(help);
       replace(actions, names.length ? names.map(([name, told]) => h("li", {},
-        h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, json(name)),
+        h("button", { type: "button", title: typeof told === "object" ? told?.description || "" : "", onclick: () => insert(id, name, told) }, name),
         h("span", { class: "s-soft" }, typeof told?.description === "string" ? told.description.split("\n")[0] : ""))) : h("li", {}, empty("It offers no actions, or is busy.")));
-    } }, h("summary", {}, h("span", { class: "s-dot" }), json(id), h("span", { class: "s-soft s-doing" })), actions);
+    } }, h("summary", {}, h("span", { class: "s-dot" }), id, h("span", { class: "s-soft s-doing" })), actions);
     return h("li", { "data-id": id }, details);
   }
 

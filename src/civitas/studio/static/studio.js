@@ -3,15 +3,6 @@
 import "./act.js"; // its cards may come before its tab is opened
 import { connect } from "./feed.js";
 
-const MOUNTS = {
-  header: () => import("./header.js"),
-  space: () => import("./space.js"),
-  act: () => import("./act.js"),
-  research: () => import("./research.js"),
-  society: () => import("./society.js"),
-  runs: () => import("./runs.js"),
-};
-
 const kept = new Map();
 
 // Gradio may take a tab's content out of the page and put a new one in: what was shown goes along.
@@ -25,7 +16,7 @@ async function fill(place) {
     kept.set(name, root);
   }
   if (root.parentElement !== place) place.append(root);
-  if (isNew) (await MOUNTS[name]()).mount(root);
+  if (isNew) (await import(`./${name}.js`)).mount(root);
 }
 
 function look() {
