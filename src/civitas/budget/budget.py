@@ -194,7 +194,13 @@ class Budget:
             DeadlineExceeded: the seconds are over
             DefinitionError: an amount is not a number from 0 on
         """
-        least = checked_amounts("reserve_rest", tokens or 0, usd or 0, model_calls, actions)
+        least = checked_amounts(
+            "reserve_rest",
+            0 if tokens is None else tokens,
+            0 if usd is None else usd,
+            model_calls,
+            actions,
+        )
         wanted = (tokens is not None, usd is not None)
         return self._ledger.reserve(self._accounts, least, self._now(), wanted)
 

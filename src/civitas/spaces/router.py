@@ -90,7 +90,7 @@ class Router(Outcomes):
         if wait:
             delivery.wait = True
         if held := HELD.get():
-            delivery.held = held
+            delivery.held = tuple(ref for ref in held if (each := ref()) and each.open)
         thread = self.thread
         if get_ident() == self.thread_id:
             if mailbox.outside:
