@@ -65,11 +65,13 @@ async def test_a_killed_worker_of_ray_is_replaced() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_a_population_has_its_columns_when_ray_is_gone() -> None:
-    city = City.generate(seed=1, citizens=50)
-    expected, population = (Population(50, city, all_blocks(), 1) for _ in range(2))
-    for each, engine in ((expected, LocalEngine()), (population, RayEngine(workers=1))):
+    city = City.generate(seed=1, citizens=130_000)  # too large for a table of all ways
+    others, population, expected = (Population(50, city, all_blocks(), n) for n in (2, 1, 1))
+    engines = LocalEngine(), RayEngine(workers=1), LocalEngine()
+    # The others have found ways in the same city, and these find some more.
+    for each, engine in zip((others, population, expected), engines, strict=True):
         async with Society(each, engine=engine) as society:
-            await society.run(steps=3)
+            await society.run(steps=36)
     assert differing([dict(expected.columns)], [dict(population.columns)]) == []
 
 

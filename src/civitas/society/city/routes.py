@@ -78,6 +78,10 @@ class Roads:
     def _kept(self) -> NDArray[Any]:
         return numpy().zeros(_CACHED, numpy().uint64)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state that an engine's worker needs; it keeps routes of its own."""
+        return {name: value for name, value in vars(self).items() if name != "_kept"}
+
     def table(self, source: int) -> NDArray[Any]:
         """Return the metres from a node to every node: int32, (n_nodes,), −1 without a route."""
         if self.count <= WHOLE:
