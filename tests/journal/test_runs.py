@@ -418,6 +418,37 @@ async def test_a_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: P
 
 
 @on_a_loop
+async def test_a_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
+    tmp_path: Path,
+) -> None:
+    @action
+    async def wait() -> None:
+        """Wait."""
+        await asyncio.Event().wait()
+
+    @action(terminal=True)
+    async def finish() -> str:
+        """Finish."""
+        return "finished"
+
+    script = [[Call("1", "wait", {}), Call("2", "finish", {})], "not asked"]
+
+    def make() -> ReActAgent:
+        return ReActAgent("a", ScriptedModel(script), actions=[wait, finish], journal=journal)
+
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = make()
+        reply = asyncio.create_task(agent.reply("Go.", run_id="R"))
+        agent.watch(lambda event: isinstance(event, CallEnded) and reply.cancel())
+        await asyncio.wait([reply])
+        assert journal.run("R").state == "cancelled"
+        again = await make().reply("Go.", run_id="R")
+        assert (again.stop_reason, again.value) == ("terminal", "finished")
+        assert [step.action for step in again.steps] == ["wait", "finish"]
+        assert journal.replay("R") == again
+
+
+@on_a_loop
 async def test_a_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
     began = asyncio.Event()
     called: list[int] = []

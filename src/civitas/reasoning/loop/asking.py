@@ -157,13 +157,15 @@ class Asking:
     def find(self, name: str) -> tuple[str, Action | None]:
         """Return the public name and the action for a name that the model used."""
         public = self.shown.public.get(name, name)
+        return public, self.action(public)
+
+    def action(self, name: str) -> Action | None:
+        """Return the action of a public name."""
         for offered in self.request.offered:
-            if offered.name == public:
-                return public, offered
-        found = self.agent.actions.get_action(public)
-        if found is None:
-            return public, (self.thread.discovered or {}).get(public)
-        return public, as_action(found)
+            if offered.name == name:
+                return offered
+        found = self.agent.actions.get_action(name)
+        return (self.thread.discovered or {}).get(name) if found is None else as_action(found)
 
     def known(self) -> list[str]:
         """Return the names that the model may call."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from civitas.action import Action
 from civitas.errors import StateError
 from civitas.jsonvalue import Unreadable, json_text
 from civitas.memory.memory import Memory
@@ -99,6 +101,12 @@ class Run(Asking):
         if is_new:
             self._add(role="user", content=self.request.content)
             self.save()
+        elif state.messages[-1]["role"] == "tool":
+            # A run that was cancelled beside a terminal action that had succeeded.
+            last = (step for step in state.steps if step.iteration == state.iteration)
+            reply = self._terminal((self.action(step.action), step) for step in last)
+            if reply is not None:
+                return reply
         while state.iteration < agent.max_iterations:
             state.iteration += 1
             self._under_way = True
@@ -164,17 +172,18 @@ class Run(Asking):
 
     def _after(self, answer: Answer, contents: list[str]) -> Reply | None:
         """Return the reply if the calls of an answer end the run; None to continue."""
-        state = self.state
-        for place, call in enumerate(answer.calls, -len(contents)):
-            assert call.action is not None
-            if not call.action.terminal:
-                continue
-            step = state.steps[place]
-            if step.error is None and step.executed:
+        actions = [call.action for call in answer.calls]
+        ended = self._terminal(zip(actions, self.state.steps[-len(actions) :], strict=True))
+        return self._unless_progress(answer, contents) if ended is None else ended
+
+    def _terminal(self, called: Iterable[tuple[Action | None, Step]]) -> Reply | None:
+        """Return the reply if a terminal action of an answer succeeded."""
+        for action, step in called:
+            if action is not None and action.terminal and step.error is None and step.executed:
                 value = step.result.get("result")
-                state.text = "" if value is None else json_text(value)
+                self.state.text = "" if value is None else json_text(value)
                 return self.end(Stop("terminal", ""), value)
-        return self._unless_progress(answer, contents)
+        return None
 
     def _unless_progress(self, answer: Answer, contents: list[str]) -> Reply | None:
         now = [
