@@ -144,7 +144,8 @@ def _load(society: Steps, given: dict[str, Any], kept: Callable[[str], bytes]) -
     if strange:
         raise StateError(
             f"the state has agents that the society has not: {', '.join(strange[:5])}: add them "
-            "first; where they joined during a recorded run, resume a fork: journal.fork(run_id)"
+            "(or promote them) first; where they joined during a recorded run, resume a fork: "
+            "journal.fork(run_id)"
         )
     population = society.population
     arrays = read(given.get("columns") or [], kept) if population is not None else {}

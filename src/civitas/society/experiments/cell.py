@@ -200,11 +200,10 @@ class _CellRun:
             if not values:
                 why = given[0].reason if given else "there is not a citizen"
                 raise ConfigError(f"survey {surveyed.name!r}: no citizen answers: {why}")
-            silent = [each for each in given if each.source == "none"]
+            whose = f"survey {surveyed.name!r}"
+            silent = [f"{whose}, {e.citizen}: {e.reason}" for e in given if e.source == "none"]
             self.totals["failures"] += len(silent)
-            self.totals["first_failures"] += [
-                f"survey {surveyed.name!r}, {each.citizen}: {each.reason}" for each in silent[:3]
-            ]
+            self.totals["first_failures"] += silent[:3]
             if question.kind == "choice":
                 for choice in question.choices:
                     means[f"{question.id}={choice}"] = [value == choice for value in values]

@@ -242,15 +242,11 @@ def _employ(made: list[dict[str, Any]], city: Any, seed: int) -> None:
         if sum(weights) == 0:
             person["work"] = next((place for place, left in jobs.items() if left > 0), None)
         else:
-            person["work"] = reach[draws.choice(_small(weights), "people.work")].id
+            by = max(0, sum(weights).bit_length() - 32)  # a draw takes a sum of at most 2³²
+            weights = [weight >> by for weight in weights]
+            person["work"] = reach[draws.choice(weights, "people.work")].id
         if person["work"] is not None:
             jobs[person["work"]] -= 1
-
-
-def _small(weights: list[int]) -> list[int]:
-    """Return weights scaled down so that their sum is at most 2³², which a draw can take."""
-    by = max(0, sum(weights).bit_length() - 32)
-    return [weight >> by for weight in weights]
 
 
 def _befriend(

@@ -39,11 +39,11 @@ class RowBlock(CitizenBlock):
     words: ClassVar[Iterable[str]] = ()
 
     def fits(self, context: Any) -> float:
-        """Return 1: the block runs in every step."""
+        """Return 1: of equal blocks the first acts, so a block alone acts in every step."""
         return 1.0
 
     def fits_rows(self, rows: Rows) -> Any:
-        """Return 1: the block runs in every step."""
+        """Return 1, as `fits`."""
         return 1.0
 
     def step_rows(self, rows: Rows) -> None:
