@@ -46,7 +46,7 @@ def test_each_thread_is_a_conversation_of_its_own() -> None:
     assert [m["content"] for m in thinker.memory.get_memories()] == ["c", "1: c"]
 
 
-@pytest.mark.parametrize("memory", [None, Memory(), TokenBoundedMemory(500)])
+@pytest.mark.parametrize("memory", (None, Memory(), TokenBoundedMemory(500)))
 def test_what_a_thread_remembers_can_be_read_from_the_agent(memory: Memory | None) -> None:
     thinker = agent(memory)
     thinker.reply_sync("a", thread="Ann")
