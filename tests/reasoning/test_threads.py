@@ -46,6 +46,15 @@ def test_each_thread_is_a_conversation_of_its_own() -> None:
     assert [m["content"] for m in thinker.memory.get_memories()] == ["c", "1: c"]
 
 
+@pytest.mark.parametrize("memory", (None, Memory(), TokenBoundedMemory(500)))
+def test_what_a_thread_remembers_can_be_read_from_the_agent(memory: Memory | None) -> None:
+    thinker = agent(memory)
+    thinker.reply_sync("a", thread="Ann")
+    thinker.reply_sync("b")
+    for read, said in ((thinker.memory.thread("Ann"), "a"), (thinker.memory, "b")):
+        assert [each["content"] for each in read.get_memories()] == [said, f"1: {said}"]
+
+
 def test_a_reply_cancelled_as_its_turn_comes_holds_nobody_up() -> None:
     async def main() -> None:
         begun, goes_on = asyncio.Event(), asyncio.Event()
@@ -114,6 +123,7 @@ def test_of_very_many_threads_the_one_used_longest_ago_is_forgotten() -> None:
         thinker.reply_sync("a", thread=number)
     assert thinker.reply_sync("b", thread=0).text == "3: b"
     thinker.reply_sync("one more", thread="another")
+    thinker.reply_sync("one more", thread="yet another")
     assert thinker.reply_sync("c", thread=0).text == "5: c"
     assert thinker.reply_sync("c", thread=1).text == "1: c"
 

@@ -147,8 +147,8 @@ class LoopAgent(RecordedAgent):
 
     def _made_for(self, thread: str | None) -> Memory:
         given = self._memory
-        if given is None:
-            return self._bounded()
+        if given is None:  # atomic: several OS threads may be here at once
+            given = self.__dict__.setdefault("_memory", self._bounded())
         if _makes_memories(given):
             made: Memory = given(thread)  # type: ignore[operator]
             check_part(made, ("add_memory", "get_memories"), "what the function of memory", self.id)
