@@ -20,7 +20,6 @@ from civitas.spaces.amqp.connection import (
     Connection,
     Control,
     LinkLost,
-    Operation,
     Refused,
     explain,
     parameters,
@@ -105,8 +104,7 @@ class Broker:
     async def end_replies(self) -> None:
         """Take all answers in this process's reply queue, then delete the queue."""
         self._ending = True
-        queue = self._replies
-        await self.control.call(lambda channel, done: channel.queue_delete(queue, callback=done))
+        await self.control.call(Channel.queue_delete, self._replies)
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -227,22 +225,15 @@ class Broker:
         """Set up a new connection."""
         names, queue, classic = self.names, self._replies, {"x-queue-type": CLASSIC}
         expiring = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
-        steps: list[Operation] = [
-            lambda c, done: c.exchange_declare(
-                names.exchange, "topic", durable=True, callback=done
-            ),
-            lambda c, done: c.exchange_declare(names.dead, "fanout", durable=True, callback=done),
-            lambda c, done: c.queue_declare(
-                names.dead_letters, durable=True, arguments=classic, callback=done
-            ),
-            lambda c, done: c.queue_bind(names.dead_letters, names.dead, "", callback=done),
-            lambda c, done: c.queue_declare(queue, durable=True, arguments=expiring, callback=done),
-            lambda c, done: c.queue_bind(queue, names.exchange, self.reply_key, callback=done),
-            lambda c, done: c.queue_bind(queue, names.exchange, names.processes, callback=done),
-        ]
+        call, exchange, dead = self.control.call, names.exchange, names.dead_letters
         try:
-            for step in steps:
-                await self.control.call(step)
+            await call(Channel.exchange_declare, exchange, "topic", durable=True)
+            await call(Channel.exchange_declare, names.dead, "fanout", durable=True)
+            await call(Channel.queue_declare, dead, durable=True, arguments=classic)
+            await call(Channel.queue_bind, dead, names.dead, "")
+            await call(Channel.queue_declare, queue, durable=True, arguments=expiring)
+            await call(Channel.queue_bind, queue, exchange, self.reply_key)
+            await call(Channel.queue_bind, queue, exchange, names.processes)
         except Refused as error:
             raise BrokerError(
                 f"the broker at {self._options.address} has something else under the name "
