@@ -109,12 +109,12 @@ class AgentQueues:
     async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
         """Declare a queue; return how many messages wait, and if it is surely a classic one."""
         arguments = self._arguments
-        name = self._names.agent_queue(id)
+        name = self._names.queue("agent", id)
 
         def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
             if claims:
                 # Without waiting: a refusal closes the channel before the next declaration.
-                channel.queue_declare(self._names.claim_queue(id), exclusive=True)
+                channel.queue_declare(self._names.queue("claim", id), exclusive=True)
             channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
 
         classic = arguments["x-queue-type"] == CLASSIC
@@ -137,11 +137,11 @@ class AgentQueues:
 
     async def _bind(self, id: str) -> None:
         names = self._names
-        name = names.agent_queue(id)
+        name = names.queue("agent", id)
 
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
             channel.queue_bind(name, names.exchange, names.everyone)
-            channel.queue_bind(name, names.exchange, names.agent_key(id), callback=callback)
+            channel.queue_bind(name, names.exchange, names.key("agent", id), callback=callback)
 
         try:
             await self._call(bind)
@@ -151,14 +151,14 @@ class AgentQueues:
     async def is_consumed(self, id: str) -> bool:
         """Return whether some process consumes the queue of an agent."""
         try:
-            return bool((await self._state(self._names.agent_queue(id))).consumer_count)
+            return bool((await self._state(self._names.queue("agent", id))).consumer_count)
         except Refused:
             return False
 
     async def is_claimed(self, id: str) -> bool:
         """Return whether some process has an agent of that id, even without a queue."""
         try:
-            return bool(await self._state(self._names.claim_queue(id)))
+            return bool(await self._state(self._names.queue("claim", id)))
         except Refused as error:
             return error.code == _LOCKED
 
@@ -178,7 +178,7 @@ class AgentQueues:
         await self._broker.open()
         while (leaving := self._leaving.get(mailbox.id)) is not None:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
-        queue = AgentQueue(mailbox, self._names.agent_queue(mailbox.id))
+        queue = AgentQueue(mailbox, self._names.queue("agent", mailbox.id))
         if mailbox.open:
             self._here[mailbox] = queue
         try:
@@ -318,7 +318,7 @@ class AgentQueues:
                 except (LinkLost, AMQPError, Refused) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
                 with suppress(LinkLost, AMQPError, Refused):
-                    await self._call(Channel.queue_delete, self._names.claim_queue(queue.id))
+                    await self._call(Channel.queue_delete, self._names.queue("claim", queue.id))
         finally:
             del self._leaving[queue.id]
         if queue.lost:
@@ -327,7 +327,7 @@ class AgentQueues:
     async def _delete(self, queue: AgentQueue) -> None:
         """Delete an agent's queue once all its messages are delivered here."""
         name, exchange = queue.name, self._names.exchange
-        everyone, own = self._names.everyone, self._names.agent_key(queue.id)
+        everyone, own = self._names.everyone, self._names.key("agent", queue.id)
         if not self._is_consumed_here(queue):
             raise LinkLost("there is no connection")
         try:

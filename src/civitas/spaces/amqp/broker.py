@@ -78,8 +78,8 @@ class Broker:
         self.names = names
         self.heartbeat = options.heartbeat
         self.process = secrets.token_hex(8)
-        self.reply_key = names.reply_key(self.process)
-        self._replies = names.reply_queue(self.process)
+        self.reply_key = names.key("reply", self.process)
+        self._replies = names.queue("reply", self.process)
         self._count = count(1)
         self._replied = replied
         self._replies_lost = replies_lost
@@ -92,7 +92,7 @@ class Broker:
         self._on_state = on_state
         self._after_read = after_read
         self._connection: Connection | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
         self._closing = False
         self.control = Control(self.channel)
@@ -115,23 +115,14 @@ class Broker:
 
     async def open(self) -> None:
         """Connect; from then on the connection is reopened whenever it is lost."""
-        if self._keeping is not None:
-            return
-        if self._opening is None:
-            self._opening = self.loop.create_task(self._open())
-        opening = self._opening
-        await asyncio.shield(opening)
-
-    async def _open(self) -> None:
-        try:
-            await self._connect()
-        except BrokerError:
-            raise
-        except (LinkLost, AMQPError) as error:
-            raise BrokerError(explain(error, self._options)) from error
-        finally:
-            self._opening = None
-        self._keeping = self.loop.create_task(self._reconnect())
+        async with self._opening:
+            if self._keeping is not None:
+                return
+            try:
+                await self._connect()
+            except (LinkLost, AMQPError) as error:
+                raise BrokerError(explain(error, self._options)) from error
+            self._keeping = self.loop.create_task(self._reconnect())
 
     async def channel(self) -> Channel:
         """Open a channel."""
@@ -148,9 +139,8 @@ class Broker:
     async def close(self) -> None:
         """Close the connection for good."""
         self._closing = True
-        for task in (self._keeping, self._opening):
-            if task is not None:
-                task.cancel()
+        if self._keeping is not None:
+            self._keeping.cancel()
         connection = self._connection
         if connection is not None:
             if connection.is_open:

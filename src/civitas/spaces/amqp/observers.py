@@ -60,7 +60,7 @@ class Observers:
                 return
             self._channel = self._broker.consumer.number
             # A new queue each time: the broker may not know yet that the old connection is lost.
-            queue = names.observer_queue(self._broker.new_key())
+            queue = names.queue("observer", self._broker.new_key())
             await call(Channel.queue_declare, queue, exclusive=True, auto_delete=True)
             await call(Channel.queue_bind, queue, names.exchange, "#")
             await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)

@@ -16,7 +16,7 @@ from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.handler import Offer, answers
+from civitas.spaces.handler import Offer
 from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
@@ -163,31 +163,25 @@ class Recorder:
 
     # -- ended -------------------------------------------------------------------------------------
 
-    def reply(self, delivery: InFlight, value: Any, error: BaseException | None) -> None:
-        """Make the answer of a request that has ended."""
-        answer = answers(delivery, value, error)
-        assert answer is not None  # a request has an answer, whatever its value
+    def answer(
+        self, delivery: InFlight, envelope: Envelope, id: str | None, error: BaseException | None
+    ) -> None:
+        """Make the answer of a message, with its `id`; it is sent at the message's end."""
+        kind, routing_key, to = wire.REPLY, delivery.reply_to, ""
+        headers = None if error is None else wire.error_headers(error)
+        if delivery.kind != kinds.REQUEST:
+            kind, routing_key, to = wire.ANSWER, self._names.key("agent", envelope.to), envelope.to
+            original_id = id if envelope.name == "say" else None
+            headers = wire.headers(original_id=original_id, thread=envelope.thread)
         delivery.answer = Outbound(
             _answer_key(delivery),
-            wire.REPLY,
-            delivery.reply_to,
-            wire.written(answer[0]),
-            correlation_id=delivery.ident[0],
-            headers=None if error is None else wire.error_headers(error),
-        )
-
-    def answer(self, delivery: InFlight, envelope: Envelope, original_id: str | None) -> None:
-        """Make the answer of a message that is not a request; it is sent at the message's end."""
-        delivery.answer = Outbound(
-            _answer_key(delivery),
-            wire.ANSWER,
-            self._names.agent_key(envelope.to),
+            kind,
+            routing_key,
             wire.written(envelope),
-            to=envelope.to,
-            mandatory=True,
-            headers=wire.headers(
-                original_id=original_id if envelope.name == "say" else None, thread=envelope.thread
-            ),
+            to=to,
+            mandatory=bool(to),
+            correlation_id=None if to else delivery.ident[0],
+            headers=headers,
         )
 
     def concluded(self, delivery: InFlight) -> None:

@@ -144,7 +144,7 @@ class AMQPRouter(Router):
             Outbound(
                 self.broker.new_key(),
                 wire.SEND,
-                names.everyone if everyone else names.agent_key(to),
+                names.everyone if everyone else names.key("agent", to),
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
@@ -263,7 +263,9 @@ class AMQPRouter(Router):
                 error = self.closed_error()  # `shut_down` cancelled it at its receiver
         super().settle(delivery, value, error)
         if delivery.kind == REQUEST and isinstance(delivery, InFlight):
-            self.recorder.reply(delivery, value, error)
+            answer = answers(delivery, value, error)
+            assert answer is not None  # a request has an answer, whatever its value
+            self.recorder.answer(delivery, *answer, error)
             self.recorder.concluded(delivery)
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
@@ -287,7 +289,7 @@ class AMQPRouter(Router):
         if answer is not None:
             if self.observers:
                 self._show(answer[0])
-            self.recorder.answer(delivery, *answer)
+            self.recorder.answer(delivery, *answer, error)
 
     # -- in ----------------------------------------------------------------------------------------
 
