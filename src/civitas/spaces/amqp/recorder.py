@@ -35,33 +35,20 @@ Ident = tuple[str, str]
 
 
 class InFlight(Delivery):
-    """A message that came over the broker and is not acknowledged yet.
-
-    Attributes:
-        ident: identifies it in the inbox
-        tag: the broker's delivery to acknowledge; None if there is none now
-        raw: AMQP's properties and body, until it starts
-        reply_to: the routing key of a request's outcome
-        begun: whether the inbox has recorded it as started
-        stored: whether the inbox has the message itself, and it is acknowledged
-        unconfirmed: how many messages from its handler are not confirmed
-        answer: the answer to send when it has ended
-        ended: whether it has ended
-        owned_elsewhere: whether another process has its agent's id: it is redelivered there
-    """
+    """A message that came over the broker and is not acknowledged yet."""
 
     __slots__ = ()
 
     ident: Ident
-    tag: Tag | None
-    raw: tuple[Any, bytes] | None
-    reply_to: str
-    begun: bool = False
-    stored: bool = False
-    unconfirmed: int = 0
-    answer: Outbound | None = None
+    tag: Tag | None  # the broker's delivery to acknowledge
+    raw: tuple[Any, bytes] | None  # AMQP's properties and body, until it starts
+    reply_to: str  # the routing key of a request's outcome
+    begun: bool = False  # whether the inbox has recorded it as started
+    stored: bool = False  # whether the inbox has the message itself, and it is acknowledged
+    unconfirmed: int = 0  # how many messages from its handler are not confirmed
+    answer: Outbound | None = None  # to be sent when it has ended
     ended: bool = False
-    owned_elsewhere: bool = False
+    owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
 
 
 class Recorder:
