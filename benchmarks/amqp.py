@@ -114,19 +114,19 @@ class Bare:
         self.waiting: dict[str, asyncio.Future[bytes]] = {}
 
     async def open(self) -> None:
-        opened: asyncio.Future[Any] = self.loop.create_future()
         if self.own:
+            opened: asyncio.Future[Any] = self.loop.create_future()
             AsyncioConnection(self.parameters, opened.set_result, custom_ioloop=self.loop)
+            self.connection = await opened
         else:
-            Connection(
+            self.connection = Connection(
                 self.parameters,
                 self.loop,
                 None,
-                opened.set_result,
-                lambda _, error: opened.set_exception(error),
-                lambda *_: None,
+                before_write=lambda: None,
+                after_read=lambda: None,
             )
-        self.connection = await opened
+            await self.connection.opened
         channel: asyncio.Future[Any] = self.loop.create_future()
         self.connection.channel(on_open_callback=channel.set_result)
         self.channel = await channel

@@ -58,7 +58,7 @@ def delete_queue(trial: Trial) -> None:
     """Somebody deletes the queue that the worker consumes."""
     parameters = pika.ConnectionParameters("127.0.0.1", trial.broker.port)
     with pika.BlockingConnection(parameters) as connection:
-        connection.channel().queue_delete(trial.names.agent_queue(ID))
+        connection.channel().queue_delete(trial.names.queue("agent", ID))
     trial.worker.wait_to_say("is gone from the broker")
 
 
@@ -69,11 +69,11 @@ def delete_answers(trial: Trial) -> None:
     with pika.BlockingConnection(parameters) as connection:
         channel = connection.channel()
         copies = channel.queue_declare("", exclusive=True).method.queue
-        channel.queue_bind(copies, names.exchange, names.agent_key(ID))
+        channel.queue_bind(copies, names.exchange, names.key("agent", ID))
         for _, properties, _ in channel.consume(copies, auto_ack=True):
             if properties is not None and properties.reply_to is not None:  # it is a request
-                process = properties.reply_to.removeprefix(names.reply_key(""))
-                channel.queue_delete(names.reply_queue(process))
+                process = properties.reply_to.removeprefix(names.key("reply", ""))
+                channel.queue_delete(names.queue("reply", process))
                 break
     trial.lost()
 

@@ -47,5 +47,5 @@ def test_it_is_in_doubt_once_and_what_follows_is_acknowledged(
         worker.kill()
     assert "Traceback" not in worker.log
     with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", fragile.port)) as link:
-        queue = link.channel().queue_declare(names.agent_queue(ID), passive=True)
+        queue = link.channel().queue_declare(names.queue("agent", ID), passive=True)
         assert queue.method.message_count == 0

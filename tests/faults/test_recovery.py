@@ -126,7 +126,7 @@ def test_an_id_that_comes_back_over_a_shaky_network_is_consumed_once(
             proxy.cut()
     other.space.close()
     assert one.ask() == "there?"
-    queue = names.agent_queue("echo")
+    queue = names.queue("agent", "echo")
     assert channel.queue_declare(queue, passive=True).method.consumer_count == 1
 
 

@@ -194,7 +194,7 @@ class Trial:
         parameters = pika.ConnectionParameters("127.0.0.1", self.broker.port)
         with pika.BlockingConnection(parameters) as connection:
             channel = connection.channel()
-            queue = channel.queue_declare(self.names.agent_queue(ID), passive=True)
+            queue = channel.queue_declare(self.names.queue("agent", ID), passive=True)
             left: int = queue.method.message_count
             while (got := channel.basic_get(self.names.dead_letters))[0] is not None:
                 dead.add(json.loads(got[2])["action"]["args"]["key"])

@@ -17,7 +17,7 @@ from pika.exceptions import AMQPError
 from civitas.errors import AgentStopped, BrokerError, DuplicateAgent, RequestError
 from civitas.spaces.amqp.broker import CLASSIC, Broker
 from civitas.spaces.amqp.connection import LinkLost, Refused
-from civitas.spaces.amqp.consumer import Deliver, Tag
+from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.receiver import Receiver
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.mailbox import Mailbox
@@ -43,29 +43,17 @@ _AGAIN_S: Final = 0.5
 
 @dataclass(eq=False)
 class AgentQueue:
-    """The queue of one agent of this process.
-
-    Attributes:
-        mailbox: the agent's mailbox
-        name: the queue's name
-        consumer: AMQP's consumer tag, empty while it is not consumed
-        claimed: whether this process has claimed the id, and still has it as far as it knows
-        channel: the number of the channel that it is consumed on
-        backlog: how many messages that waited at the start of consuming are not delivered yet
-        begin: lets the agent start after the backlog; None: it may start already
-        lock: held by the task that adds, restores or removes the agent
-        lost: whether the queue was deleted, with what was in it
-    """
+    """The queue of one agent of this process."""
 
     mailbox: Mailbox
     name: str
-    consumer: str = ""
-    claimed: bool = False
-    channel: int = 0
-    backlog: int = 0
-    begin: Callable[[], None] | None = None
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    lost: bool = False
+    consumer: str = ""  # AMQP's consumer tag, empty while it is not consumed
+    claimed: bool = False  # whether this process has the id, as far as it knows
+    channel: int = 0  # the number of the channel that it is consumed on
+    backlog: int = 0  # how many messages that waited when consuming began are not delivered yet
+    begin: Callable[[], None] | None = None  # lets the agent start after the backlog
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while added, restored, removed
+    lost: bool = False  # whether it was deleted, with what was in it
 
     @property
     def id(self) -> str:
@@ -74,57 +62,44 @@ class AgentQueue:
 
 
 class AgentQueues:
-    """Claims ids, declares and consumes the agents' queues, and deletes them."""
+    """Claims the ids of this process's agents, and consumes their queues until they are removed."""
 
-    def __init__(self, broker: Broker, *, limit: int, keep_s: float, quorum: bool) -> None:
+    def __init__(
+        self,
+        router: Router,
+        broker: Broker,
+        receiver: Receiver,
+        *,
+        keep_s: float,
+        quorum: bool,
+        queue_lost: Callable[[str], None],
+        evict: Callable[[Mailbox, RequestError], None],
+    ) -> None:
+        self._router = router
+        self._broker = broker
         self._call = broker.control.call
         self._consumer = broker.consumer
+        self._publisher = broker.publisher
         self._names = names = broker.names
-        self._limit = limit
+        # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
+        self._stale_s = 3 * broker.heartbeat + 10
+        self._receiver = receiver
+        self._queue_lost = queue_lost
+        self._evict = evict
+        self._here: dict[Mailbox, AgentQueue] = {}
+        self._leaving: dict[str, asyncio.Task[None]] = {}
         self._arguments: dict[str, Any] = {
             "x-dead-letter-exchange": names.dead,
             # A queue without a consumer expires after its last messages are dead-lettered;
             # messages that are sent to it meanwhile extend its life (`Presence.renew`).
             "x-message-ttl": int(keep_s * 1000),
             "x-expires": int(keep_s * 2000),
-            "x-max-length": limit,
+            "x-max-length": router.capacity,
             "x-overflow": "reject-publish",
             "x-queue-type": "quorum" if quorum else CLASSIC,
         }
 
-    async def claim_and_consume(
-        self,
-        queue: AgentQueue,
-        claimed: Callable[[], None],
-        deliver: Deliver,
-        cancelled: Callable[[], None],
-    ) -> None:
-        """Claim an id for as long as this process's connection lasts, and consume its queue."""
-        prefetch = self._limit + queue.mailbox.concurrency + _SPARE
-        count, classic = await self._declare(queue.id, claims=True)
-        queue.claimed = True
-        queue.backlog = min(count, prefetch)
-        if queue.backlog and queue.begin is None:
-            queue.begin = queue.mailbox.pause()
-        claimed()
-        bound = asyncio.ensure_future(self._bind(queue.id))
-        try:
-            channel = self._consumer.number
-            queue.consumer = await self._consumer.consume(
-                queue.name, deliver, prefetch, cancelled, classic=classic
-            )
-            queue.channel = channel
-        finally:
-            await bound
-
-    async def release_claim(self, id: str) -> None:
-        """Release the claim of an id."""
-        name = self._names.claim_queue(id)
-        await self._call(lambda channel, done: channel.queue_delete(name, callback=done))
-
-    def is_consumed_here(self, queue: AgentQueue) -> bool:
-        """Return whether a queue is consumed on the present channel."""
-        return bool(queue.consumer) and queue.channel == self._consumer.number
+    # -- at the broker -----------------------------------------------------------------------------
 
     async def declare(self, id: str) -> None:
         """Declare the queue of an agent that is not here."""
@@ -134,13 +109,13 @@ class AgentQueues:
     async def _declare(self, id: str, *, claims: bool) -> tuple[int, bool]:
         """Declare a queue; return how many messages wait, and if it is surely a classic one."""
         arguments = self._arguments
-        name = self._names.agent_queue(id)
+        name = self._names.queue("agent", id)
 
-        def declare(channel: Channel, done: Callable[[Any], None]) -> None:
+        def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
             if claims:
                 # Without waiting: a refusal closes the channel before the next declaration.
-                channel.queue_declare(self._names.claim_queue(id), exclusive=True)
-            channel.queue_declare(name, durable=True, arguments=arguments, callback=done)
+                channel.queue_declare(self._names.queue("claim", id), exclusive=True)
+            channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
 
         classic = arguments["x-queue-type"] == CLASSIC
         try:
@@ -162,103 +137,39 @@ class AgentQueues:
 
     async def _bind(self, id: str) -> None:
         names = self._names
-        name = names.agent_queue(id)
+        name = names.queue("agent", id)
 
-        def bind(channel: Channel, done: Callable[[Any], None]) -> None:
+        def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
             channel.queue_bind(name, names.exchange, names.everyone)
-            channel.queue_bind(name, names.exchange, names.agent_key(id), callback=done)
+            channel.queue_bind(name, names.exchange, names.key("agent", id), callback=callback)
 
         try:
             await self._call(bind)
         except Refused as error:
             raise BrokerError(f"agent {id!r} can have no messages routed to it: {error}") from error
 
-    async def delete(self, queue: AgentQueue) -> None:
-        """Delete an agent's queue once all its messages are delivered here."""
-        name, exchange = queue.name, self._names.exchange
-        everyone, own = self._names.everyone, self._names.agent_key(queue.id)
-        if not self.is_consumed_here(queue):
-            raise LinkLost("there is no connection")
-        try:
-            await self._call(
-                lambda c, done: c.queue_unbind(name, exchange, everyone, callback=done)
-            )
-            await self._call(lambda c, done: c.queue_unbind(name, exchange, own, callback=done))
-            await self._drain(queue)
-            # Messages may be on their way here: the broker cancels the consumer after them.
-            taken = self._consumer.until_ended(queue.consumer)
-            try:
-                await self._call(lambda c, done: c.queue_delete(name, callback=done))
-                await taken
-            finally:
-                taken.cancel()
-        except Refused as error:
-            if error.code != _NOT_FOUND:
-                raise
-            queue.lost = True
-
-    async def _drain(self, queue: AgentQueue) -> None:
-        """Wait until all messages in a queue are delivered here."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + _LONGEST_DRAIN_S
-        while True:
-            left = (await self._state(queue.name)).message_count
-            if not self.is_consumed_here(queue):
-                raise LinkLost("the channel was lost")
-            if not left:
-                return
-            if clock() > until:  # nothing is taken, for example because its inbox cannot be written
-                logger.error(
-                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
-                )
-                return
-            self._consumer.flush()
-            await asyncio.sleep(_DRAIN_S)
-
     async def is_consumed(self, id: str) -> bool:
         """Return whether some process consumes the queue of an agent."""
         try:
-            return bool((await self._state(self._names.agent_queue(id))).consumer_count)
+            return bool((await self._state(self._names.queue("agent", id))).consumer_count)
         except Refused:
             return False
 
     async def is_claimed(self, id: str) -> bool:
         """Return whether some process has an agent of that id, even without a queue."""
         try:
-            return bool(await self._state(self._names.claim_queue(id)))
+            return bool(await self._state(self._names.queue("claim", id)))
         except Refused as error:
             return error.code == _LOCKED
 
     async def _state(self, name: str) -> Any:
-        return await self._call(
-            lambda channel, done: channel.queue_declare(name, passive=True, callback=done)
-        )
+        return await self._call(Channel.queue_declare, name, passive=True)
 
+    # -- agents come -------------------------------------------------------------------------------
 
-class LocalAgents:
-    """Consumes the queue of each agent of this process, until the agent is removed."""
-
-    def __init__(
-        self,
-        router: Router,
-        broker: Broker,
-        queues: AgentQueues,
-        receiver: Receiver,
-        *,
-        queue_lost: Callable[[str], None],
-        evict: Callable[[Mailbox, RequestError], None],
-    ) -> None:
-        self._router = router
-        self._broker = broker
-        self._publisher = broker.publisher
-        # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
-        self._stale_s = 3 * broker.heartbeat + 10
-        self._queues = queues
-        self._receiver = receiver
-        self._queue_lost = queue_lost
-        self._evict = evict
-        self._here: dict[Mailbox, AgentQueue] = {}
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+    def _is_consumed_here(self, queue: AgentQueue) -> bool:
+        """Return whether a queue is consumed on the present channel."""
+        return bool(queue.consumer) and queue.channel == self._consumer.number
 
     async def add(self, mailbox: Mailbox) -> bool:
         """Claim an agent's id and consume its queue; return False if it was removed meanwhile."""
@@ -267,18 +178,17 @@ class LocalAgents:
         await self._broker.open()
         while (leaving := self._leaving.get(mailbox.id)) is not None:
             await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
-        queue = AgentQueue(mailbox, self._broker.names.agent_queue(mailbox.id))
+        queue = AgentQueue(mailbox, self._names.queue("agent", mailbox.id))
         if mailbox.open:
             self._here[mailbox] = queue
         try:
             async with queue.lock:
-                while mailbox.open and not self._queues.is_consumed_here(queue):
+                while mailbox.open and not self._is_consumed_here(queue):
                     try:
                         # What was broadcast before is not for it, and the broker routes messages
                         # and binds queues on two channels.
                         await self._publisher.confirmed_or_returned(self._publisher.in_flight(""))
-                        # What an earlier process began came before what waits at the broker.
-                        await self._consume(queue, partial(self._receiver.resume, mailbox))
+                        await self._consume(queue)
                     except LinkLost:
                         await asyncio.sleep(_AGAIN_S)  # for the next connection
         except DuplicateAgent:
@@ -288,37 +198,93 @@ class LocalAgents:
             raise self._router.closed_error()
         return mailbox.open
 
-    async def _consume(self, queue: AgentQueue, claimed: Callable[[], None] = lambda: None) -> None:
+    async def _consume(self, queue: AgentQueue) -> None:
+        """Claim an id for as long as this process's connection lasts, and consume its queue."""
         mailbox = queue.mailbox
-
-        def deliver(tag: Tag, properties: Any, body: bytes) -> None:
-            self._receiver.take(mailbox, tag, properties, body)
-            if queue.begin is not None:
-                # The agent starts after the whole backlog is here: a later message in it may cancel
-                # a request.
-                queue.backlog -= 1
-                if not queue.backlog:
-                    begin()
-
-        def begin() -> None:
-            begin_agent, queue.begin = queue.begin, None
-            if begin_agent is not None:
-                begin_agent()
-
-        def cancelled() -> None:
-            queue.consumer = ""
-            queue.lost = True
-            if self._here.get(mailbox) is queue and not self._router.ending:
-                logger.warning(
-                    "the queue of agent %r is gone from the broker; declaring it again", mailbox.id
-                )
-                self._router.thread.spawn(self._restore(queue))
-
-        await self._queues.claim_and_consume(queue, claimed, deliver, cancelled)
-        self._router.loop.call_later(_BACKLOG_S, begin)
+        prefetch = self._router.capacity + mailbox.concurrency + _SPARE
+        count, classic = await self._declare(queue.id, claims=True)
+        queue.claimed = True
+        queue.backlog = min(count, prefetch)
+        if queue.backlog and queue.begin is None:
+            queue.begin = mailbox.pause()
+        self._receiver.resume(mailbox)  # that came before what waits at the broker
+        bound = asyncio.ensure_future(self._bind(queue.id))
+        try:
+            channel = self._consumer.number
+            queue.consumer = await self._consumer.consume(
+                queue.name,
+                partial(self._deliver, queue),
+                prefetch,
+                partial(self._cancelled, queue),
+                classic=classic,
+            )
+            queue.channel = channel
+        finally:
+            await bound
+        self._router.loop.call_later(_BACKLOG_S, self._begin, queue)
         if queue.lost:
             queue.lost = False
             self._queue_lost(queue.id)
+
+    def _deliver(self, queue: AgentQueue, tag: Tag, properties: Any, body: bytes) -> None:
+        self._receiver.take(queue.mailbox, tag, properties, body)
+        if queue.begin is not None:
+            # The agent starts after the whole backlog is here: a later message in it may cancel a
+            # request.
+            queue.backlog -= 1
+            if not queue.backlog:
+                self._begin(queue)
+
+    def _begin(self, queue: AgentQueue) -> None:
+        begin, queue.begin = queue.begin, None
+        if begin is not None:
+            begin()
+
+    def _cancelled(self, queue: AgentQueue) -> None:
+        """Restore a queue that was deleted."""
+        queue.consumer = ""
+        queue.lost = True
+        if self._here.get(queue.mailbox) is queue and not self._router.ending:
+            logger.warning(
+                "the queue of agent %r is gone from the broker; declaring it again", queue.id
+            )
+            self._router.thread.spawn(self._restore(queue))
+
+    def restore(self) -> None:
+        """Consume the queues on a new channel."""
+        for queue in self._here.values():
+            self._router.thread.spawn(self._restore(queue))
+
+    async def _restore(self, queue: AgentQueue) -> None:
+        mailbox, until = queue.mailbox, self._router.loop.time() + self._stale_s
+        async with queue.lock:
+            while (
+                self._here.get(mailbox) is queue
+                and self._broker.is_up  # else the next connection restores all
+                and not self._is_consumed_here(queue)
+            ):
+                try:
+                    await self._consume(queue)
+                    continue
+                except (LinkLost, AMQPError):
+                    pass
+                except DuplicateAgent:
+                    # Another process has the id, or the broker does not know yet that our old
+                    # connection is lost.
+                    if self._router.loop.time() > until:
+                        self._replaced(mailbox)
+                except BrokerError as error:
+                    logger.error("%s", error)
+                await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))
+
+    def _replaced(self, mailbox: Mailbox) -> None:
+        del self._here[mailbox]
+        self._receiver.give_up(mailbox)
+        text = f'agent "{mailbox.id}" was replaced by one of another process'
+        logger.error("%s while this one had no connection", text)
+        self._evict(mailbox, AgentStopped(text))
+
+    # -- agents leave ------------------------------------------------------------------------------
 
     def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
@@ -348,46 +314,52 @@ class LocalAgents:
                 try:
                     with suppress(LinkLost):  # else they are published again, on another channel
                         await self._publisher.confirmed_or_returned(sent)
-                    await self._queues.delete(queue)
+                    await self._delete(queue)
                 except (LinkLost, AMQPError, Refused) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
                 with suppress(LinkLost, AMQPError, Refused):
-                    await self._queues.release_claim(queue.id)
+                    await self._call(Channel.queue_delete, self._names.queue("claim", queue.id))
         finally:
             del self._leaving[queue.id]
         if queue.lost:
             self._queue_lost(queue.id)  # its requests are sent again, and find no receiver
 
-    def restore(self) -> None:
-        """Consume the queues on a new channel."""
-        for queue in self._here.values():
-            self._router.thread.spawn(self._restore(queue))
+    async def _delete(self, queue: AgentQueue) -> None:
+        """Delete an agent's queue once all its messages are delivered here."""
+        name, exchange = queue.name, self._names.exchange
+        everyone, own = self._names.everyone, self._names.key("agent", queue.id)
+        if not self._is_consumed_here(queue):
+            raise LinkLost("there is no connection")
+        try:
+            await self._call(Channel.queue_unbind, name, exchange, everyone)
+            await self._call(Channel.queue_unbind, name, exchange, own)
+            await self._drain(queue)
+            # Messages may be on their way here: the broker cancels the consumer after them.
+            taken = self._consumer.until_ended(queue.consumer)
+            try:
+                await self._call(Channel.queue_delete, name)
+                await taken
+            finally:
+                taken.cancel()
+        except Refused as error:
+            if error.code != _NOT_FOUND:
+                raise
+            queue.lost = True
 
-    async def _restore(self, queue: AgentQueue) -> None:
-        mailbox, until = queue.mailbox, self._router.loop.time() + self._stale_s
-        async with queue.lock:
-            while (
-                self._here.get(mailbox) is queue
-                and self._broker.is_up  # else the next connection restores all
-                and not self._queues.is_consumed_here(queue)
-            ):
-                try:
-                    await self._consume(queue)
-                    continue
-                except (LinkLost, AMQPError):
-                    pass
-                except DuplicateAgent:
-                    # Another process has the id, or the broker does not know yet that our old
-                    # connection is lost.
-                    if self._router.loop.time() > until:
-                        self._replaced(mailbox)
-                except BrokerError as error:
-                    logger.error("%s", error)
-                await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))
-
-    def _replaced(self, mailbox: Mailbox) -> None:
-        del self._here[mailbox]
-        self._receiver.give_up(mailbox)
-        text = f'agent "{mailbox.id}" was replaced by one of another process'
-        logger.error("%s while this one had no connection", text)
-        self._evict(mailbox, AgentStopped(text))
+    async def _drain(self, queue: AgentQueue) -> None:
+        """Wait until all messages in a queue are delivered here."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + _LONGEST_DRAIN_S
+        while True:
+            left = (await self._state(queue.name)).message_count
+            if not self._is_consumed_here(queue):
+                raise LinkLost("the channel was lost")
+            if not left:
+                return
+            if clock() > until:  # nothing is taken, for example because its inbox cannot be written
+                logger.error(
+                    "agent %r is removed, and %d messages are lost with its queue", queue.id, left
+                )
+                return
+            self._consumer.flush()
+            await asyncio.sleep(_DRAIN_S)

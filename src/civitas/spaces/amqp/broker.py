@@ -20,7 +20,6 @@ from civitas.spaces.amqp.connection import (
     Connection,
     Control,
     LinkLost,
-    Operation,
     Refused,
     explain,
     parameters,
@@ -79,8 +78,8 @@ class Broker:
         self.names = names
         self.heartbeat = options.heartbeat
         self.process = secrets.token_hex(8)
-        self.reply_key = names.reply_key(self.process)
-        self._replies = names.reply_queue(self.process)
+        self.reply_key = names.key("reply", self.process)
+        self._replies = names.queue("reply", self.process)
         self._count = count(1)
         self._replied = replied
         self._replies_lost = replies_lost
@@ -93,7 +92,7 @@ class Broker:
         self._on_state = on_state
         self._after_read = after_read
         self._connection: Connection | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
         self._keeping: asyncio.Task[None] | None = None
         self._closing = False
         self.control = Control(self.channel)
@@ -105,8 +104,7 @@ class Broker:
     async def end_replies(self) -> None:
         """Take all answers in this process's reply queue, then delete the queue."""
         self._ending = True
-        queue = self._replies
-        await self.control.call(lambda channel, done: channel.queue_delete(queue, callback=done))
+        await self.control.call(Channel.queue_delete, self._replies)
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -117,23 +115,14 @@ class Broker:
 
     async def open(self) -> None:
         """Connect; from then on the connection is reopened whenever it is lost."""
-        if self._keeping is not None:
-            return
-        if self._opening is None:
-            self._opening = self.loop.create_task(self._open())
-        opening = self._opening
-        await asyncio.shield(opening)
-
-    async def _open(self) -> None:
-        try:
-            await self._connect()
-        except BrokerError:
-            raise
-        except (LinkLost, AMQPError) as error:
-            raise BrokerError(explain(error, self._options)) from error
-        finally:
-            self._opening = None
-        self._keeping = self.loop.create_task(self._reconnect())
+        async with self._opening:
+            if self._keeping is not None:
+                return
+            try:
+                await self._connect()
+            except (LinkLost, AMQPError) as error:
+                raise BrokerError(explain(error, self._options)) from error
+            self._keeping = self.loop.create_task(self._reconnect())
 
     async def channel(self) -> Channel:
         """Open a channel."""
@@ -150,9 +139,8 @@ class Broker:
     async def close(self) -> None:
         """Close the connection for good."""
         self._closing = True
-        for task in (self._keeping, self._opening):
-            if task is not None:
-                task.cancel()
+        if self._keeping is not None:
+            self._keeping.cancel()
         connection = self._connection
         if connection is not None:
             if connection.is_open:
@@ -227,22 +215,15 @@ class Broker:
         """Set up a new connection."""
         names, queue, classic = self.names, self._replies, {"x-queue-type": CLASSIC}
         expiring = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
-        steps: list[Operation] = [
-            lambda c, done: c.exchange_declare(
-                names.exchange, "topic", durable=True, callback=done
-            ),
-            lambda c, done: c.exchange_declare(names.dead, "fanout", durable=True, callback=done),
-            lambda c, done: c.queue_declare(
-                names.dead_letters, durable=True, arguments=classic, callback=done
-            ),
-            lambda c, done: c.queue_bind(names.dead_letters, names.dead, "", callback=done),
-            lambda c, done: c.queue_declare(queue, durable=True, arguments=expiring, callback=done),
-            lambda c, done: c.queue_bind(queue, names.exchange, self.reply_key, callback=done),
-            lambda c, done: c.queue_bind(queue, names.exchange, names.processes, callback=done),
-        ]
+        call, exchange, dead = self.control.call, names.exchange, names.dead_letters
         try:
-            for step in steps:
-                await self.control.call(step)
+            await call(Channel.exchange_declare, exchange, "topic", durable=True)
+            await call(Channel.exchange_declare, names.dead, "fanout", durable=True)
+            await call(Channel.queue_declare, dead, durable=True, arguments=classic)
+            await call(Channel.queue_bind, dead, names.dead, "")
+            await call(Channel.queue_declare, queue, durable=True, arguments=expiring)
+            await call(Channel.queue_bind, queue, exchange, self.reply_key)
+            await call(Channel.queue_bind, queue, exchange, names.processes)
         except Refused as error:
             raise BrokerError(
                 f"the broker at {self._options.address} has something else under the name "

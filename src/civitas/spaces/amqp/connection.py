@@ -296,8 +296,6 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 # pika warns of each refusal: `Control` expects them, and other channels are reopened.
 logging.getLogger("pika.channel").setLevel(logging.ERROR)
 
-Operation = Callable[[Channel, Callable[[Any], None]], Any]
-
 
 class Refused(Exception):
     """The broker refused an operation.
@@ -320,15 +318,15 @@ class Control:
         self._waiting: asyncio.Future[Any] | None = None
         self._turn = asyncio.Lock()
 
-    async def call(self, operation: Operation) -> Any:
-        """Do one operation and return the broker's answer."""
+    async def call(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a method of `Channel` that takes a callback, and return the broker's answer."""
         async with self._turn:
             channel = self._channel
             if channel is None or not channel.is_open:
                 channel = self._channel = await self._open_channel()
                 channel.add_on_close_callback(self._closed)
             waiting = self._waiting = asyncio.get_running_loop().create_future()
-            operation(channel, lambda frame: settle(waiting, frame.method))
+            operation(channel, *args, callback=lambda f: settle(waiting, f.method), **kwargs)
             try:
                 return await waiting
             finally:

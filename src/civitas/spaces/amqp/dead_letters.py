@@ -65,7 +65,7 @@ def bury(
         Outbound(
             broker.new_key(),
             properties.type if isinstance(properties.type, str) else "",
-            broker.names.agent_key(agent),
+            broker.names.key("agent", agent),
             body,
             mandatory=True,
             reply_to=properties.reply_to,
@@ -152,7 +152,7 @@ def _last_death(headers: dict[str, Any]) -> dict[str, Any]:
 
 def _receiver(names: Names, death: dict[str, Any], message: Any) -> object:
     """Return the id of its queue's agent; if that is hashed, the receiver in the message."""
-    queue, before = _text(death.get("queue")), names.agent_queue("")
+    queue, before = _text(death.get("queue")), names.queue("agent", "")
     name = queue.removeprefix(before)
     if name != queue and not name.startswith("%~"):
         return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name)
@@ -235,7 +235,7 @@ class DeadLetters:
         message = Outbound(
             f"resent.{dead.key}",  # sent twice, it is one message to its receiver
             wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,
-            self._names.agent_key(agent),
+            self._names.key("agent", agent),
             dead.body,
             headers=wire.headers(original_id=dead.original, thread=dead.thread),
         )
@@ -261,7 +261,7 @@ class DeadLetters:
         assert self._connection is not None
         try:
             with self._connection.channel() as channel:
-                channel.queue_declare(self._names.agent_queue(agent), passive=True)
+                channel.queue_declare(self._names.queue("agent", agent), passive=True)
         except ChannelClosedByBroker:
             return False
         return True

@@ -20,19 +20,12 @@ ENDED: Final = 2
 
 
 class Entry(NamedTuple):
-    """The record of a message in an inbox.
+    """The record of a message in an inbox."""
 
-    Attributes:
-        key: the message's key, unique among senders
-        state: `ACCEPTED`, `STARTED` or `ENDED`
-        message: the message, if it was accepted (and so acknowledged) before it ran, until it ends
-        answer: what is sent again when an ended message is redelivered; None: nothing
-    """
-
-    key: str
+    key: str  # unique among senders
     state: Literal[0, 1, 2]
-    message: bytes | None
-    answer: bytes | None
+    message: bytes | None  # if it was accepted (and so acknowledged) before it ran, until it ends
+    answer: bytes | None  # what is sent again when an ended message is redelivered
 
 
 APPLICATION: Final = 0x63766931

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from pika.channel import Channel
 from pika.exceptions import AMQPError
 
 from civitas.spaces.amqp import wire
@@ -59,13 +60,9 @@ class Observers:
                 return
             self._channel = self._broker.consumer.number
             # A new queue each time: the broker may not know yet that the old connection is lost.
-            queue = names.observer_queue(self._broker.new_key())
-            await call(
-                lambda c, done: c.queue_declare(
-                    queue, exclusive=True, auto_delete=True, callback=done
-                )
-            )
-            await call(lambda c, done: c.queue_bind(queue, names.exchange, "#", callback=done))
+            queue = names.queue("observer", self._broker.new_key())
+            await call(Channel.queue_declare, queue, exclusive=True, auto_delete=True)
+            await call(Channel.queue_bind, queue, names.exchange, "#")
             await self._broker.consumer.consume(queue, self._observed, _PREFETCH, lambda: None)
 
     def _observed(self, tag: Tag, properties: Any, body: bytes) -> None:

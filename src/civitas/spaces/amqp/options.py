@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -143,34 +143,14 @@ class Names:
 
     @staticmethod
     @lru_cache(maxsize=10_000)
-    def agent_key(id: str) -> str:
-        """Return the routing key of messages to an agent."""
-        return _fitting(lambda name: f"agent.{name}", id)
+    def key(kind: str, id: str) -> str:
+        """Return the routing key of an `agent`, or of the `reply` to a process."""
+        name = f"{kind}.{_SPECIAL.sub(lambda match: f'%{ord(match[0]):02X}', id)}"
+        if len(name.encode()) <= _LONGEST:
+            return name
+        # No other id has this name: "%~" is not an escape, and a hash has no percent sign.
+        return f"{kind}.%~{hashlib.sha256(id.encode()).hexdigest()}"
 
-    def agent_queue(self, id: str) -> str:
-        """Return the name of an agent's queue."""
-        return _fitting(lambda name: f"{self.exchange}.agent.{name}", id)
-
-    def claim_queue(self, id: str) -> str:
-        """Return the exclusive queue by which an agent's process claims the id."""
-        return _fitting(lambda name: f"{self.exchange}.claim.{name}", id)
-
-    def reply_key(self, process: str) -> str:
-        """Return the routing key of answers to a process."""
-        return f"reply.{process}"
-
-    def reply_queue(self, process: str) -> str:
-        """Return the name of a process's reply queue."""
-        return f"{self.exchange}.reply.{process}"
-
-    def observer_queue(self, process: str) -> str:
-        """Return the name of an observing process's queue."""
-        return f"{self.exchange}.observer.{process}"
-
-
-def _fitting(make: Callable[[str], str], id: str) -> str:
-    name = make(_SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", id))
-    if len(name.encode()) <= _LONGEST:
-        return name
-    # No other id has this name: "%~" is not an escape, and a hash has no percent sign.
-    return make("%~" + hashlib.sha256(id.encode()).hexdigest())
+    def queue(self, kind: str, id: str) -> str:
+        """Return the queue of an `agent`, its `claim`, a process's `reply` or `observer`."""
+        return self.key(f"{self.exchange}.{kind}", id)

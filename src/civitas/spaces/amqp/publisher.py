@@ -33,6 +33,8 @@ _AHEAD: Final = 1_000
 _REFUSABLE: Final = frozenset((SEND, REQUEST))
 """Kinds that may be refused. Answers need no limit: messages that were taken limit them."""
 
+_ALL: Final = "*"
+
 _WINDOW = 5_000
 """How many messages may be unconfirmed."""
 
@@ -56,9 +58,8 @@ class Publisher:
         self._tag = 0
         self._unconfirmed: dict[int, Outbound] = {}
         self._waiting: deque[Outbound] = deque()
-        self._paused: deque[Outbound] = deque()
         self._pauses = 0
-        # By receiver, then by key: the returned messages, and those published since.
+        # By receiver or `_ALL`, then by key: the returned messages, and those published since.
         self._held: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
         self.largest = LARGEST
@@ -66,25 +67,25 @@ class Publisher:
 
     def __len__(self) -> int:
         held = sum(len(each) for pair in self._held.values() for each in pair)
-        return len(self._unconfirmed) + len(self._waiting) + len(self._paused) + held
+        return len(self._unconfirmed) + len(self._waiting) + held
 
     def publish(self, message: Outbound) -> None:
         """Publish a message now, or keep it until that is possible."""
         if len(message.body) > self.largest and message.exchange is None:  # not a dead letter
             self._settled(message, TOO_LARGE)
             return
-        held = self._held.get(message.to) if self._held else None
+        held = self._held and (self._held.get(message.to) or self._held.get(_ALL))
         now = self._channel is not None and len(self._unconfirmed) < _WINDOW
-        if now and held is None and not self._waiting and not self._pauses:
+        if now and not held and not self._waiting:
             message.in_flight = True
             self._emit(message)
         elif len(self) >= _LIMIT and message.kind in _REFUSABLE:
             self._settled(message, FULL)
-        elif held is not None:
+        elif held:
             held[1][message.key] = message
         else:
             message.in_flight = True
-            (self._paused if self._pauses else self._waiting).append(message)
+            self._waiting.append(message)
         self._regulate()
 
     def _regulate(self) -> None:
@@ -107,14 +108,14 @@ class Publisher:
     def pause(self) -> None:
         """Keep messages from now on until `resume`: their receiver is being added."""
         self._pauses += 1
+        self._held.setdefault(_ALL, ({}, {}))
 
     def resume(self) -> None:
         """Publish the messages kept since `pause`."""
         self._pauses -= 1
         if not self._pauses:
-            self._waiting.extend(self._paused)
-            self._paused.clear()
-            self._publish_waiting()
+            for message in self.take_held(_ALL):
+                self.publish(message)
 
     # -- for an agent without a queue --------------------------------------------------------------
 

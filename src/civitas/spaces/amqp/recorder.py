@@ -16,7 +16,7 @@ from civitas.spaces.amqp.consumer import Tag
 from civitas.spaces.amqp.inbox import Inbox
 from civitas.spaces.amqp.wire import Outbound
 from civitas.spaces.delivery import Delivery
-from civitas.spaces.handler import Offer, answers
+from civitas.spaces.handler import Offer
 from civitas.spaces.router import Router
 
 logger = logging.getLogger("civitas.amqp")
@@ -35,33 +35,20 @@ Ident = tuple[str, str]
 
 
 class InFlight(Delivery):
-    """A message that came over the broker and is not acknowledged yet.
-
-    Attributes:
-        ident: identifies it in the inbox
-        tag: the broker's delivery to acknowledge; None if there is none now
-        raw: AMQP's properties and body, until it starts
-        reply_to: the routing key of a request's outcome
-        begun: whether the inbox has recorded it as started
-        stored: whether the inbox has the message itself, and it is acknowledged
-        unconfirmed: how many messages from its handler are not confirmed
-        answer: the answer to send when it has ended
-        ended: whether it has ended
-        owned_elsewhere: whether another process has its agent's id: it is redelivered there
-    """
+    """A message that came over the broker and is not acknowledged yet."""
 
     __slots__ = ()
 
     ident: Ident
-    tag: Tag | None
-    raw: tuple[Any, bytes] | None
-    reply_to: str
-    begun: bool = False
-    stored: bool = False
-    unconfirmed: int = 0
-    answer: Outbound | None = None
+    tag: Tag | None  # the broker's delivery to acknowledge
+    raw: tuple[Any, bytes] | None  # AMQP's properties and body, until it starts
+    reply_to: str  # the routing key of a request's outcome
+    begun: bool = False  # whether the inbox has recorded it as started
+    stored: bool = False  # whether the inbox has the message itself, and it is acknowledged
+    unconfirmed: int = 0  # how many messages from its handler are not confirmed
+    answer: Outbound | None = None  # to be sent when it has ended
     ended: bool = False
-    owned_elsewhere: bool = False
+    owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
 
 
 class Recorder:
@@ -163,31 +150,25 @@ class Recorder:
 
     # -- ended -------------------------------------------------------------------------------------
 
-    def reply(self, delivery: InFlight, value: Any, error: BaseException | None) -> None:
-        """Make the answer of a request that has ended."""
-        answer = answers(delivery, value, error)
-        assert answer is not None  # a request has an answer, whatever its value
+    def answer(
+        self, delivery: InFlight, envelope: Envelope, id: str | None, error: BaseException | None
+    ) -> None:
+        """Make the answer of a message, with its `id`; it is sent at the message's end."""
+        kind, routing_key, to = wire.REPLY, delivery.reply_to, ""
+        headers = None if error is None else wire.error_headers(error)
+        if delivery.kind != kinds.REQUEST:
+            kind, routing_key, to = wire.ANSWER, self._names.key("agent", envelope.to), envelope.to
+            original_id = id if envelope.name == "say" else None
+            headers = wire.headers(original_id=original_id, thread=envelope.thread)
         delivery.answer = Outbound(
             _answer_key(delivery),
-            wire.REPLY,
-            delivery.reply_to,
-            wire.written(answer[0]),
-            correlation_id=delivery.ident[0],
-            headers=None if error is None else wire.error_headers(error),
-        )
-
-    def answer(self, delivery: InFlight, envelope: Envelope, original_id: str | None) -> None:
-        """Make the answer of a message that is not a request; it is sent at the message's end."""
-        delivery.answer = Outbound(
-            _answer_key(delivery),
-            wire.ANSWER,
-            self._names.agent_key(envelope.to),
+            kind,
+            routing_key,
             wire.written(envelope),
-            to=envelope.to,
-            mandatory=True,
-            headers=wire.headers(
-                original_id=original_id if envelope.name == "say" else None, thread=envelope.thread
-            ),
+            to=to,
+            mandatory=bool(to),
+            correlation_id=None if to else delivery.ident[0],
+            headers=headers,
         )
 
     def concluded(self, delivery: InFlight) -> None:

@@ -68,7 +68,7 @@ class OpenRequests:
         message = self._open[key] = Outbound(
             key,
             wire.REQUEST,
-            self._broker.names.agent_key(envelope.to),
+            self._broker.names.key("agent", envelope.to),
             wire.written(envelope),
             to=envelope.to,
             mandatory=True,
@@ -107,7 +107,7 @@ class OpenRequests:
             Outbound(
                 self._broker.new_key(),
                 wire.CANCEL,
-                self._broker.names.agent_key(envelope.to),
+                self._broker.names.key("agent", envelope.to),
                 wire.written(Envelope(envelope.sender, envelope.to, "cancel", {})),
                 to=envelope.to,
                 correlation_id=delivery.key,
@@ -159,7 +159,7 @@ class OpenRequests:
         if kind == wire.QUEUE_LOST:
             self.send_again(sender)
         elif kind == wire.WHO:
-            to = self._broker.names.reply_key(sender)
+            to = self._broker.names.key("reply", sender)
             self._notify(wire.HERE, to, sender, id=id, args={"ids": list(self._here)})
         elif (found := self._asked.get(id or "")) is not None:
             found.update(ids)

@@ -22,7 +22,7 @@ from civitas.errors import (
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
 from civitas.spaces.amqp import wire
-from civitas.spaces.amqp.agent_queues import AgentQueues, LocalAgents
+from civitas.spaces.amqp.agent_queues import AgentQueues
 from civitas.spaces.amqp.broker import Broker
 from civitas.spaces.amqp.connection import LinkLost, Refused
 from civitas.spaces.amqp.inbox import Inbox
@@ -83,15 +83,6 @@ class AMQPRouter(Router):
             on_state=on_state,
             after_read=self._begin_now,
         )
-        queues = AgentQueues(broker, limit=mailbox, keep_s=keep_s, quorum=quorum)
-        self.presence = Presence(
-            broker,
-            queues,
-            self.mailboxes,
-            absent=lambda request: self.abort(request, self._not_found(request.envelope.to)),
-            settled=self._settled,
-            keep_s=keep_s,
-        )
         self.requests = OpenRequests(broker, self.settle, self.mailboxes)
         self.recorder = Recorder(
             self, broker, inbox, is_idle=lambda: not self._ready, keep_s=keep_s
@@ -104,13 +95,22 @@ class AMQPRouter(Router):
             innermost=self.requests.innermost,
             show=self._show_inbound,
         )
-        self.local_agents = LocalAgents(
+        self.queues = AgentQueues(
             self,
             broker,
-            queues,
             self.receiver,
+            keep_s=keep_s,
+            quorum=quorum,
             queue_lost=self.requests.queue_lost,
             evict=evict,
+        )
+        self.presence = Presence(
+            broker,
+            self.queues,
+            self.mailboxes,
+            absent=lambda request: self.abort(request, self._not_found(request.envelope.to)),
+            settled=self._settled,
+            keep_s=keep_s,
         )
         self.everywhere = Observers(broker)
 
@@ -144,7 +144,7 @@ class AMQPRouter(Router):
             Outbound(
                 self.broker.new_key(),
                 wire.SEND,
-                names.everyone if everyone else names.agent_key(to),
+                names.everyone if everyone else names.key("agent", to),
                 wire.written(envelope),
                 to="" if everyone else to,
                 mandatory=not everyone,
@@ -263,7 +263,9 @@ class AMQPRouter(Router):
                 error = self.closed_error()  # `shut_down` cancelled it at its receiver
         super().settle(delivery, value, error)
         if delivery.kind == REQUEST and isinstance(delivery, InFlight):
-            self.recorder.reply(delivery, value, error)
+            answer = answers(delivery, value, error)
+            assert answer is not None  # a request has an answer, whatever its value
+            self.recorder.answer(delivery, *answer, error)
             self.recorder.concluded(delivery)
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
@@ -287,7 +289,7 @@ class AMQPRouter(Router):
         if answer is not None:
             if self.observers:
                 self._show(answer[0])
-            self.recorder.answer(delivery, *answer)
+            self.recorder.answer(delivery, *answer, error)
 
     # -- in ----------------------------------------------------------------------------------------
 
@@ -312,7 +314,7 @@ class AMQPRouter(Router):
     async def _attached(self) -> None:
         """Consume again on a new channel."""
         await self.everywhere.attach()
-        self.local_agents.restore()
+        self.queues.restore()
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -322,7 +324,7 @@ class AMQPRouter(Router):
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
         if broker.is_up:
-            await self.local_agents.all_removed(_LAST_S)
+            await self.queues.all_removed(_LAST_S)
             try:
                 await asyncio.wait_for(broker.publisher.drained(), _LAST_S)
                 await asyncio.wait_for(broker.end_replies(), _LAST_S)

@@ -143,7 +143,7 @@ class AMQPSpace(Space):
             self._router.enter(self._add_later, mailbox)
             return
         try:
-            here = self._thread.run(self._router.local_agents.add, mailbox).result()
+            here = self._thread.run(self._router.queues.add, mailbox).result()
         except BaseException:
             self._thread.call(self._detach, mailbox)
             raise
@@ -155,7 +155,7 @@ class AMQPSpace(Space):
 
         async def add() -> None:
             try:
-                here = await self._router.local_agents.add(mailbox)
+                here = await self._router.queues.add(mailbox)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", mailbox.id, error)
                 self._detach(mailbox)
@@ -173,10 +173,10 @@ class AMQPSpace(Space):
 
     async def _released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile
-            await self._router.local_agents.removed(mailbox)
+            await self._router.queues.removed(mailbox)
 
     def _detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
-        self._router.local_agents.remove(mailbox)
+        self._router.queues.remove(mailbox)
         super()._detach(mailbox, *spared)
 
     def _replaced(self, mailbox: Mailbox, error: RequestError) -> None:

@@ -50,33 +50,22 @@ class Unreadable(Exception):
 
 @dataclass(eq=False, slots=True)
 class Outbound:
-    """A message to be published.
+    """A message to be published."""
 
-    Attributes:
-        key: its idempotency key, unique among all processes
-        kind: `SEND`, …
-        routing_key: the key that the exchange routes by
-        body: the message as JSON, including a reply's outcome
-        to: the receiving agent's id; empty for a broadcast, or if it goes to no agent
-        mandatory: whether the broker returns it when there is no queue for it
-        about: what to settle at its end: a request's delivery, a message being handled, a callback
-        exchange: the exchange, if not the publisher's
-        in_flight: whether the publisher has it, not yet confirmed, refused or returned
-    """
-
-    key: str
-    kind: str
+    key: str  # its idempotency key, unique among all processes
+    kind: str  # `SEND`, …
     routing_key: str
-    body: bytes
+    body: bytes  # the message as JSON, including a reply's outcome
     _: KW_ONLY
-    to: str = ""
-    mandatory: bool = False
+    to: str = ""  # the receiving agent's id; empty for a broadcast, or if it goes to no agent
+    mandatory: bool = False  # whether the broker returns it when there is no queue for it
     reply_to: str | None = None
     correlation_id: str | None = None
     headers: dict[str, Any] | None = None
+    # What to settle at its end: a request's delivery, a message being handled, a callback.
     about: Any = None
-    exchange: str | None = None
-    in_flight: bool = False
+    exchange: str | None = None  # if not the publisher's
+    in_flight: bool = False  # the publisher has it, not yet confirmed, refused or returned
 
     @property
     def ended(self) -> bool:
