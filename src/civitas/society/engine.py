@@ -73,11 +73,14 @@ class LocalEngine:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
         from civitas.society.population.step import in_threads
 
+        self._lend_threads(population)
+        work = (in_threads, population, moment, self._pool, self.threads)
+        return await WORKERS.run(asyncio.get_running_loop(), *work)
+
+    def _lend_threads(self, population: Population) -> None:
         if self.threads > 1 and self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, "civitas-rows")
         population.pool = self._pool
-        work = (in_threads, population, moment, self._pool, self.threads)
-        return await WORKERS.run(asyncio.get_running_loop(), *work)
 
     def close(self) -> None:
         """End the threads."""

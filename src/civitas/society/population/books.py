@@ -16,7 +16,7 @@ from civitas.society.population.people import room_of
 from civitas.society.population.settling import Settlers, keep_together, one_by_one
 from civitas.society.population.views import Balances, Where
 from civitas.society.population.wants import FIELDS, Table, encoded, joined
-from civitas.society.wants import Answer, Pay, Want, id_order
+from civitas.society.wants import Answer, Move, Pay, Want, id_order
 
 if TYPE_CHECKING:
     from civitas.society.population.population import Population
@@ -110,10 +110,12 @@ class RowBooks(Books):
             by_kind.setdefault(type(each.want), []).append(each)
         self.answers, answered = {}, list[tuple[Any, Answer]]()
         self.worked.clear()
-        pool, apart = self.population.pool, []
+        pool, apart, set_out = self.population.pool, [], None
         if pool is not None:
-            apart = [kind for kind in ORDER if self._settlers_of(kind).apart]
             # What full agents want of the same service is settled here, in its place among these.
+            if Move in tables and not by_kind[Move] and hasattr(self.city, "seconds_rows"):
+                set_out = pool.submit(moves.planned, self, tables[Move])
+            apart = [kind for kind in ORDER if self._settlers_of(kind).apart]
             apart = [] if any(map(by_kind.get, apart)) else [k for k in apart if k in tables]
             beside = pool.submit(list, map(self.settle_table, [tables[kind] for kind in apart]))
         for kind, several in by_kind.items():
@@ -138,7 +140,10 @@ class RowBooks(Books):
                 parts.insert(0, (table.sender, table.fields))
             if parts:
                 whole = joined(kind, parts) if single or table is None else table
-                self.settle_table(whole)
+                if kind is Move and set_out is not None:
+                    set_out.result()()
+                else:
+                    self.settle_table(whole)
                 self.answers[kind] = whole
                 answered += _of_agents(whole, single, self.population)
             for each in later:  # nobody of the population: by rank they come last
@@ -160,7 +165,7 @@ class RowBooks(Books):
                     f"step {self.step}: citizen {who} wants Pay to={to[at]}, which is no row "
                     "and no service"
                 ) from None
-        elif table.kind.__name__ == "Move":
+        elif table.kind is Move:
             moves.settle(self, table)
         else:
             self._settlers_of(table.kind).settle(self, table)

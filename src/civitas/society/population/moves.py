@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from civitas.society.arrays import numpy
@@ -14,33 +16,38 @@ _ROUNDS: Final = 20
 
 def settle(books: Any, table: Table) -> None:
     """Let citizens set out, with the outcome of `Books`; a citizen that is refused stays."""
+    planned(books, table)()
+
+
+def planned(books: Any, table: Table) -> Callable[[], None]:
+    """Work out who sets out, by where citizens are now; return the function that lets them."""
     np = numpy()
     arrays = books.population.arrays
     reason = np.zeros(len(table), np.int8)
     value = np.full(len(table), books.step, np.int64)
     if books.city is None:
-        table.settled(wants.NO_PLACE)
-        return
+        return partial(table.settled, wants.NO_PLACE)
     sender, to = table.sender, table.fields["to"]
     if (sender[1:] == sender[:-1]).any():
-        _one_by_one(books, table, reason, value)
-        table.settled(reason, value)
-        return
+        return partial(_one_by_one, books, table, reason, value)
     place = arrays["place"][sender]
     reason[(to < 0) | (to >= len(books.population.places))] = wants.NO_PLACE
     reason[arrays["moving_to"][sender] >= 0] = wants.ON_WAY
     going = np.flatnonzero((reason == 0) & (place != to))
-    if len(going):
-        seconds = seconds_of(books, place[going], to[going], table.fields["mode"][going])
-        reachable = seconds >= 0
-        accepted = _with_room(books, place[going], to[going], reachable)
-        reason[going] = np.where(accepted, np.where(reachable, 0, wants.NO_WAY), wants.FULL)
-        sets = accepted & reachable
-        out = going[sets]
-        arrives = books.step + np.maximum(1, -(-seconds[sets] // books.seconds))
-        value[out] = arrives
+    seconds = seconds_of(books, place[going], to[going], table.fields["mode"][going])
+    reachable = seconds >= 0
+    accepted = _with_room(books, place[going], to[going], reachable)
+    reason[going] = np.where(accepted, np.where(reachable, 0, wants.NO_WAY), wants.FULL)
+    sets = accepted & reachable
+    out = going[sets]
+    arrives = books.step + np.maximum(1, -(-seconds[sets] // books.seconds))
+    value[out] = arrives
+
+    def set_out() -> None:
         _depart(books, sender[out], to[out], arrives, table.fields["mode"][out])
-    table.settled(reason, value)
+        table.settled(reason, value)
+
+    return set_out
 
 
 def _with_room(books: Any, place: Any, to: Any, reachable: Any) -> Any:
@@ -141,11 +148,7 @@ def seconds_of(books: Any, place: Any, to: Any, mode: Any) -> Any:
     rows = getattr(books.city, "seconds_rows", None)
     population = books.population
     if rows is not None:
-
-        def part(a: int, b: int) -> Any:
-            return rows(place[a:b], to[a:b], mode[a:b], population.words)
-
-        return np.concatenate(population.spread(part, len(place)))
+        return rows(place, to, mode, population.words)
     pairs = np.stack([place, to, mode])
     unique, back = np.unique(pairs, axis=1, return_inverse=True)
     found = np.empty(unique.shape[1], np.int64)
@@ -170,3 +173,4 @@ def _one_by_one(books: Any, table: Table, reason: Any, value: Any) -> None:
         )
         settle(books, one)
         reason[at], value[at] = one.reason[0], one.value[0]
+    table.settled(reason, value)

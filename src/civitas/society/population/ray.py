@@ -56,7 +56,7 @@ class RayEngine(LocalEngine):
             raise ConfigError(f"workers must be 1 or more, got {workers!r:.40}")
         if address is not None and not isinstance(address, str):
             raise ConfigError(f"address must be a text or None, got {address!r:.80}")
-        super().__init__(concurrency=concurrency)
+        super().__init__(concurrency=concurrency, threads=workers)
         self.workers = workers
         self.address = address
         package("ray.exceptions", "RayEngine", "ray")
@@ -77,6 +77,7 @@ class RayEngine(LocalEngine):
         errors = self._ray.exceptions
         try:
             self._begin(population)
+            self._lend_threads(population)  # to the commit stage, in which the workers wait
             given = self._given(population, moment)
             asked = [part.step(given) for part in self._parts]
             wants: list[Wants] = []
@@ -175,6 +176,7 @@ class RayEngine(LocalEngine):
         if self._began:
             self._began = False
             self._ray.shutdown()
+        super().close()
         self._thread.shutdown()
         self._thread = ThreadPoolExecutor(1, "civitas-ray")  # of a next society
 
