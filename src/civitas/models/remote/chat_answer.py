@@ -14,7 +14,6 @@ from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as schemas
 
 from civitas.errors import ContextOverflow, ModelError
-from civitas.jsonvalue import readable
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.text import json_type, one_line
 
@@ -69,7 +68,9 @@ def _message(calls: Any) -> Any:
 
 
 _CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY, error=_ANY)
-_ANSWER = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
+WHOLE = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
+"""The schema of an answer that comes whole."""
+
 _LISTED = SchemaValidator(_fields(tool_calls=_CALLS))
 _DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
 _PART = _fields(index=_MAYBE(_INDEX), finish_reason=_TEXT, delta=_DELTA, message=_DELTA, error=_ANY)
@@ -99,30 +100,6 @@ def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
     raise wrong_field(where, place[1:], first["input"], wanted)
 
 
-def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> ModelReply:
-    """Return an answer's body as a reply.
-
-    Usage is the provider's, and zero where that is no number of tokens. A call without a unique id
-    gets one. A model's reasoning is kept apart from its answer.
-    """
-    where = f"{name}: the answer"
-    answer = parsed(data, where) if isinstance(data, bytes) else data
-    if isinstance(answer, dict) and answer.get("error"):
-        raise failed(answer, name)
-    answer = checked(_ANSWER, answer, where)
-    choice = answer["choices"][0]
-    check_choice(choice, name)
-    message = choice["message"]
-    text = joined_content(message["content"], where, "choices[0].message.content")
-    refusal = message["refusal"]
-    if not text and isinstance(refusal, str):
-        # A provider writes this instead of an answer that it refuses to give.
-        text = refusal
-    calls = _with_ids(message["tool_calls"], calls_before)
-    thinking = readable(reasoning_of(message))
-    return finished(readable(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
-
-
 def check_choice(choice: dict[str, Any], name: str) -> None:
     """Raise the error that a provider, such as OpenRouter or DeepSeek, states in an answer."""
     reason = choice["finish_reason"]
@@ -133,7 +110,7 @@ def check_choice(choice: dict[str, Any], name: str) -> None:
 def finished(
     text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
 ) -> ModelReply:
-    """Return the reply made of an answer's parts."""
+    """Return the reply made of an answer's parts; usage is zero where it is no number of tokens."""
     if reason == "content_filter" and not text and not calls:
         raise ModelError(f"{name}: the provider's content filter withheld the answer")
     if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
@@ -195,13 +172,10 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
 
 def read_calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
     """Return the calls of an answer, each with a unique id."""
-    return _with_ids(checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"], before)
-
-
-def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, ...]:
     calls: list[Call] = []
     taken: set[str] = set()
-    for number, call in enumerate(listed or (), before + 1):
+    listed = checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"]
+    for number, call in enumerate(listed, before + 1):
         id, function = call["id"], call["function"]
         if not isinstance(id, str) or not id or id in taken:
             # A number, not a random id: the same conversation produces the same calls.

@@ -19,7 +19,7 @@ from civitas.errors import (
 from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s
 from civitas.http.network import check_allowed, is_offline
 from civitas.models.protocol import StreamPart
-from civitas.models.remote.chat_answer import read_answer, server_text
+from civitas.models.remote.chat_answer import server_text
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.remote import RemoteModel, tried
@@ -207,9 +207,9 @@ class LiteLLMModel(RemoteModel):
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
             if not stream:
-                body = response.model_dump(warnings=False)
-                yield read_answer(body, self.name, calls_before)
-            for part in answer.end() if stream else ():
+                for piece in answer.take_whole(response.model_dump(warnings=False)):
+                    yield piece
+            for part in answer.end():
                 yield part
 
         async with aclosing(LOOP.stream(ask)) as parts:
