@@ -17,9 +17,6 @@ from civitas.errors import ContextOverflow, ModelError
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.text import json_type, one_line
 
-MAX_CALLS = 1024
-"""More calls than any model makes in one answer."""
-
 _MOST_TOKENS = 2**53
 # Codes of OpenAI and llama.cpp; what Anthropic, Bedrock, Gemini, LM Studio, Mistral, OpenRouter,
 # TGI, vLLM and xAI write.
@@ -51,7 +48,6 @@ _TEXT = _MAYBE(_one_of(str))
 # Text, as the provider wrote it, or an object: some servers parse it.
 _ARGUMENTS = _MAYBE(_one_of(str, dict))
 _CALL = _fields(id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS))
-_CALLS = _MAYBE(_LIST(_CALL, max_length=MAX_CALLS))
 _INDEX = schemas.int_schema(strict=True)
 _PIECE = _fields(
     index=_MAYBE({**_INDEX, "ge": 0}),
@@ -67,11 +63,10 @@ def _message(calls: Any) -> Any:
     )
 
 
-_CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY, error=_ANY)
+_CHOICE = _fields(message=_message(_MAYBE(_LIST(_CALL))), finish_reason=_ANY, error=_ANY)
 WHOLE = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
 """The schema of an answer that comes whole."""
 
-_LISTED = SchemaValidator(_fields(tool_calls=_CALLS))
 _DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
 _PART = _fields(index=_MAYBE(_INDEX), finish_reason=_TEXT, delta=_DELTA, message=_DELTA, error=_ANY)
 CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
@@ -93,8 +88,6 @@ def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     about = first.get("ctx", {})
-    if first["type"] == "too_long":
-        raise ModelError(f"{where} has {about['actual_length']} calls, more than {MAX_CALLS}")
     wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
     place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
     raise wrong_field(where, place[1:], first["input"], wanted)
@@ -168,23 +161,6 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
             inner = about if isinstance(about, list) else [{"text": about}]
             found += [each.get("text") for each in inner if isinstance(each, dict)]
     return "".join(text for text in found if isinstance(text, str))
-
-
-def read_calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
-    """Return the calls of an answer, each with a unique id."""
-    calls: list[Call] = []
-    taken: set[str] = set()
-    listed = checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"]
-    for number, call in enumerate(listed, before + 1):
-        id, function = call["id"], call["function"]
-        if not isinstance(id, str) or not id or id in taken:
-            # A number, not a random id: the same conversation produces the same calls.
-            while (id := f"call_{number}") in taken:
-                number += 1
-        taken.add(id)
-        args = function["arguments"]
-        calls.append(Call(id, function["name"], "" if args is None else args))
-    return tuple(calls)
 
 
 def failed(body: Any, name: str) -> ModelError:

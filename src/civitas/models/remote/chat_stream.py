@@ -15,7 +15,7 @@ from typing import Any
 
 from civitas.errors import ModelError
 from civitas.jsonvalue import readable
-from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
+from civitas.models.protocol import Call, ReasoningPiece, StreamPart, TextPiece
 from civitas.models.remote.chat_answer import (
     CHUNK,
     WHOLE,
@@ -25,13 +25,14 @@ from civitas.models.remote.chat_answer import (
     finished,
     joined_content,
     parsed,
-    read_calls,
     reasoning_of,
     wrong_field,
 )
 
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
+_MAX_CALLS = 1024
+"""More calls than any model makes in one answer."""
 
 
 class AnswerStream:
@@ -155,8 +156,7 @@ class AnswerStream:
             self._refusal.append(delta["refusal"])
         for n, piece in enumerate(delta.get("tool_calls") or ()):
             if kind == "message":
-                self._last.clear()  # each is whole
-                piece = {**piece, "index": None}
+                self._last.clear()  # each call is whole
             self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]")
 
     def _call(self, piece: dict[str, Any], where: str, place: str) -> None:
@@ -164,10 +164,12 @@ class AnswerStream:
         name, args, id = function["name"], function["arguments"], piece["id"]
         if not isinstance(id, str):
             id = ""
-        call = self._which(piece["index"], id, name, args)
+        call = self._which(piece.get("index"), id, name, args)
         call.id = call.id or id
-        if name and name != call.name:
-            call.name = (call.name or "") + name
+        if call.name is None:
+            call.name = name
+        elif name and name != call.name:
+            call.name += name
         if isinstance(args, dict) or isinstance(call.whole, dict):
             if call.args or (args and call.whole is not None):
                 raise wrong_field(
@@ -210,11 +212,25 @@ class AnswerStream:
         if not self._said and (refused := readable("".join(self._refusal))):
             self._said.append(refused)
             parts.append(TextPiece(refused))
-        listed = [call.message() for call in sorted(self._calls, key=lambda call: call.index or 0)]
-        calls = read_calls(listed, f"{self._name}: the answer", self._before)
         text, thinking = "".join(self._said), "".join(self._thought)
-        reply = finished(text, calls, self._usage, self._reason, thinking, self._name)
+        reply = finished(text, self._made(), self._usage, self._reason, thinking, self._name)
         return [*parts, reply]
+
+    def _made(self) -> tuple[Call, ...]:
+        """Return the calls, each with a unique id."""
+        where, calls = f"{self._name}: the answer", dict[str, Call]()
+        if len(self._calls) > _MAX_CALLS:
+            raise ModelError(f"{where} has {len(self._calls)} calls, more than {_MAX_CALLS}")
+        for n, call in enumerate(sorted(self._calls, key=lambda call: call.index or 0)):
+            if call.name is None:
+                raise wrong_field(where, f"tool_calls[{n}].function.name", None, "text")
+            # A number, not a random id: the same conversation produces the same calls.
+            id, number = call.id, self._before + n + 1
+            while not id or id in calls:
+                id, number = f"call_{number}", number + 1
+            args = "".join(call.args) if call.whole is None else call.whole
+            calls[id] = Call(id, call.name, args)
+        return tuple(calls.values())
 
 
 @dataclass(slots=True)
@@ -234,7 +250,3 @@ class _Call:
             with suppress(ValueError, RecursionError):
                 return isinstance(json.loads(args), dict)
         return self.whole is not None
-
-    def message(self) -> dict[str, Any]:
-        args = "".join(self.args) if self.whole is None else self.whole
-        return {"id": self.id, "function": {"name": self.name, "arguments": args}}

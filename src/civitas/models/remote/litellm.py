@@ -123,27 +123,24 @@ class LiteLLMModel(RemoteModel):
             max_retries=max_retries,
             rate_limit=rate_limit,
             options=options,
+            fields={
+                "model": name,
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+                "timeout": timeout,
+                # Attempts are counted here, since litellm's own retries differ between providers.
+                "max_retries": 0,
+                "num_retries": 0,
+                "api_key": api_key,
+            },
         )
         self.model = name
         self.provider = provider
-        self._fields: dict[str, Any] = {
-            **(options or {}),
-            "model": name,
-            "max_tokens": max_tokens,
-            "timeout": timeout,
-            # Attempts are counted here, since litellm's own retries differ between providers.
-            "max_retries": 0,
-            "num_retries": 0,
-        }
         if self.base_url is not None:
             # Without a key here, litellm would send the provider's own key to this server.
             self._fields |= {"api_base": self.base_url, "api_key": api_key or "none"}
             self.where_key = "api_key="
-        elif api_key is not None:
-            self._fields["api_key"] = api_key
-        for field, about in (("temperature", temperature), ("seed", seed)):
-            if about is not None:
-                self._fields[field] = about
         MissingExtra.unless("LiteLLMModel", "litellm", "litellm")
 
     def __repr__(self) -> str:

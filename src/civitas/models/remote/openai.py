@@ -108,6 +108,13 @@ class OpenAIModel(RemoteModel):
             max_retries=max_retries,
             rate_limit=rate_limit,
             options=options,
+            fields={
+                "model": name,
+                # OpenAI's newer models refuse the old field; other servers do not know the new one.
+                limit or _LENGTHS[str(given).rstrip("/") != _OPENAI]: max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+            },
         )
         check_count("OpenAIModel", "connections", connections)
         if self._key is None and self.base_url == _OPENAI:
@@ -115,12 +122,6 @@ class OpenAIModel(RemoteModel):
         self.model = name
         # Until a server says that it cannot.
         self._streams_usage = True
-        self._fields: dict[str, Any] = {"model": name, **(options or {})}
-        # OpenAI's newer models refuse the old field, and other servers do not know the new one.
-        limit = limit or _LENGTHS[self.base_url != _OPENAI]
-        for field, about in ((limit, max_tokens), ("temperature", temperature), ("seed", seed)):
-            if about is not None:
-                self._fields[field] = about
         self._headers = {
             "Authorization": f"Bearer {self._key or 'none'}",
             "Content-Type": "application/json",
