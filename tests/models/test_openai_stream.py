@@ -285,6 +285,14 @@ def test_a_whole_answer_in_one_event_is_an_answer() -> None:
     assert reply == ModelReply("Hi", (Call("x", "add", "{}"),), Usage(7, 3), "calls")
 
 
+def test_calls_of_a_whole_answer_are_not_joined() -> None:
+    calls = [{"function": {"name": name}} for name in ("list", "list", "")]
+    whole = completion({"content": None, "tool_calls": calls}, "tool_calls")
+    names = [(f"call_{n}", name) for n, name in enumerate(("list", "list", ""), 1)]
+    for given in (events(whole, DONE), answer(whole)):
+        assert [(each.id, each.name) for each in stream(given)[-1].calls] == names
+
+
 def test_a_report_of_a_content_filter_is_no_part_of_an_answer() -> None:
     report = {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}
     parts = stream(events(delta("It is "), report, delta("5."), report, *END, report))

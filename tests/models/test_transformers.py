@@ -41,12 +41,8 @@ def lesson(
     actions: Any = None,
 ) -> tuple[list[dict[str, str]], str]:
     """A prompt as the model gets it, and what it is to say."""
-    before = choice.INSTRUCTION if actions else ""
     messages = user(text) if isinstance(text, str) else text
-    chat = plain_chat(messages, "m", re.compile("(?!)"), before)
-    if actions:
-        listed = choice.choice_text(actions, may_answer=False)
-        chat.insert(0, {"role": "system", "content": listed})
+    chat = plain_chat(messages, "m", re.compile("(?!)"), actions)
     if schema is not None:
         form = f"Answer with JSON of this schema and nothing else: {json.dumps(schema)}"
         chat.insert(0, {"role": "system", "content": form})

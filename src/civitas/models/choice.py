@@ -148,7 +148,7 @@ class AnswerText:
     """
 
     def __init__(self) -> None:
-        self._raw = self._text = ""
+        self._raw = self.text = ""
 
     def add(self, piece: str) -> str:
         """Return the text that a further piece adds."""
@@ -160,5 +160,5 @@ class AnswerText:
         text = found.get("answer") if isinstance(found, dict) else None
         if not isinstance(text, str):
             return ""
-        before, self._text = self._text, text
+        before, self.text = self.text, text
         return text[len(before) :]

@@ -10,48 +10,28 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
 from civitas.errors import ModelError
-from civitas.models.base import Answering, Closing
-from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.models.base import Closing
+from civitas.models.protocol import ModelReply, StreamPart
 
 EXIT_S: Final = 20.0
 """Seconds that the process's exit may wait for the piece that is being computed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
-    """How a generation ended; `finish_reason` is `stop` or `length`."""
-
-    input_tokens: int
-    output_tokens: int
-    finish_reason: str
-
-
-Part: TypeAlias = TextPiece | ReasoningPiece | Generated
-
-
 class Job:
-    """A queued request; its thread checks `cancelled` between two pieces."""
+    """A queued request; its thread checks `cancelled` between two pieces.
 
-    def __init__(self, request: Any) -> None:
+    `deliver` passes a part of the answer, or an error, to the caller; it is called in any thread.
+    """
+
+    def __init__(self, request: Any, deliver: Callable[[Any], None]) -> None:
         self.request = request
+        self.deliver = deliver
         self.cancelled = False
-        self._loop = asyncio.get_running_loop()
-        # The queue holds one answer at most. The thread does not wait for a slow caller, since that
-        # would delay other callers.
-        self.came: asyncio.Queue[Part | BaseException] = asyncio.Queue()
-
-    def deliver(self, part: Part | BaseException) -> None:
-        """Pass a part of the answer, or an error, to the caller; called in any thread."""
-        try:
-            self._loop.call_soon_threadsafe(self.came.put_nowait, part)
-        except RuntimeError:
-            pass  # the loop has ended, and the caller with it
 
 
 class Engine:
@@ -62,7 +42,7 @@ class Engine:
 
     def __init__(self, name: str, slots: int) -> None:
         self.name = name
-        self._slots = slots
+        self.slots = slots
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -70,31 +50,49 @@ class Engine:
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    def run(self, job: Job) -> Generated | None:
-        """Compute an answer and deliver its pieces; return None if it was cancelled."""
+    def run(self, job: Job) -> Any:
+        """Compute an answer and deliver its pieces; return the whole, or None if cancelled."""
         raise NotImplementedError
 
     def unload(self, safe: bool) -> None:
         """Free the memory; `safe` means that no thread is inside the library any more."""
         raise NotImplementedError
 
-    async def generate(self, request: Any) -> AsyncGenerator[Part, None]:
-        """Yield what is generated, piece by piece, and finally how it ended.
+    async def generate(self, request: Any) -> AsyncGenerator[StreamPart, None]:
+        """Yield what is generated, piece by piece, and finally the whole.
 
         If closed or cancelled, a generation ends with its next piece; this does not wait for that.
         """
-        job = Job(request)
+        loop = asyncio.get_running_loop()
+        # It holds one answer at most. The thread does not wait for a slow caller, since that would
+        # delay other callers.
+        came: asyncio.Queue[StreamPart | BaseException] = asyncio.Queue()
+
+        def deliver(part: StreamPart | BaseException) -> None:
+            with suppress(RuntimeError):  # the loop has ended, and the caller with it
+                loop.call_soon_threadsafe(came.put_nowait, part)
+
+        job = Job(request, deliver)
         self._submit(job)
         try:
             while True:
-                part = await job.came.get()
+                part = await came.get()
                 if isinstance(part, BaseException):
                     raise part
                 yield part
-                if isinstance(part, Generated):
+                if isinstance(part, ModelReply):
                     return
         finally:
             job.cancelled = True
+
+    def computed(self, request: Any) -> Any:
+        """Wait in this thread for an answer without pieces."""
+        came: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._submit(Job(request, came.put))
+        answer = came.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def close(self, tell: bool = True) -> None:
         """End running generations and free the memory; a second call does nothing."""
@@ -125,7 +123,7 @@ class Engine:
             if self._closed:
                 raise ModelError(f"{self.name} is closed")
             self._active.add(job)
-            if len(self._threads) < min(self._slots, len(self._active)):
+            if len(self._threads) < min(self.slots, len(self._active)):
                 thread = threading.Thread(target=self._work, name=self.name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -133,7 +131,7 @@ class Engine:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            end: Generated | BaseException | None = None
+            end: Any = None
             try:
                 if not job.cancelled:
                     end = self.run(job)
@@ -147,8 +145,8 @@ class Engine:
             del job, end
 
 
-class InProcess(Answering, Closing):
-    """A model whose answers an engine computes; a subclass's `_answer` asks the engine."""
+class InProcess(Closing):
+    """What asks an engine, and owns it."""
 
     def _hold(self, engine: Engine) -> None:
         self._engine = engine
@@ -161,7 +159,7 @@ class InProcess(Answering, Closing):
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """End running generations and free the memory; a closed model answers no more."""
+        """End what it computes and free the memory; once closed, it answers no more."""
         if self._finalizer.detach():
             self._engine.close()
 

@@ -9,14 +9,14 @@ import secrets
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from civitas.errors import ContextOverflow, ModelError, WeightsError
 from civitas.models import weights
-from civitas.models.engine import Engine, Generated, Job, patient_threads
-from civitas.models.protocol import ReasoningPiece, TextPiece
+from civitas.models.engine import Engine, Job, patient_threads
+from civitas.models.protocol import ModelReply, ReasoningPiece, TextPiece, Usage
 from civitas.text import one_line
 
 SPIN_TURNS: Final = 3_000
@@ -34,17 +34,20 @@ _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
 @dataclass(eq=False)
-class Llama:
+class Llama(Engine):
     """The runtime with the weights of a file; if `pooling` is set, it embeds."""
 
+    name: str
     path: Path
     slots: int
     context_tokens: int
-    batch_tokens: int
     cores: int | None
     pooling: str | None = None
-    _loading: threading.Lock = field(default_factory=threading.Lock)
-    _server: Any = None
+
+    def __post_init__(self) -> None:
+        super().__init__(self.name, self.slots)
+        self._loading = threading.Lock()
+        self._server: Any = None
 
     @property
     def loaded(self) -> bool:
@@ -93,7 +96,9 @@ class Llama:
             params.pooling_type = getattr(xllamacpp.llama_pooling_type, kind)
         params.n_parallel = self.slots
         params.n_ctx = self.slots * self.context_tokens
-        params.n_batch = params.n_ubatch = self.batch_tokens
+        # What is embedded at once is one batch.
+        batch_tokens = BATCH_TOKENS if self.pooling is None else self.context_tokens
+        params.n_batch = params.n_ubatch = batch_tokens
         params.ctx_shift = False  # a full context ends an answer; nothing of its beginning is cut
         # Besides the prompts in its slots it caches as many tokens of others, so a conversation is
         # not read again because others came between. The cache allocates memory as it grows.
@@ -122,23 +127,15 @@ class Llama:
                 ) from error
 
 
-class ChatEngine(Engine):
+class ChatEngine(Llama):
     """Completes chats; prompts in slots at the same time are computed in one batch.
 
     A request is the chat's body and the schema that the text must follow, or None.
     """
 
-    def __init__(self, llama: Llama, name: str, slots: int) -> None:
-        super().__init__(name, slots)
-        self.llama = llama
-
-    def unload(self, safe: bool) -> None:
-        """Free the memory."""
-        self.llama.unload(safe)
-
-    def run(self, job: Job) -> Generated | None:
+    def run(self, job: Job) -> ModelReply | None:
         """Complete a chat under the grammar of its schema."""
-        server = self.llama.server()
+        server = self.server()
         body, schema = job.request
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
         # Every batch of the prompt reports progress: a chance to stop before the first token.
@@ -158,19 +155,19 @@ class ChatEngine(Engine):
             return None
         if reader.error is not None:
             raise self._failed(reader.error)
-        if not reader.is_json():
+        text = "".join(reader.pieces[TextPiece])
+        if reader.strayed or (
+            schema is not None and reader.finish_reason == "stop" and not _is_json(text)
+        ):
             raise ModelError(
                 f"{self.name}: the runtime cannot hold answers to this schema; "
                 "simplify it (bounds that exclude each other and references are likely reasons)"
             )
         if reader.finish_reason is None:
             raise ModelError(f"{self.name}: the runtime broke the answer off")
-        counted = reader.usage
-        return Generated(
-            counted.get("prompt_tokens", 0),
-            counted.get("completion_tokens", 0),
-            reader.finish_reason,
-        )
+        counted = [reader.usage.get(f"{kind}_tokens", 0) for kind in ("prompt", "completion")]
+        thought = "".join(reader.pieces[ReasoningPiece])
+        return ModelReply(text, (), Usage(*counted), reader.finish_reason, thought)
 
     def _grammar(self, schema: dict[str, Any]) -> str:
         import jsonschema
@@ -212,13 +209,13 @@ class ChatEngine(Engine):
 
 
 class _Reader:
-    """Delivers what the runtime generates; if `held`, checks that it is JSON."""
+    """Delivers what the runtime generates; if `held`, until it begins as no JSON does."""
 
     def __init__(self, job: Job, held: bool) -> None:
         self._job = job
         self._held = held
-        self._pieces: list[str] = []
-        self._strayed = False
+        self.pieces: dict[type, list[str]] = {TextPiece: [], ReasoningPiece: []}
+        self.strayed = False
         self.finish_reason: str | None = None
         self.usage: dict[str, Any] = {}
         self.error: dict[str, Any] | None = None
@@ -234,26 +231,28 @@ class _Reader:
         for choice in chunk.get("choices", ()):
             delta = choice.get("delta", {})
             if thought := delta.get("reasoning_content"):
-                self._job.deliver(ReasoningPiece(thought))
+                self._deliver(ReasoningPiece(thought))
             if piece := delta.get("content"):
                 # The runtime silently drops a grammar that it cannot follow.
-                if self._held and not self._pieces and piece[0] not in _JSON_STARTS:
-                    self._strayed = True
+                if self._held and not self.pieces[TextPiece] and piece[0] not in _JSON_STARTS:
+                    self.strayed = True
                     return True
-                self._pieces.append(piece)
-                self._job.deliver(TextPiece(piece))
+                self._deliver(TextPiece(piece))
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
         self.usage = chunk.get("usage") or self.usage
         return False
 
-    def is_json(self) -> bool:
-        """Return whether the text so far follows the form that it was held to."""
-        if self._held and self.finish_reason == "stop":
-            try:
-                json.loads("".join(self._pieces))
-            except ValueError:
-                return False
-        return not self._strayed
+    def _deliver(self, piece: TextPiece | ReasoningPiece) -> None:
+        self.pieces[type(piece)].append(piece.text)
+        self._job.deliver(piece)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import Any
 from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, MissingExtra, ModelError
 from civitas.models import choice, weights
-from civitas.models.base import Request
-from civitas.models.engine import Generated, InProcess
-from civitas.models.llama import BATCH_TOKENS, ChatEngine, Llama
-from civitas.models.plain_chat import TURN_MARK, add_system, has_result, plain_chat
-from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
+from civitas.models.base import Answering, Request
+from civitas.models.engine import InProcess
+from civitas.models.llama import BATCH_TOKENS, ChatEngine
+from civitas.models.plain_chat import TURN_MARK, has_result, plain_chat
+from civitas.models.protocol import ModelReply, StreamPart, TextPiece
 from civitas.models.settings import check_sampling
 
 _MOST_THREADS = 512  # llama.cpp's own limit
@@ -29,7 +29,7 @@ _LARGEST_CONTEXT = 1 << 20
 
 
 @names_checked
-class LocalModel(InProcess):
+class LocalModel(InProcess, Answering):
     """llama.cpp in this process, with any GGUF file.
 
     It loads on first use. Concurrent callers share its slots and are computed in one batch; further
@@ -102,15 +102,14 @@ class LocalModel(InProcess):
         }
         if seed is not None or deterministic:
             self._sampling["seed"] = seed or 0
-        slots = 1 if deterministic else slots
-        self._llama = Llama(
+        self._llama = ChatEngine(
+            self.name,
             self.path,
-            slots=slots,
+            slots=1 if deterministic else slots,
             context_tokens=context_tokens,
-            batch_tokens=BATCH_TOKENS,
             cores=threads,
         )
-        self._hold(ChatEngine(self._llama, self.name, slots))
+        self._hold(self._llama)
 
     @property
     def loaded(self) -> bool:
@@ -118,52 +117,36 @@ class LocalModel(InProcess):
         return self._llama.loaded
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
-        written: dict[type, str] = {TextPiece: "", ReasoningPiece: ""}
         answer = choice.AnswerText()
-        said = ""
         async with aclosing(self._engine.generate(self._body(request))) as parts:
             async for part in parts:
-                if isinstance(part, Generated):
-                    reply = self._reply(part, written, request, said)
-                    continue
-                written[type(part)] += part.text
                 if request.actions and isinstance(part, TextPiece):
                     part = TextPiece(answer.add(part.text))
-                if part.text:
-                    said += part.text if isinstance(part, TextPiece) else ""
-                    yield part
-        # An answer that follows a schema is parsed as a whole before it is text.
-        if rest := reply.text[len(said) :]:
-            yield TextPiece(rest)
-        yield reply
+                    if not part.text:
+                        continue
+                elif request.actions and isinstance(part, ModelReply):
+                    part = self._chosen(part, request.messages, answer.text)
+                    # An answer that follows a schema is parsed as a whole before it is text.
+                    if rest := part.text[len(answer.text) :]:
+                        yield TextPiece(rest)
+                yield part
 
     def _body(self, request: Request) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and the schema that the text must follow."""
         messages, actions, held_to, _ = request
-        chat = plain_chat(messages, self.name, TURN_MARK, choice.INSTRUCTION if actions else "")
+        chat = plain_chat(messages, self.name, TURN_MARK, actions)
         if actions:
-            may_answer = has_result(messages)
-            held_to = choice.choice_schema(
-                actions, answer=(held_to or {"type": "string"}) if may_answer else None
-            )
-            add_system(chat, choice.choice_text(actions, may_answer=may_answer))
+            answer = (held_to or {"type": "string"}) if has_result(messages) else None
+            held_to = choice.choice_schema(actions, answer=answer)
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
         if held_to is None and self.path == weights.DEFAULT.path:
             body |= _AGAINST_LOOPS
         return body, held_to
 
-    def _reply(
-        self, done: Generated, written: dict[type, str], request: Request, said: str
-    ) -> ModelReply:
-        text, reasoning = written[TextPiece], written[ReasoningPiece]
-        reply = ModelReply(
-            text, (), Usage(done.input_tokens, done.output_tokens), done.finish_reason, reasoning
-        )
-        if not request.actions:
-            return reply
-        if done.finish_reason == "length":
+    def _chosen(self, reply: ModelReply, messages: list[dict[str, Any]], said: str) -> ModelReply:
+        if reply.finish_reason == "length":
             return replace(reply, text=said)  # a partial call cannot be read
         try:
-            return choice.chosen(reply, request.messages)
+            return choice.chosen(reply, messages)
         except ValueError as error:
             raise ModelError(f"{self.name}: chose nothing readable: {error}") from error

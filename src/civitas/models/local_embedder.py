@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-import threading
-import weakref
 from pathlib import Path
 
 from civitas.arguments import check_count
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.jsonvalue import readable
 from civitas.models import weights
-from civitas.models.base import Closing
-from civitas.models.engine import EXIT_S
+from civitas.models.engine import InProcess, Job
 from civitas.models.llama import Llama
 from civitas.text import one_line
 
@@ -22,7 +18,7 @@ _POOLINGS = ("mean", "cls", "last")
 _BATCH = 16
 
 
-class LocalEmbedder(Closing):
+class LocalEmbedder(InProcess):
     """Embeds with llama.cpp in this process, with any GGUF file that is made for it.
 
     A text longer than the context is embedded in halves, or halves of these, and its vector is
@@ -79,24 +75,22 @@ class LocalEmbedder(Closing):
             self.path = Path(path).expanduser()
         MissingExtra.unless("LocalEmbedder", "local", "xllamacpp")
         # One slot: beside another text, a text's vector would be rounded differently.
-        self._llama = Llama(
+        llama = _Embedding(
+            f"LocalEmbedder({self.path.name!r})",
             self.path,
             slots=1,
             context_tokens=context_tokens,
-            batch_tokens=context_tokens,
             cores=threads,
             pooling=pooling or "unspecified",
         )
-        self._lock = threading.Lock()
-        self._process = os.getpid()
         self._prefix = prefix
-        self._finalizer = weakref.finalize(self, _unload, self._llama, self._lock, self._process)
+        self._hold(llama)
         digest = hashlib.sha256()
-        self._llama.server(digest.update)
+        llama.server(digest.update)
         try:
-            self.dimensions = len(self._ask(["a"])[0])
+            self.dimensions = len(self._engine.computed(["a"])[0])
         except ModelError as error:
-            self._llama.unload(safe=False)
+            llama.unload(safe=False)
             reason = str(error)
             if "ooling" in reason:
                 reason = (
@@ -117,24 +111,20 @@ class LocalEmbedder(Closing):
         for begin in range(0, len(places), _BATCH):
             some = places[begin : begin + _BATCH]
             prefixed = [self._prefix + readable(texts[place]) for place in some]
-            for place, vector in zip(some, self._vectors(prefixed), strict=True):
+            for place, vector in zip(some, self._engine.computed(prefixed), strict=True):
                 found[place] = vector
         return found
 
-    def close(self) -> None:
-        """Free the memory; a closed embedder embeds no more."""
-        self._finalizer()
 
-    def _vectors(self, texts: list[str]) -> list[list[float]]:
-        if self._process != os.getpid():  # a forked child lacks the runtime's threads
-            raise ModelError(f"LocalEmbedder({self.path.name!r}) was made in another process")
-        with self._lock:
-            if not self._finalizer.alive:
-                raise ModelError(f"LocalEmbedder({self.path.name!r}) is closed")
-            try:
-                return self._ask(texts)
-            except _TooLong:
-                return [self._vector(text) for text in texts]
+class _Embedding(Llama):
+    """Embeds texts; a request is a list of them, and its answer a list of their vectors."""
+
+    def run(self, job: Job) -> list[list[float]]:
+        """Embed the texts together, or those too long for the context in parts."""
+        try:
+            return self._ask(job.request)
+        except _TooLong:
+            return [self._vector(text) for text in job.request]
 
     def _vector(self, text: str) -> list[float]:
         try:
@@ -154,7 +144,7 @@ class LocalEmbedder(Closing):
         return [value / length for value in mean] if length else mean
 
     def _ask(self, texts: list[str]) -> list[list[float]]:
-        answer = self._llama.server().handle_embeddings({"input": texts})
+        answer = self.server().handle_embeddings({"input": texts})
         error = answer.get("error")
         if error is not None:
             reason = one_line(str(error.get("message", error)), 300)
@@ -168,12 +158,3 @@ class LocalEmbedder(Closing):
 
 class _TooLong(Exception):
     """A text of a batch has more tokens than the context holds."""
-
-
-def _unload(llama: Llama, lock: threading.Lock, process: int) -> None:
-    # Freeing it while a thread is inside it, or in a forked child, would crash the
-    # process.
-    safe = process == os.getpid() and lock.acquire(timeout=EXIT_S)
-    llama.unload(safe)
-    if safe:
-        lock.release()

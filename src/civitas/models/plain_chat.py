@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from civitas.errors import ModelError
 from civitas.models import choice
+
+if TYPE_CHECKING:
+    from civitas.action import Action
 
 # The marks of turns in chat formats. Inside a message they are only text: a file or a web page must
 # not be able to end its own turn and speak as the system.
@@ -16,9 +19,12 @@ TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 
 
 def plain_chat(
-    messages: Iterable[Any], name: str, marks: re.Pattern[str], before_user: str = ""
+    messages: list[Any], name: str, marks: re.Pattern[str], actions: list[Action] | None = None
 ) -> list[dict[str, str]]:
-    """Return the messages as `system`, `user` and `assistant`, no role twice in a row."""
+    """Return the messages as `system`, `user` and `assistant`, no role twice in a row.
+
+    Given actions, the system part lists them for the model to choose from.
+    """
     chat: list[dict[str, str]] = []
     called: dict[str, str] = {}
     for place, message in enumerate(messages):
@@ -36,7 +42,7 @@ def plain_chat(
                 form = marks.sub(_broken_up, choice.written(call["name"], call["args"]))
                 content = f"{content}\n{form}" if content else form
         elif role == "user":
-            content = before_user + content
+            content = choice.INSTRUCTION + content if actions else content
         elif role != "system":
             raise ModelError(
                 f"{where}: role must be system, user, assistant or tool, got {role!r:.80}"
@@ -45,6 +51,8 @@ def plain_chat(
             chat[-1]["content"] += f"\n\n{content}"
         else:
             chat.append({"role": role, "content": content})
+    if actions:
+        add_system(chat, choice.choice_text(actions, may_answer=has_result(messages)))
     return chat
 
 

@@ -22,9 +22,9 @@ from civitas.errors import (
 from civitas.http.network import is_loopback, is_offline
 from civitas.jsonvalue import unfenced
 from civitas.models import choice
-from civitas.models.base import Request
-from civitas.models.engine import Engine, Generated, InProcess, Job, patient_threads
-from civitas.models.plain_chat import TURN_MARK, add_schema, add_system, has_result, plain_chat
+from civitas.models.base import Answering, Request
+from civitas.models.engine import Engine, InProcess, Job, patient_threads
+from civitas.models.plain_chat import TURN_MARK, add_schema, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_sampling
 from civitas.text import one_line
@@ -37,7 +37,7 @@ _NOT_FETCHED = ("*/*", "consolidated*")
 
 
 @names_checked
-class TransformersModel(InProcess):
+class TransformersModel(InProcess, Answering):
     """A model of the `transformers` library in this process.
 
     It loads on first use, once for all callers, in a thread. One answer is computed at a time;
@@ -114,9 +114,7 @@ class TransformersModel(InProcess):
         messages, actions, schema, _ = request
 
         def chat(marks: re.Pattern[str]) -> list[dict[str, str]]:
-            turns = plain_chat(messages, self.name, marks, choice.INSTRUCTION if actions else "")
-            if actions:
-                add_system(turns, choice.choice_text(actions, may_answer=has_result(messages)))
+            turns = plain_chat(messages, self.name, marks, actions)
             if schema is not None:
                 add_schema(turns, schema)
             return turns
@@ -125,16 +123,15 @@ class TransformersModel(InProcess):
         written = thought = text = ""
         async with aclosing(self._engine.generate(chat)) as parts:
             async for part in parts:
-                ended = isinstance(part, Generated)
-                written += "" if isinstance(part, Generated) else part.text
+                ended = isinstance(part, ModelReply)
+                written = part.text if ended else written + part.text
                 before, (thought, text) = (thought, text), _split_reasoning(written, ended)
                 if more := thought[len(before[0]) :]:
                     yield ReasoningPiece(more)
                 if not actions and (more := text[len(before[1]) :]):
                     yield TextPiece(more)
-        assert isinstance(part, Generated)  # the last part, unless an error is raised
-        usage = Usage(part.input_tokens, part.output_tokens)
-        reply = ModelReply(text, (), usage, part.finish_reason, thought)
+        assert isinstance(part, ModelReply)  # the last part, unless an error is raised
+        reply = replace(part, text=text, reasoning=thought)
         if actions:
             # Until its end, the text may be a call.
             with suppress(ValueError, RecursionError):  # any other text stays as it is
@@ -216,7 +213,7 @@ class _Torch(Engine):
         """Free the memory as soon as no thread computes with it."""
         self._loaded = None
 
-    def run(self, job: Job) -> Generated | None:
+    def run(self, job: Job) -> ModelReply | None:
         """Complete a chat; the library's own errors become one line."""
         try:
             return self._generate(job)
@@ -226,7 +223,7 @@ class _Torch(Engine):
             reason = one_line(str(error), 300)
             raise ModelError(f"{self.name}: {type(error).__name__}: {reason}") from error
 
-    def _generate(self, job: Job) -> Generated | None:
+    def _generate(self, job: Job) -> ModelReply | None:
         loaded = self._loaded = self._loaded or self._load()
         torch, tokenizer, device = loaded.torch, loaded.tokenizer, loaded.model.device
         prompt = self._prompt(loaded, job.request(loaded.marks))
@@ -245,7 +242,13 @@ class _Torch(Engine):
             skip_special_tokens=True,
             clean_up_tokenization_spaces=False,
         )
-        streamer.on_finalized_text = lambda text, stream_end=False: job.deliver(TextPiece(text))
+        pieces: list[str] = []
+
+        def deliver(text: str, stream_end: bool = False) -> None:
+            pieces.append(text)
+            job.deliver(TextPiece(text))
+
+        streamer.on_finalized_text = deliver
         sampled: dict[str, Any] = {
             "do_sample": False,
             "temperature": None,
@@ -269,7 +272,7 @@ class _Torch(Engine):
         if job.cancelled:
             return None
         reason = "stop" if int(written[-1]) in loaded.ends else "length"
-        return Generated(given, len(written) - given, reason)
+        return ModelReply("".join(pieces), (), Usage(given, len(written) - given), reason)
 
     def _prompt(self, loaded: _Loaded, chat: list[dict[str, str]]) -> Any:
         tokenizer = loaded.tokenizer

@@ -14,12 +14,8 @@ from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as schemas
 
 from civitas.errors import ContextOverflow, ModelError
-from civitas.jsonvalue import readable
 from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.text import json_type, one_line
-
-MAX_CALLS = 1024
-"""More calls than any model makes in one answer."""
 
 _MOST_TOKENS = 2**53
 # Codes of OpenAI and llama.cpp; what Anthropic, Bedrock, Gemini, LM Studio, Mistral, OpenRouter,
@@ -52,7 +48,6 @@ _TEXT = _MAYBE(_one_of(str))
 # Text, as the provider wrote it, or an object: some servers parse it.
 _ARGUMENTS = _MAYBE(_one_of(str, dict))
 _CALL = _fields(id=_ANY, function=_fields(name=_one_of(str), arguments=_ARGUMENTS))
-_CALLS = _MAYBE(_LIST(_CALL, max_length=MAX_CALLS))
 _INDEX = schemas.int_schema(strict=True)
 _PIECE = _fields(
     index=_MAYBE({**_INDEX, "ge": 0}),
@@ -68,9 +63,10 @@ def _message(calls: Any) -> Any:
     )
 
 
-_CHOICE = _fields(message=_message(_CALLS), finish_reason=_ANY, error=_ANY)
-_ANSWER = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
-_LISTED = SchemaValidator(_fields(tool_calls=_CALLS))
+_CHOICE = _fields(message=_message(_MAYBE(_LIST(_CALL))), finish_reason=_ANY, error=_ANY)
+WHOLE = SchemaValidator(_fields(choices=_LIST(_CHOICE, min_length=1), usage=_ANY))
+"""The schema of an answer that comes whole."""
+
 _DELTA = _MAYBE(_message(_MAYBE(_LIST(_PIECE))))
 _PART = _fields(index=_MAYBE(_INDEX), finish_reason=_TEXT, delta=_DELTA, message=_DELTA, error=_ANY)
 CHUNK = SchemaValidator(_fields(choices=_LIST(_PART)))
@@ -92,35 +88,9 @@ def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     about = first.get("ctx", {})
-    if first["type"] == "too_long":
-        raise ModelError(f"{where} has {about['actual_length']} calls, more than {MAX_CALLS}")
     wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
     place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
     raise wrong_field(where, place[1:], first["input"], wanted)
-
-
-def read_answer(data: bytes | dict[str, Any], name: str, calls_before: int) -> ModelReply:
-    """Return an answer's body as a reply.
-
-    Usage is the provider's, and zero where that is no number of tokens. A call without a unique id
-    gets one. A model's reasoning is kept apart from its answer.
-    """
-    where = f"{name}: the answer"
-    answer = parsed(data, where) if isinstance(data, bytes) else data
-    if isinstance(answer, dict) and answer.get("error"):
-        raise failed(answer, name)
-    answer = checked(_ANSWER, answer, where)
-    choice = answer["choices"][0]
-    check_choice(choice, name)
-    message = choice["message"]
-    text = joined_content(message["content"], where, "choices[0].message.content")
-    refusal = message["refusal"]
-    if not text and isinstance(refusal, str):
-        # A provider writes this instead of an answer that it refuses to give.
-        text = refusal
-    calls = _with_ids(message["tool_calls"], calls_before)
-    thinking = readable(reasoning_of(message))
-    return finished(readable(text), calls, answer["usage"], choice["finish_reason"], thinking, name)
 
 
 def check_choice(choice: dict[str, Any], name: str) -> None:
@@ -133,7 +103,7 @@ def check_choice(choice: dict[str, Any], name: str) -> None:
 def finished(
     text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
 ) -> ModelReply:
-    """Return the reply made of an answer's parts."""
+    """Return the reply made of an answer's parts; usage is zero where it is no number of tokens."""
     if reason == "content_filter" and not text and not calls:
         raise ModelError(f"{name}: the provider's content filter withheld the answer")
     if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
@@ -191,26 +161,6 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
             inner = about if isinstance(about, list) else [{"text": about}]
             found += [each.get("text") for each in inner if isinstance(each, dict)]
     return "".join(text for text in found if isinstance(text, str))
-
-
-def read_calls(listed: Any, where: str, before: int) -> tuple[Call, ...]:
-    """Return the calls of an answer, each with a unique id."""
-    return _with_ids(checked(_LISTED, {"tool_calls": listed}, where)["tool_calls"], before)
-
-
-def _with_ids(listed: list[dict[str, Any]] | None, before: int) -> tuple[Call, ...]:
-    calls: list[Call] = []
-    taken: set[str] = set()
-    for number, call in enumerate(listed or (), before + 1):
-        id, function = call["id"], call["function"]
-        if not isinstance(id, str) or not id or id in taken:
-            # A number, not a random id: the same conversation produces the same calls.
-            while (id := f"call_{number}") in taken:
-                number += 1
-        taken.add(id)
-        args = function["arguments"]
-        calls.append(Call(id, function["name"], "" if args is None else args))
-    return tuple(calls)
 
 
 def failed(body: Any, name: str) -> ModelError:

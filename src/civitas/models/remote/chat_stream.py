@@ -1,7 +1,7 @@
-"""A streamed answer of OpenAI's chat interface, as server-sent events.
+"""An answer of OpenAI's chat interface: whole, or streamed as server-sent events.
 
-Like a whole answer, it is untrusted data: bounded, and read through a schema. Nothing here
-reads from a network: bytes go in as received, and parts come out.
+It is untrusted data: bounded, and read through a schema. Nothing here reads from a network: bytes
+go in as received, and parts come out.
 """
 
 from __future__ import annotations
@@ -10,26 +10,29 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import IncrementalNewlineDecoder
 from typing import Any
 
 from civitas.errors import ModelError
 from civitas.jsonvalue import readable
-from civitas.models.protocol import ReasoningPiece, StreamPart, TextPiece
+from civitas.models.protocol import Call, ReasoningPiece, StreamPart, TextPiece
 from civitas.models.remote.chat_answer import (
     CHUNK,
+    WHOLE,
     check_choice,
     checked,
     failed,
     finished,
     joined_content,
     parsed,
-    read_calls,
     reasoning_of,
     wrong_field,
 )
 
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
+_MAX_CALLS = 1024
+"""More calls than any model makes in one answer."""
 
 
 class AnswerStream:
@@ -46,8 +49,8 @@ class AnswerStream:
         self._name = name
         self._before = calls_before
         # State of the events: the unfinished line, and the fields of the unfinished event.
-        self._line = bytearray()
-        self._after_return = False
+        self._newlines = IncrementalNewlineDecoder(None, translate=True)
+        self._line = ""
         self._lines = 0
         self._data: list[bytes] = []
         self._size = 0
@@ -63,22 +66,15 @@ class AnswerStream:
         self._reason: str | None = None
         self._choices = False
 
-    def feed(self, data: bytes) -> Iterator[StreamPart]:
+    def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer that some bytes complete."""
-        if self._after_return and data.startswith(b"\n"):
-            data = data[1:]
-        self._after_return = data.endswith(b"\r")
-        for line in data.splitlines(keepends=True):
-            ended = line.endswith((b"\n", b"\r"))
-            if self._line or not ended:
-                self._line += line
-                if len(self._line) > _MAX_EVENT_BYTES:
-                    raise self._too_large()
-                if not ended:
-                    return
-                line = bytes(self._line)
-                self._line.clear()
-            yield from self._line_of(line.rstrip(b"\r\n"))
+        # Each byte is a character, since a piece may end within one of UTF-8.
+        text = self._newlines.decode(data.decode("latin-1"), final)
+        *lines, self._line = (self._line + text).split("\n")
+        if len(self._line) > _MAX_EVENT_BYTES:
+            raise self._too_large()
+        for line in lines:
+            yield from self._line_of(line.encode("latin-1"))
             if self.over:
                 return
 
@@ -115,6 +111,16 @@ class AnswerStream:
             return
         yield from self.take(parsed(data, f"{self._name}: event {self._events + 1} of the answer"))
 
+    def take_whole(self, body: bytes | dict[str, Any]) -> Iterator[StreamPart]:
+        """Yield the pieces of an answer that came whole."""
+        where = f"{self._name}: the answer"
+        answer = parsed(body, where) if isinstance(body, bytes) else body
+        if isinstance(answer, dict) and answer.get("error"):
+            raise failed(answer, self._name)
+        answer = checked(WHOLE, answer, where)
+        self.whole, self._usage = True, answer["usage"]
+        yield from self._choice({"delta": None, **answer["choices"][0]}, where, "choices[0]")
+
     def take(self, chunk: Any) -> Iterator[StreamPart]:
         """Yield the pieces of the answer in an event; `feed` reads the events from bytes."""
         self._events += 1
@@ -134,31 +140,36 @@ class AnswerStream:
         check_choice(choice, self._name)
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
-        reason, delta = choice["finish_reason"], choice["delta"] or choice["message"] or {}
+        kind = "delta" if choice["delta"] else "message"
+        reason, delta = choice["finish_reason"], choice[kind] or {}
         self._choices |= bool(delta or reason)
         if reason:
             self._reason, self.whole = reason, True
         if thinking := readable(reasoning_of(delta)):
             self._thought.append(thinking)
             yield ReasoningPiece(thinking)
-        text = joined_content(delta.get("content"), where, f"{place}.delta.content")
+        text = joined_content(delta.get("content"), where, f"{place}.{kind}.content")
         if text := readable(text):
             self._said.append(text)
             yield TextPiece(text)
         if isinstance(delta.get("refusal"), str):
             self._refusal.append(delta["refusal"])
         for n, piece in enumerate(delta.get("tool_calls") or ()):
-            self._call(piece, where, f"{place}.delta.tool_calls[{n}]")
+            if kind == "message":
+                self._last.clear()  # each call is whole
+            self._call(piece, where, f"{place}.{kind}.tool_calls[{n}]")
 
     def _call(self, piece: dict[str, Any], where: str, place: str) -> None:
         function = piece["function"] or {"name": None, "arguments": None}
         name, args, id = function["name"], function["arguments"], piece["id"]
         if not isinstance(id, str):
             id = ""
-        call = self._which(piece["index"], id, name, args)
+        call = self._which(piece.get("index"), id, name, args)
         call.id = call.id or id
-        if name and name != call.name:
-            call.name = (call.name or "") + name
+        if call.name is None:
+            call.name = name
+        elif name and name != call.name:
+            call.name += name
         if isinstance(args, dict) or isinstance(call.whole, dict):
             if call.args or (args and call.whole is not None):
                 raise wrong_field(
@@ -186,9 +197,10 @@ class AnswerStream:
 
     def end(self) -> list[StreamPart]:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
+        parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
-        last = bytes(self._line).strip() or b"\n".join(self._data).strip()
-        if last.removeprefix(b"data:").strip() == b"[DONE]":
+        last = self._line.strip() or b"\n".join(self._data).decode("latin-1").strip()
+        if last.removeprefix("data:").strip() == "[DONE]":
             self.whole = True
         if not self.whole:
             raise ModelError(
@@ -196,16 +208,29 @@ class AnswerStream:
             )
         if not self._choices:
             raise ModelError(f"{self._name}: the answer's events hold no answer")
-        parts: list[StreamPart] = []
         # What a provider writes instead of an answer, when it declines to give one.
         if not self._said and (refused := readable("".join(self._refusal))):
             self._said.append(refused)
             parts.append(TextPiece(refused))
-        listed = [call.message() for call in sorted(self._calls, key=lambda call: call.index or 0)]
-        calls = read_calls(listed, f"{self._name}: the answer", self._before)
         text, thinking = "".join(self._said), "".join(self._thought)
-        reply = finished(text, calls, self._usage, self._reason, thinking, self._name)
+        reply = finished(text, self._made(), self._usage, self._reason, thinking, self._name)
         return [*parts, reply]
+
+    def _made(self) -> tuple[Call, ...]:
+        """Return the calls, each with a unique id."""
+        where, calls = f"{self._name}: the answer", dict[str, Call]()
+        if len(self._calls) > _MAX_CALLS:
+            raise ModelError(f"{where} has {len(self._calls)} calls, more than {_MAX_CALLS}")
+        for n, call in enumerate(sorted(self._calls, key=lambda call: call.index or 0)):
+            if call.name is None:
+                raise wrong_field(where, f"tool_calls[{n}].function.name", None, "text")
+            # A number, not a random id: the same conversation produces the same calls.
+            id, number = call.id, self._before + n + 1
+            while not id or id in calls:
+                id, number = f"call_{number}", number + 1
+            args = "".join(call.args) if call.whole is None else call.whole
+            calls[id] = Call(id, call.name, args)
+        return tuple(calls.values())
 
 
 @dataclass(slots=True)
@@ -225,7 +250,3 @@ class _Call:
             with suppress(ValueError, RecursionError):
                 return isinstance(json.loads(args), dict)
         return self.whole is not None
-
-    def message(self) -> dict[str, Any]:
-        args = "".join(self.args) if self.whole is None else self.whole
-        return {"id": self.id, "function": {"name": self.name, "arguments": args}}

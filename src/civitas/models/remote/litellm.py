@@ -19,7 +19,7 @@ from civitas.errors import (
 from civitas.http import LONGEST_WAIT_S, error_reason, may_pass, retry_after_s
 from civitas.http.network import check_allowed, is_offline
 from civitas.models.protocol import StreamPart
-from civitas.models.remote.chat_answer import read_answer, server_text
+from civitas.models.remote.chat_answer import server_text
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.litellm_loop import LOOP, imported
 from civitas.models.remote.remote import RemoteModel, tried
@@ -123,27 +123,24 @@ class LiteLLMModel(RemoteModel):
             max_retries=max_retries,
             rate_limit=rate_limit,
             options=options,
+            fields={
+                "model": name,
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+                "timeout": timeout,
+                # Attempts are counted here, since litellm's own retries differ between providers.
+                "max_retries": 0,
+                "num_retries": 0,
+                "api_key": api_key,
+            },
         )
         self.model = name
         self.provider = provider
-        self._fields: dict[str, Any] = {
-            **(options or {}),
-            "model": name,
-            "max_tokens": max_tokens,
-            "timeout": timeout,
-            # Attempts are counted here, since litellm's own retries differ between providers.
-            "max_retries": 0,
-            "num_retries": 0,
-        }
         if self.base_url is not None:
             # Without a key here, litellm would send the provider's own key to this server.
             self._fields |= {"api_base": self.base_url, "api_key": api_key or "none"}
             self.where_key = "api_key="
-        elif api_key is not None:
-            self._fields["api_key"] = api_key
-        for field, about in (("temperature", temperature), ("seed", seed)):
-            if about is not None:
-                self._fields[field] = about
         MissingExtra.unless("LiteLLMModel", "litellm", "litellm")
 
     def __repr__(self) -> str:
@@ -207,9 +204,9 @@ class LiteLLMModel(RemoteModel):
             if getattr(response, "received_finish_reason", "stop") is None:
                 raise ModelError(f"{self.name}: the answer broke off")
             if not stream:
-                body = response.model_dump(warnings=False)
-                yield read_answer(body, self.name, calls_before)
-            for part in answer.end() if stream else ():
+                for piece in answer.take_whole(response.model_dump(warnings=False)):
+                    yield piece
+            for part in answer.end():
                 yield part
 
         async with aclosing(LOOP.stream(ask)) as parts:

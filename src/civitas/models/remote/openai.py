@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import check_count, names_checked
 from civitas.errors import DefinitionError, ModelError
 from civitas.http import Client, HTTPError, Response
-from civitas.models.base import in_pieces
 from civitas.models.protocol import StreamPart
-from civitas.models.remote.chat_answer import read_answer
 from civitas.models.remote.chat_stream import AnswerStream
 from civitas.models.remote.remote import RemoteModel
 
@@ -111,6 +108,13 @@ class OpenAIModel(RemoteModel):
             max_retries=max_retries,
             rate_limit=rate_limit,
             options=options,
+            fields={
+                "model": name,
+                # OpenAI's newer models refuse the old field; other servers do not know the new one.
+                limit or _LENGTHS[str(given).rstrip("/") != _OPENAI]: max_tokens,
+                "temperature": temperature,
+                "seed": seed,
+            },
         )
         check_count("OpenAIModel", "connections", connections)
         if self._key is None and self.base_url == _OPENAI:
@@ -118,12 +122,6 @@ class OpenAIModel(RemoteModel):
         self.model = name
         # Until a server says that it cannot.
         self._streams_usage = True
-        self._fields: dict[str, Any] = {"model": name, **(options or {})}
-        # OpenAI's newer models refuse the old field, and other servers do not know the new one.
-        limit = limit or _LENGTHS[self.base_url != _OPENAI]
-        for field, about in ((limit, max_tokens), ("temperature", temperature), ("seed", seed)):
-            if about is not None:
-                self._fields[field] = about
         self._headers = {
             "Authorization": f"Bearer {self._key or 'none'}",
             "Content-Type": "application/json",
@@ -163,14 +161,27 @@ class OpenAIModel(RemoteModel):
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
+        answer = AnswerStream(self.name, calls_before)
         try:
-            if stream:
-                async with aclosing(self._streamed(content, calls_before)) as parts:
-                    async for part in parts:
+            response = await self._sent(content, stream)
+            try:
+                kind = response.headers.get("content-type", "")
+                if stream and "json" not in kind and "html" not in kind:
+                    while not answer.over and (data := await _more(response, answer)):
+                        for part in answer.feed(data):
+                            yield part
+                    if answer.over:
+                        await response.drain()
+                else:  # it cannot stream, or is a web page
+                    body = bytearray(response.content)
+                    while stream and (data := await response.read()):
+                        body += data
+                    for part in answer.take_whole(bytes(body)):
                         yield part
-            else:
-                response = await self._sent(content)
-                yield read_answer(response.content, self.name, calls_before)
+            finally:
+                response.close()
+            for part in answer.end():
+                yield part
         except HTTPError as error:
             raise self._lost(str(error)) from None
         except ModelError as error:
@@ -179,29 +190,7 @@ class OpenAIModel(RemoteModel):
                 raise
             raise type(error)(hidden) from None
 
-    async def _streamed(self, content: bytes, calls: int) -> AsyncGenerator[StreamPart, None]:
-        response = await self._sent(content, stream=True)
-        try:
-            kind = response.headers.get("content-type", "")
-            if "json" in kind or "html" in kind:  # it cannot stream, or is a web page
-                body = bytearray()
-                while data := await response.read():
-                    body += data
-                end = [*in_pieces(read_answer(bytes(body), self.name, calls), by_word=False)]
-            else:
-                answer = AnswerStream(self.name, calls)
-                while not answer.over and (data := await _more(response, answer)):
-                    for part in answer.feed(data):
-                        yield part
-                if answer.over:
-                    await response.drain()
-                end = answer.end()
-        finally:
-            response.close()
-        for part in end:
-            yield part
-
-    async def _sent(self, content: bytes, stream: bool = False) -> Response:
+    async def _sent(self, content: bytes, stream: bool) -> Response:
         """Send a request; a stream again without a count of its tokens, if that is refused."""
         url = f"{self.base_url}/chat/completions"
         while True:

@@ -47,6 +47,7 @@ class RemoteModel(Answering):
         max_retries: int,
         rate_limit: RateLimit | None,
         options: Mapping[str, Any] | None,
+        fields: Mapping[str, Any],
     ) -> None:
         kind = type(self).__name__
         check_count(kind, "context_tokens", context_tokens, optional=True)
@@ -67,6 +68,8 @@ class RemoteModel(Answering):
         self.timeout = timeout
         self._max_retries = max_retries
         self._key = key
+        given = {field: value for field, value in fields.items() if value is not None}
+        self._fields: dict[str, Any] = {**(options or {}), **given}
 
     def _check_allowed(self, messages: list[dict[str, Any]]) -> None:
         """Check that the request may leave this machine."""
