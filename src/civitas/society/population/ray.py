@@ -297,6 +297,6 @@ def _answers(address: str | None) -> None:
 def _frame(population: Population) -> Population:
     """Return a population without columns and society, to send to workers."""
     made = copy(population)
-    made.arrays, made.agents, made.society, made.source = {}, {}, None, None
+    made.arrays, made.agents, made.society, made.source, made.pool = {}, {}, None, None, None
     made.metrics = {}
     return made
