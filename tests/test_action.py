@@ -387,6 +387,18 @@ def test_what_is_no_callable_is_no_action(source):
         Action.of(source)
 
 
+def test_a_generator_is_no_action():
+    def count(upto: int):
+        yield upto
+
+    async def count_later(upto: int):
+        yield upto
+
+    for each in (count, count_later):
+        with pytest.raises(DefinitionError, match="an action returns one value; it cannot yield"):
+            Action.of(each)
+
+
 # -- ActionRegistry --------------------------------------------------------------------------------
 
 

@@ -109,3 +109,38 @@ def test_a_child_is_told_whose_the_space_is_and_may_make_its_own(how: str) -> No
         timeout=60,
     )
     assert (done.stdout, done.returncode) == ("the end 0\n", 0), done.stderr
+
+
+IN_THE_LOCK = """
+import os, signal
+from civitas import Agent, NativeSpace
+from civitas.spaces.watchdog import WATCHDOG
+
+class Forks:
+    "Forks while the watchdog holds its lock, as another thread may at any time."
+    thread_id = child = 0
+
+    def __hash__(self):
+        if not self.child:
+            Forks.child = os.fork() or os.getpid()
+            if self.child == os.getpid():
+                signal.alarm(10)
+                with NativeSpace() as space:
+                    space.add(Agent("a"))
+                os._exit(0)
+        return 1
+
+forks = Forks()
+WATCHDOG.watch(forks)
+print("the end", os.waitpid(Forks.child, 0)[1])
+"""
+
+
+def test_a_fork_at_any_time_leaves_the_child_able_to_make_a_space() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IN_THE_LOCK],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.returncode) == ("the end 0\n", 0), done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import sysconfig
 import threading
@@ -42,6 +43,10 @@ class Watchdog:
     """A daemon thread that asks each watched loop for a beat, four times a second."""
 
     def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        """Watch nothing, with a lock that is free: who held it at a fork is not in the child."""
         self._lock = threading.Lock()
         self._pulses: weakref.WeakKeyDictionary[Any, _Pulse] = weakref.WeakKeyDictionary()
         self._thread: threading.Thread | None = None
@@ -139,3 +144,6 @@ def _agent_in(frame: FrameType | None) -> Agent | None:
 
 WATCHDOG = Watchdog()
 """The watchdog of this process."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WATCHDOG._reset)

@@ -238,6 +238,7 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: a/b", ":1: name: String should match"),
     ("name: curfew", "name: e\nseeds: 0", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: [1, 1]", ":2: seeds: must be 1 or more"),
+    ("name: curfew", f"name: e\nseeds: [{2**64}]", ":2: seeds: must be 1 or more"),
     ("name: curfew", "name: e\nseeds: many", ":2: seeds: Input should be"),
     ("name: curfew", "name: e\nseeds: [1, x]", ":2: seeds: Input should be"),
     (
