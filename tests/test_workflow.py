@@ -375,7 +375,8 @@ def test_a_block_may_say_itself_how_well_it_fits() -> None:
 def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    dispatcher = BlockDispatcher(ScriptedModel(['{"block": "fly", "reason": "%s"}' % ("x" * 600)]))
+    fly = '{"block": "fly", "reason": "%s"}' % ("x" * 600)
+    dispatcher = BlockDispatcher(ScriptedModel([fly, "no idea", fly]))
     assert asyncio.run(dispatcher.dispatch("Now?")) is None
     assert dispatcher.decisions[0].reason == "no block fits by rule"
     talk = Talk()
@@ -384,9 +385,11 @@ def test_a_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(
         dispatcher.register_blocks([Talk()])
     assert asyncio.run(dispatcher.dispatch("Now?")) is None
     assert len(dispatcher.decisions[1].reason) == 500
+    for _ in range(2):
+        assert asyncio.run(dispatcher.dispatch("Now?")) is None
     assert [each.getMessage() for each in caplog.records] == [
         "there is no block 'fly'; there are talk"
-    ]
+    ]  # later ones at DEBUG
     for _ in range(1000):
         assert dispatcher.by_rule("talk with friends") is talk  # even if there is a model
     assert len(dispatcher.decisions) == 1000

@@ -100,10 +100,13 @@ def action(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def _check_options(where: str, options: ActionOptions) -> None:
-    name, help, access_policy, _, _, timeout, *_ = options
+    name, help, access_policy, terminal, idempotent, timeout, *_ = options
     if not isinstance(access_policy, str) or access_policy not in get_args(AccessPolicy):
         wanted = "access_policy must be one of ACCESS_PERMITTED, ACCESS_DENIED, ACCESS_REQUESTED"
         raise DefinitionError(f"{where}: {wanted}, not {access_policy!r}")
+    for option, given in (("terminal", terminal), ("idempotent", idempotent)):
+        if type(given) is not bool:
+            raise DefinitionError(f"{where}: {option}= must be True or False, got {given!r:.80}")
     if name is not None:
         _check_name(name, where)
     if timeout is not None and not (
@@ -170,9 +173,8 @@ class Action:
         if not callable(function):
             raise DefinitionError(f"action {name!r}: function must be callable, not {function!r}")
         check_returns(function, f"action {name!r}")
-        if access_policy is not ACCESS_PERMITTED or timeout is not None or help is not None:
-            options = ActionOptions(name, help, access_policy, timeout=timeout)
-            _check_options(f"action {name!r}", options)
+        options = ActionOptions(name, help, access_policy, terminal, idempotent, timeout)
+        _check_options(f"action {name!r}", options)
         self.name = name
         self.function = function
         self.terminal = terminal

@@ -92,6 +92,7 @@ class BlockDispatcher:
         self.prompt = block_dispatch_prompt
         self.blocks: dict[str, Any] = {}
         self.decisions: deque[Dispatch] = deque(maxlen=KEPT)
+        self._logged = False
 
     def register_blocks(self, blocks: Iterable[Any]) -> None:
         """Add blocks to choose from.
@@ -173,16 +174,21 @@ class BlockDispatcher:
         except (Unreadable, TypeError, KeyError, AttributeError) as error:
             why = error if isinstance(error, Unreadable) else text
             fault = one_line(f"the model's answer names no block: {why}", 200)
-            logger.warning("%s", fault)
+            self._log(fault)
             return Dispatch(None, fault, one_line(str(text), 100))
         shortened = one_line(str(reason), 500)
         if block is None:
             return Dispatch(None, shortened)
         if not isinstance(block, str) or block not in self.blocks:
             unknown = one_line(str(block), 100)
-            logger.warning("there is no block %r; there are %s", unknown, ", ".join(names))
+            self._log(f"there is no block {unknown!r}; there are {', '.join(names)}")
             return Dispatch(None, shortened, unknown)
         return Dispatch(block, shortened)
+
+    def _log(self, fault: str) -> None:
+        """Log an unusable answer: the first at WARNING, the others, which may be many, at DEBUG."""
+        logger.log(logging.DEBUG if self._logged else logging.WARNING, "%s", fault)
+        self._logged = True
 
 
 def named(block: Any) -> str:

@@ -122,6 +122,8 @@ def test_the_root_must_be_a_folder(root: Path) -> None:
         file_actions(root / "README.md")
     with pytest.raises(NoSuchFile, match=r"the root folder .*nowhere. does not exist"):
         file_actions(root / "nowhere")
+    with pytest.raises(NotAFile, match="the root folder must be a path, got 3"):
+        file_actions(3)  # type: ignore[arg-type]
 
 
 def test_a_root_may_be_a_link_and_relative(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -589,6 +589,8 @@ def test_options_that_mean_nothing(machine: Machine) -> None:
         machine.host(sandbox="docker")
     with pytest.raises(ConfigError, match="max_file_bytes= must be 0 or more, or None, got -5"):
         machine.host(max_file_bytes=-5)
+    with pytest.raises(ConfigError, match="network= must be True or False, got 1"):
+        machine.host(network=1)
     for wrong in (0, "x", True):
         for make in (machine.host, partial(changing_actions, machine.root)):
             with pytest.raises(ConfigError, match=f"command_timeout= must be .*, got {wrong!r}"):

@@ -95,9 +95,10 @@ def test_what_is_not_recorded_is_an_error_that_says_what(path: Path) -> None:
     record(path, "one")
     model = RecordedModel(None, path)
     with pytest.raises(ModelError) as caught:
-        run(model.complete(user("What\nelse? " + "x" * 100), ACTIONS, PERSON))
+        asked = [*user("Hi"), *user("What\nelse? " + "x" * 100)]
+        run(model.complete(asked, ACTIONS, PERSON))
     said = str(caught.value)
-    assert said.startswith(f"scripted: {path} has no answer to this request: 1 messages, the last")
+    assert said.startswith(f"scripted: {path} has no answer to this request: 2 messages, the last")
     assert "from user: 'What else? xxx" in said
     assert said.endswith("…'; actions add, list_files, read_file; a schema")
     assert "\n" not in said

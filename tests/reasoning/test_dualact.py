@@ -731,6 +731,15 @@ def test_rules(rule: str, works: list[Any], reviewed: bool) -> None:
     assert (len(h.received) == 2) == reviewed
 
 
+def test_a_budget_that_allows_no_action_is_spent_from_the_start() -> None:
+    from civitas import after_budget_share
+
+    rule = after_budget_share(1)
+    dual, h, _ = two([GO, DONE], ["3"], review=rule, budget=Budget(model_calls=8, actions=0))
+    assert dual.reply_sync("Count.").stop_reason == "terminated"
+    assert len(h.received) == 2
+
+
 def test_no_progress_is_the_same_conclusion_again() -> None:
     from civitas import no_progress
 

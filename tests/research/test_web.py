@@ -430,6 +430,8 @@ def test_no_file_of_this_machine_is_read() -> None:
     (
         *({"per_host": 0}, {"user_agent": " /1"}, {"allow_hosts": "a.b"}, {"allow_hosts": 3}),
         *({"max_bytes": 0}, {"timeout_s": -1}, {"delay_s": "1"}, {"site": "a.b:80"}),
+        *({"timeout_s": 0}, {"timeout_s": True}, {"delay_s": float("nan")}, {"per_host": 1.5}),
+        *({"user_agent": "a\r\nHost: b"}, {"user_agent": "Größe/1.0"}),
     ),
 )
 def test_wrong_settings_are_said_at_once(wrong: dict[str, Any]) -> None:

@@ -26,12 +26,14 @@ _LIMITED = 'ulimit -f "$1" 2>/dev/null; shift; exec "$@"'
 _WATCH = 'read -r line; kill -s KILL -- "-$0"'
 
 
-def check_limits(seconds: float | None, max_file_bytes: int | None) -> None:
-    """Raise if a limit would make every command fail."""
+def check_limits(seconds: float | None, max_file_bytes: int | None, network: bool) -> None:
+    """Raise if a setting of the commands is not one of its values."""
     if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
         raise ConfigError(f"command_timeout= must be above 0 seconds, or None, got {seconds!r}")
     if max_file_bytes is not None and not (type(max_file_bytes) is int and max_file_bytes >= 0):
         raise ConfigError(f"max_file_bytes= must be 0 or more, or None, got {max_file_bytes!r}")
+    if type(network) is not bool:
+        raise ConfigError(f"network= must be True or False, got {network!r:.80}")
 
 
 async def run(

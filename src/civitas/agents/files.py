@@ -121,7 +121,7 @@ def changing_actions(
         FileError: the root does not exist, or is no folder
     """
     folder = Folder(root, max_bytes=max_bytes)
-    check_limits(command_timeout, max_file_bytes)
+    check_limits(command_timeout, max_file_bytes, network)
     confined = sandbox_for(sandbox, network)
     # An edit reads and then writes: of two concurrent ones, one would be lost.
     one_at_a_time = threading.Lock()

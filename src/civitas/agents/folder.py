@@ -51,11 +51,13 @@ class Folder:
         max_bytes: the largest file that is read or written as a whole
 
     Raises:
-        NotAFile: the root is no folder
+        NotAFile: the root is no folder, or no path
         NoSuchFile: the root does not exist
     """
 
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
+        if not isinstance(root, str | os.PathLike):
+            raise NotAFile(f"the root folder must be a path, got {root!r:.80}")
         if not os.fspath(root):  # realpath would return the current folder
             raise NoSuchFile('the root folder must be a path, got "": it may be an unset variable')
         path = os.path.realpath(root)

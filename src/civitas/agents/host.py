@@ -43,8 +43,8 @@ class Host(Agent):
         max_file_bytes: the largest file that a command can write; None for no limit
 
     Raises:
-        ConfigError: `command_timeout` is not above 0, `max_file_bytes` is below 0, or `sandbox` has
-            another value (a ValueError)
+        ConfigError: `command_timeout` is not above 0, `max_file_bytes` is below 0, or `sandbox` or
+            `network` has another value (a ValueError)
         CommandError: the sandbox is `"bwrap"`, which is not installed or does not work here
         FileError: the root is no folder
     """
@@ -61,7 +61,7 @@ class Host(Agent):
         max_file_bytes: int | None = 2**30,
     ) -> None:
         super().__init__(id, approver=approver)
-        check_limits(command_timeout, max_file_bytes)
+        check_limits(command_timeout, max_file_bytes, network)
         self.folder = Folder(root)
         self.command_timeout = command_timeout
         self.max_file_bytes = max_file_bytes

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -172,26 +173,14 @@ class ChatEngine(Llama):
     def _grammar(self, schema: dict[str, Any]) -> str:
         import jsonschema
 
-        xllamacpp = _library()
         # Its error differs from one of the runtime.
         text = json.dumps(schema, allow_nan=False)
         try:
-            jsonschema.validators.validator_for(schema).check_schema(schema)
+            return _grammar_of(text)
         except jsonschema.SchemaError as error:
             raise self._refused(
                 f"that is not a JSON schema: {error.json_path}: {error.message:.200}"
             ) from error
-        # No free whitespace: small models repeat it without end. Lenient: the caller checks what a
-        # grammar cannot express (`uniqueItems`, unknown formats).
-        options = {
-            "whitespace_flexible": False,
-            "item_separator": ", ",
-            "key_separator": ": ",
-            "lenient": True,
-        }
-        try:
-            bounded = json.loads(text, object_hook=_bounded)
-            return str(xllamacpp.json_schema_to_grammar({**bounded, "x-guidance": options}))
         except (RuntimeError, ValueError) as error:
             raise self._refused(str(error)) from error
 
@@ -245,6 +234,25 @@ class _Reader:
     def _deliver(self, piece: TextPiece | ReasoningPiece) -> None:
         self.pieces[type(piece)].append(piece.text)
         self._job.deliver(piece)
+
+
+@lru_cache(64)
+def _grammar_of(schema: str) -> str:
+    """Return the grammar of a schema: made once, as an agent's actions differ little in a run."""
+    import jsonschema
+
+    read = json.loads(schema)
+    jsonschema.validators.validator_for(read).check_schema(read)
+    # No free whitespace: small models repeat it without end. Lenient: the caller checks what a
+    # grammar cannot express (`uniqueItems`, unknown formats).
+    options = {
+        "whitespace_flexible": False,
+        "item_separator": ", ",
+        "key_separator": ": ",
+        "lenient": True,
+    }
+    bounded = json.loads(schema, object_hook=_bounded)
+    return str(_library().json_schema_to_grammar({**bounded, "x-guidance": options}))
 
 
 def _is_json(text: str) -> bool:

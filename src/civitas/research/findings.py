@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 from civitas.errors import ConfigError, DefinitionError
@@ -49,8 +50,16 @@ def checked_expertise(given: Any, topic: str) -> float:
 def positive(number: Any, what: str) -> int:
     """Return a whole number of at least 1; anything else raises ConfigError."""
     if type(number) is not int or number < 1:
-        raise ConfigError(f"{what} must be a positive number, got {number!r:.80}")
+        raise ConfigError(f"{what} must be a whole number from 1, got {number!r:.80}")
     return number
+
+
+def seconds(number: Any, what: str, *, zero: bool = False) -> float:
+    """Return a finite number of seconds above 0, or also 0; anything else raises ConfigError."""
+    if type(number) not in (int, float) or not 0 <= number < inf or not (number or zero):
+        more = "from 0" if zero else "above 0"
+        raise ConfigError(f"{what} must be a number of seconds {more}, got {number!r:.80}")
+    return float(number)
 
 
 def objectives_of(given: Any, id: str | int) -> list[Objective]:

@@ -27,7 +27,7 @@ class ScriptedModel(Answering):
     * an async generator function of the messages and the actions, which yields the pieces of a text
       to stream.
 
-    Any other text is streamed word by word.
+    Any other text is streamed word by word. A call that is cancelled has used up its reply.
 
     Args:
         replies: its replies, in order; or one function of the messages and the actions, as above,

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from civitas.errors import ConfigError, PageError
 from civitas.http import Client, HTTPError, Response
-from civitas.research.findings import positive
+from civitas.research.findings import positive, seconds
 from civitas.research.web.addresses import address_check
 from civitas.research.web.robots import Robots
 from civitas.text import excerpt, one_line
@@ -67,11 +67,11 @@ class Fetcher:
         delay_s: float = 0.0,
         site: str | None = None,
     ) -> None:
-        for what, seconds in (("timeout_s", timeout_s), ("delay_s", delay_s)):
-            if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
-                raise ConfigError(f"{name}: {what} must be seconds from 0 on, got {seconds!r:.80}")
-        if not isinstance(user_agent, str) or not user_agent.partition("/")[0].strip():
-            raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r}")
+        seconds(timeout_s, f"{name}: timeout_s")
+        if not isinstance(user_agent, str) or not re.match(r"\s*[^\s/]", user_agent):
+            raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r:.80}")
+        if not (user_agent.isprintable() and user_agent.isascii()):  # it is a header
+            raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r:.80}")
         check = address_check(allow_hosts)
         make = partial(Client, name, timeout_s=timeout_s, check_address=check, extra="research")
         self._client = make(max_bytes=positive(max_bytes, f"{name}: max_bytes"), max_retries=1)
@@ -79,7 +79,7 @@ class Fetcher:
         self._user_agent = user_agent
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = positive(per_host, f"{name}: per_host")
-        self._delay_s = delay_s
+        self._delay_s = seconds(delay_s, f"{name}: delay_s", zero=True)
         self.site = checked_site(site, f"{name}: site")
         self._kept: OrderedDict[str, tuple[dict[str, str], Fetched]] = OrderedDict()
         self._lock = threading.Lock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from urllib.parse import urlencode, urlsplit
 
 from civitas.action import Action
 from civitas.errors import (
+    ConfigError,
     DefinitionError,
     MissingExtra,
     PageError,
@@ -19,7 +21,7 @@ from civitas.errors import (
 )
 from civitas.http import Client, HTTPError
 from civitas.http.network import check_allowed
-from civitas.research.findings import Resource, positive
+from civitas.research.findings import Resource, positive, seconds
 from civitas.research.pool import ResourcePool
 from civitas.research.reading.documents import read_pdf_bytes
 from civitas.research.reading.html import Document, decoded, plain, read_html
@@ -73,11 +75,14 @@ def search_web(
         site: a host: only results on it and on hosts below it are asked for and returned
 
     Raises:
-        ConfigError: `allow_hosts` is not a list of hosts, or `site` is not a host
-        DefinitionError: `results` is not a positive number, or `searxng` is not an address
+        ConfigError: `allow_hosts` is not a list of hosts, or a setting is invalid
+        DefinitionError: `searxng` is not an address
         MissingExtra: aiohttp is not installed, or ddgs if it is needed
     """
     positive(results, "search_web: results")
+    seconds(timeout_s, "search_web: timeout_s")
+    if not isinstance(region, str) or not re.fullmatch("[A-Za-z]{2}-[A-Za-z]{2,3}", region):
+        raise ConfigError(f"search_web: region must be one such as us-en, got {region!r:.80}")
     address_check(allow_hosts)
     checked_site(site, "search_web: site")
     if searxng is not None:
@@ -102,7 +107,7 @@ def search_web(
 
 def _searxng(searxng: str, allow_hosts: Iterable[str], region: str, timeout_s: float) -> Any:
     try:
-        address = checked(searxng).rstrip("/").removesuffix("/search")
+        address = checked(str(searxng)).rstrip("/").removesuffix("/search")
     except PageError as error:
         raise DefinitionError(f"search_web: searxng: {error}") from None
     client = Client(
