@@ -65,7 +65,7 @@ async def test_what_could_not_be_written_is_not_followed_by_anything_even_if_can
 
 @on_a_loop
 async def test_a_run_that_could_not_be_written_does_not_hinder_others(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j", timeout=0.2) as journal:
+    with Journal(tmp_path / "j", timeout=1.0) as journal:
         one, other = await begun(journal), await begun(journal, "other")
         with locked(journal.path):
             one.note("asked", {})
