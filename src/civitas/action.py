@@ -113,11 +113,10 @@ def _check_options(where: str, options: ActionOptions) -> None:
         isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     ):
         raise DefinitionError(f"{where}: timeout= must be a number above 0, got {timeout!r}")
-    if help is not None:
-        try:
-            copy_json(help)
-        except ValueError as error:
-            raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
+    try:
+        copy_json(help)
+    except ValueError as error:
+        raise DefinitionError(f"{where}: help= must be a JSON value: {error}") from None
 
 
 def _check_name(name: object, where: str) -> None:

@@ -94,8 +94,8 @@ def test_a_request_is_all_of_its_content(path: Path) -> None:
 def test_what_is_not_recorded_is_an_error_that_says_what(path: Path) -> None:
     record(path, "one")
     model = RecordedModel(None, path)
+    asked = [*user("Hi"), *user("What\nelse? " + "x" * 100)]
     with pytest.raises(ModelError) as caught:
-        asked = [*user("Hi"), *user("What\nelse? " + "x" * 100)]
         run(model.complete(asked, ACTIONS, PERSON))
     said = str(caught.value)
     assert said.startswith(f"scripted: {path} has no answer to this request: 2 messages, the last")

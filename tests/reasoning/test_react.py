@@ -1190,6 +1190,8 @@ def test_names_that_models_cannot_say_are_mapped_and_back() -> None:
         ({"max_iterations": 2.5}, "max_iterations= must be an integer from 1, got 2.5"),
         ({"max_result_chars": 0}, "max_result_chars= must be an integer from 1"),
         ({"discover": "Bob"}, 'discover= must be "\\*" or a list of ids'),
+        ({"discover": ["*"]}, 'discover= has what is no id: "\\*" is not an id'),
+        ({"discover": ["Bob", ""]}, "discover= has what is no id: an id has 1 to 255"),
         ({"discover": 7}, 'discover= must be "\\*" or a list of ids'),
         ({"system_prompt": 5}, "agent 't': system_prompt= must be a text, got 5"),
     ),

@@ -140,7 +140,7 @@ def test_all_that_is_wrong_is_told_up_to_five() -> None:
         Experiment(name="", every=0, maps="so", notes=1, source=2, question=3, workflow=[])
     told = [line.partition(":")[0] for line in str(raised.value).splitlines()]
     assert told == ["name", "question", "every", "workflow", "maps"]
-    with pytest.raises(ConfigError, match="name: .*100 characters"):
+    with pytest.raises(ConfigError, match=r"name: .*100 characters"):
         Experiment(name="n" * 101, **RUN)
     assert Experiment(name="n" * 100, **RUN).name == "n" * 100
 

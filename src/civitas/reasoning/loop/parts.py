@@ -11,9 +11,10 @@ from civitas.action import ACCESS_DENIED, Action, ActionRegistry
 from civitas.agent import Agent
 from civitas.arguments import check_count
 from civitas.environment import Environment
-from civitas.errors import DefinitionError
+from civitas.errors import DefinitionError, InvalidId
 from civitas.goal import Goal
 from civitas.memory.memory import Memory
+from civitas.message import address
 from civitas.reasoning.group import check_model, check_part
 from civitas.reasoning.loop.answer import OfferedActions, as_action
 from civitas.reasoning.loop.given import MAX_RESULT_CHARS
@@ -40,7 +41,7 @@ class LoopAgent(RecordedAgent):
     max_iterations: int = MAX_ITERATIONS
     max_result_chars: int = MAX_RESULT_CHARS
     environment: Environment = _ENVIRONMENT
-    discover: str | tuple[str | int, ...] | None = None
+    discover: str | tuple[str, ...] | None = None
     _memory: Memory | Callable[[str | None], Memory] | None = None
     _goals: list[Goal] | None = None
 
@@ -271,11 +272,14 @@ def _checked_goals(goals: Iterable[Goal], id: str | int) -> list[Goal]:
     return checked
 
 
-def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[str | int, ...]:
+def _which(discover: str | Iterable[str | int], id: str | int) -> str | tuple[str, ...]:
     if discover == "*":
         return "*"
     if isinstance(discover, str) or not isinstance(discover, Iterable):
         raise DefinitionError(
             f'agent {id!r}: discover= must be "*" or a list of ids, got {discover!r}'
         )
-    return tuple(discover)
+    try:
+        return tuple(map(address, discover))
+    except InvalidId as error:
+        raise DefinitionError(f"agent {id!r}: discover= has what is no id: {error}") from None

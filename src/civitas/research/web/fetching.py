@@ -71,7 +71,7 @@ class Fetcher:
         if not isinstance(user_agent, str) or not re.match(r"\s*[^\s/]", user_agent):
             raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r:.80}")
         if not (user_agent.isprintable() and user_agent.isascii()):  # it is a header
-            raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r:.80}")
+            raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r}")
         check = address_check(allow_hosts)
         make = partial(Client, name, timeout_s=timeout_s, check_address=check, extra="research")
         self._client = make(max_bytes=positive(max_bytes, f"{name}: max_bytes"), max_retries=1)
