@@ -388,6 +388,17 @@ def test_what_was_marked_and_comes_again_without_its_footnote_stays_marked() -> 
     assert report.uncited == 1
 
 
+def test_what_was_marked_and_comes_again_with_the_right_source_is_not_marked() -> None:
+    said = "The beta protocol replaced alpha in 2004."
+    read = [plan(("read", {"url": url})) for url in (ALPHA, BETA)]
+    reached = evaluation({"alpha": 0.5})
+    script = [SCRIPT[0], reached, read[0], f"{said}[^1^]", reached, read[1]]
+    researcher, _ = research([*script, f"{said}[^2^]", reached], iterations=3)
+    report = researcher.report_sync()
+    assert f"{said}[^1^]\n" in report.markdown
+    assert report.unsupported == []
+
+
 def test_a_sentence_with_two_sources_is_one_sentence() -> None:
     both = "Alpha was written in 1998, and beta replaced alpha in 2004."
     read = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))

@@ -184,8 +184,13 @@ class Workbench(ConversationalAgent):
         progress = self.progress
         text = found.markdown
         # A sentence that was marked before and comes back without its footnote is marked again.
-        now = {sentence for sentence, _ in found.unsupported}
-        again = [each for each in progress.unsupported if each[0] not in now and each[0] in text]
+        now = [sentence for sentence, _ in found.unsupported]
+        now += [each.sentence for each in found.citations]
+        again = [
+            each
+            for each in progress.unsupported
+            if each[0] in text and not any(each[0] in sentence for sentence in now)
+        ]
         for sentence, _ in again:
             text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
