@@ -1029,6 +1029,20 @@ def test_an_objective_that_was_understood_before_is_done() -> None:
     assert report.stop_reason == "done"
 
 
+def test_a_page_without_a_title_is_called_what_the_search_called_it() -> None:
+    search, _ = tools()
+
+    @action
+    async def read(url: str) -> Resource:
+        """Read a page."""
+        return Resource(url, None, True, PAGES[url][1])
+
+    script = [SCRIPT[0], SCRIPT[1], plan(("read", {"url": ALPHA})), "It uses port 4711.[^1^]"]
+    researcher, _ = research([*script, evaluation({"alpha": 0.95})], tools=[search, read])
+    (citation,) = researcher.report_sync().citations
+    assert citation.passage.title == "The alpha protocol"
+
+
 def test_a_report_has_one_title() -> None:
     own = "# Of alpha\n\nAlpha uses port 4711.[^1^]"
     report = research([*SCRIPT[:3], own, evaluation({"alpha": 1.0})])[0].report_sync()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -166,7 +167,13 @@ class Workbench(ConversationalAgent):
     def fresh_passages(self) -> list[Passage]:
         """Return the passages of what this iteration has read."""
         read = [each for result in self.results for each in result.resources if each.visited]
-        return list(dict.fromkeys(passage for each in read for passage in passages_of(each)))
+        titled = map(self._titled, read)
+        return list(dict.fromkeys(passage for each in titled for passage in passages_of(each)))
+
+    def _titled(self, resource: Resource) -> Resource:
+        """Return a resource; one without a title has that of the pool, such as a search gave it."""
+        known = None if resource.description else self.resources.find(resource.url)
+        return resource if known is None else replace(resource, description=known.description)
 
     def number_of(self, passage: Passage) -> int:
         """Return the number by which a passage is cited; a new passage gets the next one."""
