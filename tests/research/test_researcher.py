@@ -1600,6 +1600,18 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert '{"topic": "alpha", "expertise": 0.1}' in told(model, 0)
 
 
+def test_a_run_that_the_budget_stopped_does_the_rest_of_its_tasks_with_more(tmp_path: Path) -> None:
+    seen: list[str] = []
+    for actions, stop in ((2, "budget"), (3, "budget"), (20, "no_progress")):
+        own = {"journal": tmp_path / "runs", "budget": Budget(actions=actions)}
+        asked = ["alpha protocol", "beta protocol"]
+        report = Researcher("r", None, asked, tools(seen.append), 9, **own).report_sync("R")
+        assert report.stop_reason == stop
+    assert {*seen} >= {"read alpha", "read /beta"}
+    assert len(seen) == len({*seen})
+    assert {each.passage.url for each in report.citations} == {ALPHA, BETA}
+
+
 def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:
     script: list[Any] = []  # a model that goes on is told how far the run has come
     tasks = (("search", {"query": "alpha"}), ("read", {"url": ALPHA}), ("read", {"url": BETA}))

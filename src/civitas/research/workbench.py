@@ -217,8 +217,15 @@ class Workbench(ConversationalAgent):
         given: list[dict[str, Any] | None] = [None] * len(good)
         if doubts := doubts_of(self._record, self.iteration):
             raise Stop("in_doubt", doubts)
+        # A task that the budget refused is done when the run is resumed with more.
         work = Calls(
-            cast(Any, self._owner), good, self._request, self._record, self.iteration, given
+            cast(Any, self._owner),
+            good,
+            self._request,
+            self._record,
+            self.iteration,
+            given,
+            keeps_refused=False,
         )
         budget = self._budget
         try:
