@@ -15,7 +15,9 @@ from civitas import (
     Action,
     Agent,
     Budget,
+    BudgetedModel,
     CallbackApprover,
+    Context,
     DualActAgent,
     DualActConfig,
     Journal,
@@ -683,6 +685,20 @@ def test_tools_count_as_actions_and_spend_of_the_same_budget() -> None:
     assert report.stop_reason == "budget"
     assert seen == ["search alpha", "read alpha"]  # both pages together were one too many
     assert [each.passage.url for each in report.citations] == [ALPHA]
+
+
+def test_a_model_that_a_tool_asks_on_the_budget_of_its_context_counts() -> None:
+    @action
+    async def ask(query: str, context: Context) -> str:
+        """Ask the model."""
+        model = BudgetedModel(context.agent.model, context.budget)
+        return (await model.complete([{"role": "user", "content": query}])).text
+
+    budget = Budget()
+    tasks = (("ask", {"query": "alpha"}), ("ask", {"query": "beta"}))
+    script = [plan(*tasks), "Alpha uses port 4711.", "Beta is newer.", "It is.[^1^]", SCRIPT[4]]
+    research(script, objectives=(), tools=[ask], budget=budget)[0].reply_sync("alpha")
+    assert (budget.spent.model_calls, budget.spent.actions) == (5, 2)
 
 
 def test_a_plan_that_the_budget_cut_ends_by_the_budget_though_nothing_was_found() -> None:
