@@ -102,7 +102,9 @@ def test_files_that_cannot_be_read_are_told(folder: Path) -> None:
     for more in ([], ["--json"]):
         done = research(PORT, "--folder", "notes", *more, cwd=folder)
         assert done.returncode == 0
-        assert re.search(r"1 file is left out: 1 × the PDF is damaged", done.stderr)
+        assert re.search(
+            r"1 file is left out: 1 × the PDF is damaged.* \(manual\.pdf\)", done.stderr
+        )
     (folder / "notes" / "alpha.md").unlink()
     (folder / "notes" / "beta.txt").unlink()
     done = research(PORT, "--folder", "notes", cwd=folder)
@@ -314,12 +316,24 @@ def test_a_report_that_was_not_written_is_written_when_the_run_is_resumed(folder
     assert done.returncode == 0, done.stderr
     report = folder / "report.md"
     written = report.read_text()
-    report.unlink()  # as if the process had been killed before it wrote it
     (folder / "report.html").write_text("edited")
-    again = research("r", "--journal", "runs.db", cwd=folder, command="resume")
-    assert (again.returncode, report.read_text()) == (0, written)
-    assert f"report: {report}" in again.stderr
+    for left in ("", written[:40], None):  # as if the process had been killed as it wrote it
+        report.unlink() if left is None else report.write_text(left)
+        again = research("r", "--journal", "runs.db", "--json", cwd=folder, command="resume")
+        assert (again.returncode, report.read_text()) == (0, written)
+        assert f"report: {report}" in again.stderr
     assert (folder / "report.html").read_text() == "edited"
+    last = json.loads(again.stdout.splitlines()[-1])
+    assert (last["kind"], last["markdown"]) == ("report", written)
+
+
+@pytest.mark.parametrize("more", ([], ["--json"]))
+def test_a_report_that_cannot_be_written_is_printed(folder: Path, more: list[str]) -> None:
+    (folder / "report.md").symlink_to("gone/report.md")
+    done = research(PORT, "--folder", "notes", "--out", "report.md", *more, cwd=folder)
+    assert done.returncode == 1
+    assert "The alpha protocol uses port 4711." in done.stdout
+    assert "civitas: report.md: No such file or directory" in done.stderr
 
 
 def test_a_run_that_has_ended_goes_further_with_more(folder: Path) -> None:

@@ -34,10 +34,10 @@ def do(job: dict[str, Any]) -> None:
     watch(("journal",), None if commit is None else tuple(commit))
     effects = Effects(folder / "effects", job.get("effect"))
     budget = Budget(model_calls=job.get("calls", 10))
+    objective, model = ("gamma", None) if job.get("extractive") else ("alpha", Paid(effects))
+    parts = [objective], tools(effects.note), 9
     with Journal(folder / "journal") as journal:
-        researcher = Researcher(
-            "r", Paid(effects), ["alpha"], tools(effects.note), journal=journal, budget=budget
-        )
+        researcher = Researcher("r", model, *parts, journal=journal, budget=budget)
         report = asyncio.run(researcher.report(RUN))
     said = {
         "markdown": report.markdown,

@@ -76,6 +76,23 @@ def test_killed_again_and_again_nothing_that_was_recorded_is_done_twice(
     assert deaths >= whole["commits"] / 3 - 1
 
 
+def test_killed_as_it_ends_a_run_that_found_nothing_new_gives_the_same_report(
+    processes: Processes, tmp_path: Path
+) -> None:
+    assert processes.run(tmp_path, extractive=True) == 0
+    whole = ended(tmp_path)
+    assert whole["stop"] == "no_progress"
+    for number in range(whole["commits"] - 2, whole["commits"]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert processes.run(folder, extractive=True, commit=[number, "after"]) == KILLED
+        assert processes.run(folder, extractive=True) == 0
+        assert (ended(folder)["stop"], ended(folder)["markdown"]) == (
+            "no_progress",
+            whole["markdown"],
+        )
+
+
 def test_a_budget_holds_across_the_death(processes: Processes, tmp_path: Path) -> None:
     assert processes.run(tmp_path, effect="answer 2", calls=4) == KILLED
     assert processes.run(tmp_path, calls=4) == 0

@@ -15,7 +15,9 @@ from civitas import (
     Action,
     Agent,
     Budget,
+    BudgetedModel,
     CallbackApprover,
+    Context,
     DualActAgent,
     DualActConfig,
     Journal,
@@ -388,6 +390,17 @@ def test_what_was_marked_and_comes_again_without_its_footnote_stays_marked() -> 
     assert report.uncited == 1
 
 
+def test_what_was_marked_and_comes_again_with_the_right_source_is_not_marked() -> None:
+    said = "The beta protocol replaced alpha in 2004."
+    read = [plan(("read", {"url": url})) for url in (ALPHA, BETA)]
+    reached = evaluation({"alpha": 0.5})
+    script = [SCRIPT[0], reached, read[0], f"{said}[^1^]", reached, read[1]]
+    researcher, _ = research([*script, f"{said}[^2^]", reached], iterations=3)
+    report = researcher.report_sync()
+    assert f"{said}[^1^]\n" in report.markdown
+    assert report.unsupported == []
+
+
 def test_a_sentence_with_two_sources_is_one_sentence() -> None:
     both = "Alpha was written in 1998, and beta replaced alpha in 2004."
     read = plan(("read", {"url": ALPHA}), ("read", {"url": BETA}))
@@ -672,6 +685,20 @@ def test_tools_count_as_actions_and_spend_of_the_same_budget() -> None:
     assert report.stop_reason == "budget"
     assert seen == ["search alpha", "read alpha"]  # both pages together were one too many
     assert [each.passage.url for each in report.citations] == [ALPHA]
+
+
+def test_a_model_that_a_tool_asks_on_the_budget_of_its_context_counts() -> None:
+    @action
+    async def ask(query: str, context: Context) -> str:
+        """Ask the model."""
+        model = BudgetedModel(context.agent.model, context.budget)
+        return (await model.complete([{"role": "user", "content": query}])).text
+
+    budget = Budget()
+    tasks = (("ask", {"query": "alpha"}), ("ask", {"query": "beta"}))
+    script = [plan(*tasks), "Alpha uses port 4711.", "Beta is newer.", "It is.[^1^]", SCRIPT[4]]
+    research(script, objectives=(), tools=[ask], budget=budget)[0].reply_sync("alpha")
+    assert (budget.spent.model_calls, budget.spent.actions) == (5, 2)
 
 
 def test_a_plan_that_the_budget_cut_ends_by_the_budget_though_nothing_was_found() -> None:
@@ -1016,6 +1043,20 @@ def test_another_run_of_a_researcher_begins_at_the_beginning() -> None:
 def test_an_objective_that_was_understood_before_is_done() -> None:
     report = Researcher("r", None, Objective("alpha", 0.95), tools()).report_sync()
     assert report.stop_reason == "done"
+
+
+def test_a_page_without_a_title_is_called_what_the_search_called_it() -> None:
+    search, _ = tools()
+
+    @action
+    async def read(url: str) -> Resource:
+        """Read a page."""
+        return Resource(url, None, True, PAGES[url][1])
+
+    script = [SCRIPT[0], SCRIPT[1], plan(("read", {"url": ALPHA})), "It uses port 4711.[^1^]"]
+    researcher, _ = research([*script, evaluation({"alpha": 0.95})], tools=[search, read])
+    (citation,) = researcher.report_sync().citations
+    assert citation.passage.title == "The alpha protocol"
 
 
 def test_a_report_has_one_title() -> None:
@@ -1573,6 +1614,18 @@ def test_a_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Pa
     assert [each.topic for each in report.objectives] == ["alpha", "beta"]
     assert len(model.received) == 3
     assert '{"topic": "alpha", "expertise": 0.1}' in told(model, 0)
+
+
+def test_a_run_that_the_budget_stopped_does_the_rest_of_its_tasks_with_more(tmp_path: Path) -> None:
+    seen: list[str] = []
+    for actions, stop in ((2, "budget"), (3, "budget"), (20, "no_progress")):
+        own = {"journal": tmp_path / "runs", "budget": Budget(actions=actions)}
+        asked = ["alpha protocol", "beta protocol"]
+        report = Researcher("r", None, asked, tools(seen.append), 9, **own).report_sync("R")
+        assert report.stop_reason == stop
+    assert {*seen} >= {"read alpha", "read /beta"}
+    assert len(seen) == len({*seen})
+    assert {each.passage.url for each in report.citations} == {ALPHA, BETA}
 
 
 def test_a_run_that_had_no_task_left_is_taken_further(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 import sys
 from collections.abc import Iterable
@@ -273,13 +272,10 @@ def _decide(recorded: Recorded, decisions: dict[int, Decision]) -> bool:
 
 
 def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
-    """Write the files of a report whose process was killed between its end and the writing."""
+    """Write the files of a report whose process could not write them, or not to their end."""
     from civitas.orders.research import write
     from civitas.research.recording import report_so_far
 
-    there: dict[str, Any] = {
-        name: None for name in ("out", "html") if os.path.exists(getattr(order, name) or "")
-    }
     report = report_so_far(recorded.run_id, recorded.entries)
-    for what, path in write(report, replace(order, **there)):
+    for what, path in write(report, order, missing=True):
         click.echo(escaped(f"{what}: {path}"), err=True)

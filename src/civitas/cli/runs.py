@@ -261,6 +261,11 @@ def show_replay(recorded: Recorded, as_json: bool) -> int:
     for event in _events(outline.agent, entries):
         screen.event(event, None)
     screen.event(Done(outline.agent, reply), None)
+    if as_json and outline.kind == "Researcher":
+        from civitas.cli.run.watch import print_line
+        from civitas.research.recording import report_json
+
+        print_line("report", report_json(reply.value))
     return exit_code(reply)
 
 

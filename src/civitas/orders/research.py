@@ -131,8 +131,10 @@ def researcher(
     )
 
 
-def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
+def write(report: Report, order: ResearchOrder, *, missing: bool = False) -> list[tuple[str, str]]:
     """Write a report to the files of the order; return what was written, and the paths.
+
+    With `missing`, only the files are written that are not there, or have its beginning only.
 
     Raises:
         OSError: nothing can be written there
@@ -143,10 +145,23 @@ def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
         ("page", order.html, report.html),
         ("report", order.out, lambda: sanitized(report.markdown)),
     )
-    written = [(what, path, text) for what, path, text in made if path]
-    for _, path, text in written:
-        Path(path).write_text(text(), encoding="utf-8")
+    written = [(what, path, text().encode()) for what, path, text in made if path]
+    if missing:
+        written = [each for each in written if not _is_there(*each[1:])]
+    for _, path, data in written:
+        try:
+            Path(path).write_bytes(data)
+        except OSError as error:  # that of a full disk names no file
+            raise OSError(error.errno, error.strerror, path) from None
     return [(what, path) for what, path, _ in written]
+
+
+def _is_there(path: str, data: bytes) -> bool:
+    """Return whether a file has this or something else, not just the beginning of this."""
+    if not os.path.isfile(path):
+        return os.path.exists(path)
+    there = Path(path).read_bytes()
+    return there == data or not data.startswith(there)
 
 
 def _tools(order: ResearchOrder) -> list[Action]:

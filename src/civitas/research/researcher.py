@@ -313,6 +313,8 @@ class Researcher(RecordedAgent, Iterating):
         if before is not None:
             for each in before.objectives:
                 own.setdefault(each.topic, each).expertise = each.expertise
+            if before.stop == "no_progress" and len(own) > len(before.objectives):
+                before.stop = None
             before.objectives = [*own.values()]
             self._reset_progress(before)
         elif record is not NULL_RECORD or self.run_id not in (None, request.run_id):
@@ -336,7 +338,9 @@ class Researcher(RecordedAgent, Iterating):
     async def _to_the_end(self) -> Reply:
         # A run that has failed gets at least one more iteration.
         most = max(self.iterations, self.progress.iteration + (self.progress.stop == "error"))
-        if self.progress.stop != "done" or not self._all_understood():
+        stop = self.progress.stop
+        recorded = self._record is not NULL_RECORD  # the process was killed as the run ended
+        if not (self._all_understood() if stop == "done" else stop == "no_progress" and recorded):
             self.progress.stop = None
         try:
             while self.progress.stop is None:

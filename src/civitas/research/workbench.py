@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -166,7 +167,13 @@ class Workbench(ConversationalAgent):
     def fresh_passages(self) -> list[Passage]:
         """Return the passages of what this iteration has read."""
         read = [each for result in self.results for each in result.resources if each.visited]
-        return list(dict.fromkeys(passage for each in read for passage in passages_of(each)))
+        titled = map(self._titled, read)
+        return list(dict.fromkeys(passage for each in titled for passage in passages_of(each)))
+
+    def _titled(self, resource: Resource) -> Resource:
+        """Return a resource; one without a title has that of the pool, such as a search gave it."""
+        known = None if resource.description else self.resources.find(resource.url)
+        return resource if known is None else replace(resource, description=known.description)
 
     def number_of(self, passage: Passage) -> int:
         """Return the number by which a passage is cited; a new passage gets the next one."""
@@ -184,8 +191,13 @@ class Workbench(ConversationalAgent):
         progress = self.progress
         text = found.markdown
         # A sentence that was marked before and comes back without its footnote is marked again.
-        now = {sentence for sentence, _ in found.unsupported}
-        again = [each for each in progress.unsupported if each[0] not in now and each[0] in text]
+        now = [sentence for sentence, _ in found.unsupported]
+        now += [each.sentence for each in found.citations]
+        again = [
+            each
+            for each in progress.unsupported
+            if each[0] in text and not any(each[0] in sentence for sentence in now)
+        ]
         for sentence, _ in again:
             text = text.replace(sentence, sentence + _MARK)
         progress.narrative = text
@@ -205,8 +217,15 @@ class Workbench(ConversationalAgent):
         given: list[dict[str, Any] | None] = [None] * len(good)
         if doubts := doubts_of(self._record, self.iteration):
             raise Stop("in_doubt", doubts)
+        # A task that the budget refused is done when the run is resumed with more.
         work = Calls(
-            cast(Any, self._owner), good, self._request, self._record, self.iteration, given
+            cast(Any, self._owner),
+            good,
+            self._request,
+            self._record,
+            self.iteration,
+            given,
+            keeps_refused=False,
         )
         budget = self._budget
         try:

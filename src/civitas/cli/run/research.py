@@ -162,18 +162,28 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: Recorded | None 
 
 
 def _write(report: Report, order: ResearchOrder, as_json: bool) -> None:
-    from civitas.research.page import sanitized
-
-    if not (order.out or as_json):
-        text = sanitized(report.markdown)
-        print("\n" * sys.stdout.isatty() + text, end="", flush=True)
-    for what, path in write(report, order):
-        if not as_json:
-            print(f"{what}: {path}", file=sys.stderr, flush=True)
     if as_json:
         from civitas.research.recording import report_json
 
         print_line("report", report_json(report))
+    elif not order.out:
+        _print_report(report)
+    try:
+        written = write(report, order)
+    except OSError:
+        if order.out and not as_json:
+            _print_report(report)  # else nobody would have it
+        raise
+    for what, path in written:
+        if not as_json:
+            print(f"{what}: {path}", file=sys.stderr, flush=True)
+
+
+def _print_report(report: Report) -> None:
+    from civitas.research.page import sanitized
+
+    text = sanitized(report.markdown)
+    print("\n" * sys.stdout.isatty() + text, end="", flush=True)
 
 
 class ResearchDisplay(RunDisplay):

@@ -89,6 +89,7 @@ class Calls:
     record: Record[Any]
     iteration: int
     results: list[dict[str, Any] | None]
+    keeps_refused: bool = True  # record the calls that the budget refused as ended
     broken: list[HookError] = field(default_factory=list)  # hooks that ended the reply
 
     async def execute(self) -> None:
@@ -117,9 +118,11 @@ class Calls:
         except BudgetExceeded as error:
             refused = {"tool_executed": False, "error": f"not executed: {error}"}
             for place, call in enumerate(calls):
-                self.results[place] = (
-                    await call.result() if ended[place] else call.end_as({**refused})
-                )
+                if ended[place]:
+                    self.results[place] = await call.result()
+                else:
+                    keep = call.end_as if self.keeps_refused else dict
+                    self.results[place] = keep({**refused})
             raise Stop.at_limit(error) from error
         limit = asyncio.timeout(budget.remaining_seconds())
         try:

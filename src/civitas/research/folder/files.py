@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -32,14 +31,17 @@ class FileRead(NamedTuple):
     fault: str | None
 
 
-def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the regular files below a folder; count in `left_out` what is left out.
+def walk(root: str, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the regular files below a folder; put in `left_out` why and what is left out.
 
     No link is followed, so there is no way out and no loop; a link's target inside is found at
     its own place. If a link replaces a folder meanwhile, its files are refused on opening.
     """
-    unreadable = "in folders that cannot be read"
-    for folder, below, names in os.walk(root, onerror=lambda error: left_out.update([unreadable])):
+
+    def note(error: OSError) -> None:
+        left_out.append(("in folders that cannot be read", os.path.relpath(error.filename, root)))
+
+    for folder, below, names in os.walk(root, onerror=note):
         inside = os.path.relpath(folder, root)
         below[:] = sorted(filter(_is_indexed, below))
         names = sorted([*filter(_is_indexed, names), *below])
@@ -52,7 +54,7 @@ def walk(root: str, left_out: Counter[str]) -> Iterator[tuple[str, os.stat_resul
             if stat.S_ISREG(status.st_mode):
                 yield path, status
             elif stat.S_ISLNK(status.st_mode):
-                left_out["links, which are not followed"] += 1
+                left_out.append(("links, which are not followed", path))
 
 
 def _is_indexed(name: str) -> bool:

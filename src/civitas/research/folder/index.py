@@ -140,7 +140,7 @@ class FolderIndex:
         self._pattern = pattern
         self._refreshing = threading.Lock()
         self._next = 0.0
-        self._faults: Counter[str] = Counter()
+        self._faults: list[tuple[str, str]] = []  # why and which file
         file = SQLiteFile(
             index or _cached(self.root, pattern),
             kind="folder index",
@@ -206,7 +206,7 @@ class FolderIndex:
             with self._pool.reading() as db:
                 rows = db.execute("SELECT path, number, size, mtime_ns, read_ns FROM files")
                 stored = {os.fsdecode(path): row for path, *row in rows}
-            faults: Counter[str] = Counter()
+            faults: list[tuple[str, str]] = []
             files = [*walk(self.root, faults)]
             seen = {p: at for p, at in files if kind_of(p) is not None and self._matches_pattern(p)}
             seconds = time.monotonic() - start
@@ -255,22 +255,30 @@ class FolderIndex:
                         _remove(db, row[0])
                     number = _insert(db, read, number)
 
-    def _report(self, faults: Counter[str]) -> None:
-        """Log how many files are left out and why, if that has changed."""
-        select = "SELECT fault, count(*) FROM files WHERE fault IS NOT NULL GROUP BY fault"
+    def _report(self, faults: list[tuple[str, str]]) -> None:
+        """Log which files are left out and why, if that has changed."""
+        select = "SELECT fault, path FROM files WHERE fault IS NOT NULL ORDER BY path"
         with self._pool.reading() as db:
-            faults.update(dict(db.execute(select).fetchall()))
+            faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
         told, self._faults = self._faults, faults
         if faults and faults != told:
             logger.warning("folder %s%s", escaped(self.root), self._why())
 
     def _why(self) -> str:
-        """Return how many files are left out and why, as the end of a line; empty for none."""
+        """Return which files are left out and why, as the end of a line; empty for none."""
         if not self._faults:
             return ""
-        count = self._faults.total()
-        some = "; ".join(f"{count} × {fault}" for fault, count in self._faults.most_common(5))
+        paths: dict[str, list[str]] = {}
+        for fault, path in self._faults:
+            paths.setdefault(fault, []).append(path)
+        most = sorted(paths.items(), key=lambda each: -len(each[1]))[:5]
+        some = "; ".join(f"{len(of)} × {fault} ({_some(of)})" for fault, of in most)
+        count = len(self._faults)
         return f": {count} {'file is' if count == 1 else 'files are'} left out: {some}"
+
+
+def _some(paths: list[str]) -> str:
+    return escaped(", ".join(paths[:3])) + ", …" * (len(paths) > 3)
 
 
 def _is_current(status: os.stat_result, size: int, mtime_ns: int, read_ns: int) -> bool:
