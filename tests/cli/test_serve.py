@@ -213,7 +213,7 @@ def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> No
             assert second.end() == 1
         assert second.errors[-1] == (
             "civitas: an agent 'Calculator' is in another process of this exchange, and ids are "
-            "unique"
+            "unique: give this one another id, or end that process"
         )
         assert me.ask("Calculator", "add", a=1, b=2).result(WAIT_S) == 3
 

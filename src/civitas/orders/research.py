@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from civitas.errors import ConfigError, MissingExtra, PageError
+from civitas.errors import ConfigError, FileError, MissingExtra, PageError
 from civitas.orders.models import budget_of, made_model
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def check(order: ResearchOrder) -> None:
         raise ConfigError(f"{which} is for a model: give --model too")
     for name, path in (("--out", order.out), ("--html", order.html)):
         if path and not os.access(Path(path).absolute().parent, os.W_OK):
-            raise ConfigError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
+            raise ConfigError(f"{name}: nothing can be written in {str(Path(path).parent)!r}")
     if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
         raise ConfigError(f"--out and --html must be two files, got {order.out!r} for both")
     if order.html:
@@ -135,7 +135,7 @@ def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
     """Write a report to the files of the order; return what was written, and the paths.
 
     Raises:
-        OSError: nothing can be written there
+        FileError: nothing can be written there
     """
     from civitas.research.page import sanitized
 
@@ -144,8 +144,12 @@ def write(report: Report, order: ResearchOrder) -> list[tuple[str, str]]:
         ("report", order.out, lambda: sanitized(report.markdown)),
     )
     written = [(what, path, text) for what, path, text in made if path]
-    for _, path, text in written:
-        Path(path).write_text(text(), encoding="utf-8")
+    for what, path, text in written:
+        try:
+            Path(path).write_text(text(), encoding="utf-8")
+        except OSError as error:  # of a full disk, it does not name the file
+            why = error.strerror or error
+            raise FileError(f"the {what} {path!r} cannot be written: {why}") from error
     return [(what, path) for what, path, _ in written]
 
 
