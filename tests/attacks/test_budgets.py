@@ -75,7 +75,7 @@ def test_what_is_no_money_is_no_limit_and_no_amount(wrong: Any) -> None:
 )
 def test_what_is_no_time_is_no_limit(wrong: Any) -> None:
     for call in (Budget, Budget().child):
-        with pytest.raises(DefinitionError, match="seconds= must be a number of seconds from 0 on"):
+        with pytest.raises(DefinitionError, match="seconds= must be a number of seconds from 0 to"):
             call(seconds=wrong)
 
 

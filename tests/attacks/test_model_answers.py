@@ -15,7 +15,7 @@ from civitas.reasoning.reply import Reply
 from reasoning.answers import Answers, both, say, use
 
 MANY = "Your answer calls 1000 actions, and at most 128 are allowed in one. None was executed."
-EMPTY = "Your answer was empty. Answer with text, or call an action."
+EMPTY = "The answer was empty. Answer with text, or call an action."
 DEEP = '{"a":' * 100_000
 
 

@@ -925,7 +925,9 @@ def test_a_line_that_is_no_message_is_complained_of_and_the_rest_is_read(
     done = piped(folder, more, "--agent", "my_agents:Calculator")
     assert done.returncode == 1
     assert done.stderr.startswith(said)
-    assert ": 3" in done.stdout
+    # What was complained of is shown too, so that the person finds it among many lines.
+    assert done.stdout.splitlines()[0].startswith(f"> {lines[:2].decode()}")
+    assert done.stdout.endswith("\n> /Calculator.add a:1 b:2\nCalculator: 3\n")
 
 
 def test_a_failure_is_shown_and_is_exit_code_1(folder: Path) -> None:

@@ -213,7 +213,7 @@ def test_an_id_is_of_one_process(serve: Callable[..., Program], me: Agent) -> No
             assert second.end() == 1
         assert second.errors[-1] == (
             "civitas: an agent 'Calculator' is in another process of this exchange, and ids are "
-            "unique"
+            "unique: give this one another id, or end that process"
         )
         assert me.ask("Calculator", "add", a=1, b=2).result(WAIT_S) == 3
 
@@ -231,6 +231,7 @@ def test_an_agent_that_cannot_be_added_is_told_in_a_line(serve: Callable[..., Pr
         (("no_such:Agent",), {}, 2, "there is no module 'no_such'"),
         (("my_agents:Nobody",), {}, 2, "has no 'Nobody'"),
         (("my_agents",), {}, 2, "not of the form MODULE:NAME"),
+        (("my_agents.py:Calculator",), {}, 2, "MODULE:NAME, such as my_agents:Calculator"),
         (("my_agents:number",), {}, 2, "is of type int: neither an agent"),
         (("my_agents:Other",), {}, 2, "is a class, but not of agents"),
         (("my_agents:wrong",), {}, 1, "it made a int, not an agent"),

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import struct
@@ -243,6 +244,19 @@ def test_without_matplotlib_there_are_no_pictures_and_one_line_says_so(
     (said,) = (line for line in capsys.readouterr().err.splitlines() if "picture" in line)
     assert "pip install 'civitas[pictures]'" in said
     assert not list(tmp_path.glob("*.png"))
+
+
+def test_a_picture_that_the_disk_has_no_room_for_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        assert run(*TOWN, "--csv", "--out", str(tmp_path / "out")) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    *_, error = capsys.readouterr().err.splitlines()
+    assert error == f"civitas: {tmp_path}/out/map.png cannot be written: File too large"
 
 
 def test_two_runs_are_compared_by_their_manifests(

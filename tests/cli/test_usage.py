@@ -87,6 +87,23 @@ def test_a_full_disk_is_named_in_words() -> None:
     assert (done.returncode, done.stderr) == (1, "civitas: No space left on device\n")
 
 
+@pytest.mark.parametrize("closed", (1, 2))
+def test_a_closed_output_changes_nothing_else(closed: int, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("The milk is oat milk.\n")
+    program = (sys.executable, "-m", "civitas", "research", "Which milk?", "--folder", ".")
+    done = subprocess.run(
+        ("sh", "-c", f'exec "$@" {closed}>&-', "sh", *program),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("# Which milk?") is (closed == 2)
+    assert ("2 iterations" in done.stderr) is (closed == 1)
+    assert "iteration 1 of 3" not in done.stdout
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_fits_a_narrow_terminal(command: str) -> None:
     done = civitas(command, "--help", COLUMNS="40")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from civitas import Journal, RefuseAll
 from civitas.action import ACCESS_PERMITTED, ACCESS_REQUESTED
 from civitas.errors import (
     ConfigError,
+    FileError,
     MissingExtra,
     ModelError,
     PageError,
@@ -187,6 +189,13 @@ def test_research_is_made_as_it_was_ordered_and_its_report_is_no_source(tmp_path
     report = Report("The port of alpha is 9.\x1b[31m\n", [], "done")
     assert write(report, order) == [("page", str(page)), ("report", str(out))]
     assert out.read_text() == "The port of alpha is 9.\ufffd[31m\n"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))  # as on a full disk
+    try:
+        with pytest.raises(FileError, match=r"the report '.*report\.md' cannot be written: File"):
+            write(report, replace(order, html=None))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     made = researcher(order)
     assert (made.iterations, list(made.tools)) == (2, ["search_folder"])
     assert [each.passage.url for each in made.report_sync().citations] == [

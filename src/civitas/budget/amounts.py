@@ -85,7 +85,7 @@ def checked_limits(
             check_count("Budget", limit, value)
     if seconds is not None and not (type(seconds) in (int, float) and 0 <= seconds <= MOST):
         raise DefinitionError(
-            f"Budget: seconds= must be a number of seconds from 0 on, got {_shown(seconds)}"
+            f"Budget: seconds= must be a number of seconds from 0 to {MOST}, got {_shown(seconds)}"
         )
     pico = None if usd is None else picodollars("Budget", usd, up=False)
     return tokens, pico, model_calls, actions

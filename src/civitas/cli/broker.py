@@ -202,7 +202,7 @@ def list_(above: str | None, exchange: str | None) -> int:
     return _list(exchange or above)
 
 
-@dead_letters.command()
+@dead_letters.command(short_help="Resend a dead letter, or all.")
 @click.argument("key", required=False)
 @click.option("--all", "all_", is_flag=True, help="Resend all dead letters.")
 @exchange_option

@@ -138,9 +138,10 @@ def permitted_agents(names: list[str]) -> list[str]:
 
 def named_agent(name: str, id: str | None = None, param: str = "--agent") -> Agent:
     """Return the agent that MODULE:NAME is or makes; a class gets its own name as default id."""
-    module_name, colon, attribute = name.partition(":")
+    module_name, _, attribute = name.partition(":")
     parts = module_name.split(".")
-    if not colon or not attribute.isidentifier() or not all(p.isidentifier() for p in parts):
+    is_file = parts[-1] == "py"  # my_agents.py:Calculator
+    if is_file or not attribute.isidentifier() or not all(p.isidentifier() for p in parts):
         raise _wrong(
             param, f"{name!r} is not of the form MODULE:NAME, such as my_agents:Calculator"
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from civitas.errors import ConfigError, MissingExtra, PageError
+from civitas.errors import ConfigError, FileError, MissingExtra, PageError
 from civitas.orders.models import budget_of, made_model
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def check(order: ResearchOrder) -> None:
         raise ConfigError(f"{which} is for a model: give --model too")
     for name, path in (("--out", order.out), ("--html", order.html)):
         if path and not os.access(Path(path).absolute().parent, os.W_OK):
-            raise ConfigError(f"{name}: nothing can be written in {os.path.dirname(path)!r}")
+            raise ConfigError(f"{name}: nothing can be written in {str(Path(path).parent)!r}")
     if order.out and order.html and Path(order.out).resolve() == Path(order.html).resolve():
         raise ConfigError(f"--out and --html must be two files, got {order.out!r} for both")
     if order.html:
@@ -137,7 +137,7 @@ def write(report: Report, order: ResearchOrder, *, missing: bool = False) -> lis
     With `missing`, only the files are written that are not there, or have its beginning only.
 
     Raises:
-        OSError: nothing can be written there
+        FileError: nothing can be written there
     """
     from civitas.research.page import sanitized
 
@@ -148,11 +148,12 @@ def write(report: Report, order: ResearchOrder, *, missing: bool = False) -> lis
     written = [(what, path, text().encode()) for what, path, text in made if path]
     if missing:
         written = [each for each in written if not _is_there(*each[1:])]
-    for _, path, data in written:
+    for what, path, data in written:
         try:
             Path(path).write_bytes(data)
-        except OSError as error:  # that of a full disk names no file
-            raise OSError(error.errno, error.strerror, path) from None
+        except OSError as error:  # of a full disk, it does not name the file
+            why = error.strerror or error
+            raise FileError(f"the {what} {path!r} cannot be written: {why}") from error
     return [(what, path) for what, path, _ in written]
 
 

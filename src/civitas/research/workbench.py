@@ -261,7 +261,7 @@ class Workbench(ConversationalAgent):
             text = readable(str(getattr(given, "text", None) or ""))
             try:
                 if not text.strip():
-                    raise Unreadable("Your answer was empty.")
+                    raise Unreadable("The answer was empty.")
                 value = text if call_of is None else call_of.read(text)
                 return value if read is None else read(value)
             except (Unreadable, InvalidArguments, DefinitionError) as error:

@@ -96,9 +96,9 @@ class Session:
                 self._you.forget_offers()
                 if (of_program := self._command(line)) == "quit":
                     break
+                if line.strip() and not console.interactive:
+                    console.show(f"> {escaped(line.strip())}")
                 if of_program is not None:
-                    if not console.interactive:
-                        console.show(f"> {escaped(line.strip())}")
                     said = await self._help() if of_program == "help" else of_program
                     console.show(said)
                     continue
@@ -110,7 +110,7 @@ class Session:
                     failed = True
                     continue
                 if message is not None:
-                    failed |= not await self._deliver(line, message)
+                    failed |= not await self._deliver(message)
         except asyncio.CancelledError:
             if interrupted:
                 raise KeyboardInterrupt from None
@@ -195,7 +195,7 @@ class Session:
         if what in ("connected", "unblocked") and self._loop and self._console.interactive:
             self._call_on_loop(self._console.print_error, f"({text})")
 
-    async def _deliver(self, line: str, message: dict[str, Any]) -> bool:
+    async def _deliver(self, message: dict[str, Any]) -> bool:
         """Send a message as requests and show each answer; return whether none failed."""
         # A message to all is a request to each agent, so that it can be awaited and cancelled.
         # As with a broadcast, agents without the action are skipped.
@@ -233,8 +233,6 @@ class Session:
                 show(receiver, self._me, {"name": "response", "args": {"data": value}})
             return True
 
-        if not console.interactive:
-            console.show(f"> {escaped(line.strip())}")
         if everyone:
             await self._you.discover()
         passed_over = ("FunctionAI",) if self._small and name == "say" else ()

@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -164,10 +165,11 @@ def _manifest(tables: Tables, about: dict[str, Any], same: list[str], other: lis
 def _pictures(town: Society, rows: list[dict[str, Any]], folder: Path) -> list[str]:
     """Draw the pictures; return their names, none if matplotlib is not installed."""
     from civitas.society.experiments.pictures import draw_day, draw_map
+    from civitas.society.experiments.results import write_whole
 
     try:
-        draw_map(town, folder / "map.png")
-        draw_day(rows, folder / "day.png")
+        write_whole(folder / "map.png", partial(draw_map, town))
+        write_whole(folder / "day.png", partial(draw_day, rows))
     except MissingExtra as error:
         print(f"no pictures: {error}", file=sys.stderr)
         return []

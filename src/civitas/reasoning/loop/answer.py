@@ -22,7 +22,7 @@ from civitas.errors import InvalidArguments
 from civitas.jsonvalue import NotJSON, Unreadable, copy_json, read_json, readable
 from civitas.text import json_type, shorten
 
-EMPTY = "Your answer was empty. Answer with text, or call an action."
+EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -130,7 +130,8 @@ class AgentQueues:
         except Refused as error:
             if error.code == _LOCKED and claims:
                 raise DuplicateAgent(
-                    f"an agent {id!r} is in another process of this exchange, and ids are unique"
+                    f"an agent {id!r} is in another process of this exchange, and ids are unique: "
+                    "give this one another id, or end that process"
                 ) from None
             raise BrokerError(f"agent {id!r} can have no queue at the broker: {error}") from error
         return found.message_count, classic
