@@ -17,7 +17,7 @@ from civitas.cli.progress import Progress
 from civitas.cli.recorded import execute_order
 from civitas.cli.run.town import run_simulation
 from civitas.cli.run.watch import keyboard, print_line, says_yes
-from civitas.errors import FileError, StateError
+from civitas.errors import ConfigError, FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.orders.order import without_keys
 from civitas.orders.simulate import SimulateOrder, check
@@ -250,8 +250,10 @@ def _experiment(
         progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{left}")
 
     try:
-        with usage(), closing(progress):
+        with closing(progress):
             results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=show_progress))
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
     except (FileError, StateError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
