@@ -325,6 +325,7 @@ def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_pat
     one = experiment(seeds=1, workflow=[{"run": {"days": 3}}], conditions={"base": {}})
     texts = drawn(one, tmp_path / "a.svg")
     assert {"simulated time (days)", "values of 1 seed, without an interval"} <= set(texts)
+    assert texts[: texts.index("simulated time (days)")] == ["0", "1", "2", "3"]
     assert "(points)" in texts
 
 
