@@ -455,7 +455,7 @@ def test_an_experiment_on_a_full_disk_has_failed(tmp_path: Path) -> None:
         ),
         (
             ("e.yaml", "--sweep", "llm=openai:m"),
-            "10 agent-steps, and the model asked about 12 times; no terminal",
+            "asked about 12 times; no terminal to ask at: give --yes, or set society.max_calls",
         ),
         (("e.yaml", "--out", "e.yaml"), "is a file"),
     ),

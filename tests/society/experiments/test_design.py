@@ -105,6 +105,9 @@ def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: 
     society = {"citizens": 10, "llm": "litellm:a/b"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], seeds=2)
     assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 120}
+    by_rule = {"rules": {"parameters": {"llm": None}}, "model": {}}
+    made = Experiment(name="e", society=society, workflow=[{"step": 5}], conditions=by_rule)
+    assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 60}
     (tmp_path / "ten.csv").write_text("\n".join(["id", *map(str, range(10))]))
     society = {"citizens": "ten.csv", "llm": "litellm:a/b"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], folder=tmp_path)

@@ -45,7 +45,8 @@ def parameters_of(source: str) -> type[BaseModel]:
     """Return the parameters of one of MODELS with their types, as a pydantic model."""
     kinds = get_type_hints(MODELS[source], include_extras=True)
     kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
-    kinds |= {"params": CitizenAgentParams, "llm": Annotated[str, AfterValidator(_model_name)]}
+    llm = Annotated[str, AfterValidator(_model_name)] | None
+    kinds |= {"params": CitizenAgentParams, "llm": llm}
     fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
