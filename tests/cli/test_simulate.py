@@ -431,6 +431,18 @@ def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> No
     assert json.loads(again.stdout.splitlines()[-1])["failures"] == 1
 
 
+def test_an_experiment_on_a_full_disk_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "import resource\nfrom civitas import Society\n\ndef made(seed):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
+        "    return Society(10, seed=seed)\n"
+    )
+    (tmp_path / "e.yaml").write_text(EXPERIMENT.replace("citizens: 10", "make: m.py:made"))
+    done = simulate("e.yaml", cwd=tmp_path)
+    assert "cannot be written" in done.stderr
+    assert (done.returncode, "Usage" in done.stderr) == (1, False)
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     (
@@ -457,7 +469,7 @@ def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> No
         ),
         (
             ("e.yaml", "--sweep", "llm=openai:m"),
-            "10 agent-steps, and the model asked about 12 times; no terminal",
+            "asked about 12 times; no terminal to ask at: give --yes, or set society.max_calls",
         ),
         (("e.yaml", "--out", "e.yaml"), "is a file"),
     ),

@@ -40,6 +40,8 @@ _NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "litellm": ("LiteLLMModel", "litellm", ("litellm",)),
     "hf": ("TransformersModel", "transformers", ("torch", "transformers")),
 }
+_FOLDERS = ("/", "./", "../", "~")
+"""How a folder begins."""
 _NEAR = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED))
 
 # All users of a name share one file in memory, or one set of connections.
@@ -94,6 +96,24 @@ def check_name(name: str) -> tuple[str, str]:
 
     Nothing is imported or loaded.
     """
+    kind, rest = check_spelling(name)
+    if kind == "openai" and not (
+        os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
+    ):
+        raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY, or pass api_key=")
+    what, extra, packages = _NEEDS[kind]
+    MissingExtra.unless(what, extra, *packages)
+    if kind == "local":
+        weights.named(rest or weights.DEFAULT.name).require()
+    elif kind == "gguf":
+        weights.check_gguf(Path(rest).expanduser())
+    elif kind == "hf" and rest.startswith(_FOLDERS) and not Path(rest).expanduser().is_dir():
+        raise WeightsError(f"{name:.200}: there is no such folder")
+    return kind, rest
+
+
+def check_spelling(name: str) -> tuple[str, str]:
+    """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
     kind, colon, rest = name.partition(":")
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
         near = "" if kind in _NEEDS else nearest(name, _NEAR)
@@ -106,20 +126,10 @@ def check_name(name: str) -> tuple[str, str]:
             check_base_url(url, name)
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
-    if kind == "openai" and not (
-        os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
-    ):
-        raise ModelError(f"{name:.200}: there is no key: set OPENAI_API_KEY, or pass api_key=")
-    what, extra, packages = _NEEDS[kind]
-    MissingExtra.unless(what, extra, *packages)
+    is_folder = kind == "hf" and rest.startswith(_FOLDERS)
     if kind == "local":
-        weights.named(rest or weights.DEFAULT.name).require()
-    elif kind == "gguf":
-        weights.check_gguf(Path(rest).expanduser())
-    elif kind == "hf" and rest.startswith(("/", "./", "../", "~")):
-        if not Path(rest).expanduser().is_dir():
-            raise WeightsError(f"{name:.200}: there is no such folder")
-    elif kind in ("hf", "litellm") and not all(rest.partition("/")):
+        weights.named(rest or weights.DEFAULT.name)
+    elif kind in ("hf", "litellm") and not is_folder and not all(rest.partition("/")):
         form = next(each for each in SPELLINGS if each.startswith(kind))
         raise ModelError(f"there is no such model: {name!r:.200}: it has the form {form}")
     return kind, rest

@@ -230,7 +230,7 @@ def wealth(citizens: int = 1000, *, mean: int = 100, gift: _Gift = 1, seed: int 
     """
     np = numpy()
     check_integer("citizens", citizens, 1, None)
-    block = WealthBlock(block_params=WealthParams(gift=gift))
+    block = WealthBlock(block_params={"gift": gift})
     metrics = {"gini": _gini, "without": _share("money", 0)}
     return Population({"money": np.full(citizens, mean)}, None, [block], seed, metrics=metrics)
 
@@ -254,7 +254,7 @@ def schelling(
     count = len(grid) * (1000 - free) // 1000
     taken = _drawn(seed, len(grid), "schelling.first")[:count]
     table = {"place": taken.astype(np.int32), "kind": np.arange(count, dtype=np.int8) % 2}
-    block = SchellingBlock(block_params=SchellingParams(alike=alike))
+    block = SchellingBlock(block_params={"alike": alike})
     return Population(table, grid, [block], seed, metrics={"alike": _mean("alike")})
 
 
@@ -287,7 +287,7 @@ def epidemic(
     np = numpy()
     health = np.zeros(citizens, np.int8)
     health[_drawn(seed, citizens, "sir.first")[:infected]] = INFECTED
-    params = EpidemicParams(infects=infects, recovers=recovers, meets=meets)
+    params = {"infects": infects, "recovers": recovers, "meets": meets}
     block = EpidemicBlock(block_params=params)
     names = ("susceptible", "infected", "recovered")
     metrics = {name: _share("health", code) for code, name in enumerate(names)}
@@ -308,7 +308,7 @@ def opinions(
     Its metrics are `groups`, the groups of at least a hundredth of the citizens that are more than
     a quarter of the bound apart, and `spread`, the distance between the outermost opinions.
     """
-    block = OpinionBlock(block_params=OpinionParams(bound=bound, pull=pull))
+    block = OpinionBlock(block_params={"bound": bound, "pull": pull})
     metrics: dict[str, Any] = {
         "groups": lambda columns: _groups(columns["opinion"], bound),
         "spread": lambda columns: float(numpy().ptp(columns["opinion"])),

@@ -102,11 +102,14 @@ def test_a_value_inside_of_what_a_condition_sets_is_of_its_cell_alone() -> None:
 
 
 def test_a_model_is_asked_for_each_step_of_each_citizen_and_some_more(tmp_path: Path) -> None:
-    society = {"citizens": 10, "llm": "local/small"}
+    society = {"citizens": 10, "llm": "litellm:a/b"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], seeds=2)
     assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 120}
+    by_rule = {"rules": {"parameters": {"llm": None}}, "model": {}}
+    made = Experiment(name="e", society=society, workflow=[{"step": 5}], conditions=by_rule)
+    assert made.size() == {"cells": 2, "agent_steps": 100, "model_calls": 60}
     (tmp_path / "ten.csv").write_text("\n".join(["id", *map(str, range(10))]))
-    society = {"citizens": "ten.csv", "llm": "local/small"}
+    society = {"citizens": "ten.csv", "llm": "litellm:a/b"}
     made = Experiment(name="e", society=society, workflow=[{"step": 5}], folder=tmp_path)
     assert made.size() == {"cells": 1, "agent_steps": 50, "model_calls": 60}
 
@@ -180,6 +183,27 @@ WRONG: tuple[tuple[str, str, str], ...] = (
         "- survey: {name: s, questions: [{id: a, text: A, kind: text}]}",
         ":9: workflow[0].survey.questions[0]: a survey of an experiment takes no texts",
     ),
+    (
+        "- run: {days: 1}",
+        "- survey: {name: s, questions: [{id: a, text: A, by: mood}]}",
+        ":9: workflow[0].survey.questions[0].by: must be file.py:function, got 'mood'",
+    ),
+    (
+        "- run: {days: 1}",
+        "- survey: {name: s, questions: [{id: a, text: A, by: m.py:mood}]}",
+        ":9: workflow[0].survey.questions[0].by: there is no file 'm.py'",
+    ),
+    (
+        "- run: {days: 1}",
+        "- survey: {name: s, questions: [{id: a, text: A}, {id: a, text: B}]}",
+        ":9: workflow[0].survey: survey 's': two questions have the same id",
+    ),
+    (
+        "- run: {days: 1}",
+        "- interview: {citizen: 1, question: ''}",
+        ":9: workflow[0].interview.question: String should have at least 1 character",
+    ),
+    ("  step: 6h", "  max_usd: .nan", ":5: society.max_usd: must be JSON data: nan is not JSON"),
     ("  citizens: 10", "  citizen: 10", ":4: society.citizen: the society has no such parameter"),
     ("  step: 6h", "  step: soon", ":5: society.step: step must be a length of time"),
     ("  citizens: 10", "  citizens: -1", ":4: society.citizens: Input should be greater than"),
@@ -232,6 +256,22 @@ WRONG: tuple[tuple[str, str, str], ...] = (
     ("name: curfew", "name: e\nconditions: {a/b: {}}", "its name must have a letter, and no /"),
     ("name: curfew", "name: e\nparameters: {feed: [true, true]}", "one value or more, each once"),
     ("  step: 6h", "  model: village", ":5: society.model: must be one of"),
+    (
+        "  step: 6h",
+        "  llm: locl",
+        ":5: society.llm: there is no model 'locl' (did you mean 'local'",
+    ),
+    ("  step: 6h", "  llm: http://localhost/v1", ":5: society.llm: 'http://localhost/v1' does not"),
+    (
+        "name: curfew",
+        "name: e\nparameters: {llm: [local, opnai:m]}",
+        ":2: parameters.llm: there is no model 'opnai:m'",
+    ),
+    (
+        "  step: 6h",
+        "  threads: 0\nparameters: {facts.threads: [1, 2]}",
+        ":5: society.threads: Input should be greater than",
+    ),
     ("  step: 6h", "  model: epidemic\n  infects: 2", ":6: society.infects: Input should be less"),
     ("  step: 6h", "  make: m.py:f", ":5: society.make: there is no file 'm.py'"),
     ("  step: 6h", "  make: ../m.py:f", "society.make: '../m.py' is not in the folder"),
@@ -334,8 +374,11 @@ def test_no_file_is_told(tmp_path: Path) -> None:
         ({"name": "e"}, "workflow: Field required"),
         (RUN, "name: Field required"),
         ({"name": "e", **RUN, "tax": 1}, "tax: there is no such field"),
-        ({"name": "e", **RUN, "society": {"citizens": {1}}}, "parameters must be JSON data"),
-        ({"name": "e", **RUN, "conditions": {"a": {"parameters": {"facts": {1}}}}}, "must be JSON"),
+        ({"name": "e", **RUN, "society": {"citizens": {1}}}, "society.citizens: must be JSON data"),
+        (
+            {"name": "e", **RUN, "conditions": {"a": {"parameters": {"facts": {1}}}}},
+            "a.parameters.facts: must be JSON",
+        ),
         ({"name": "e", **RUN, "every": 0}, "every: Input should be greater"),
     ),
 )

@@ -218,15 +218,17 @@ def test_what_is_measured_once_has_a_picture_too(tmp_path: Path) -> None:
         "kind": "choice",
         "choices": ["<1", ">1", "да", "не", "x" * 300],
     }
-    survey["questions"] += [{**choice, "by": lambda one: "<1"}]
+    agrees = {"id": "y", "text": "?", "kind": "yes_no", "by": lambda one: True}
+    survey["questions"] += [{**choice, "by": lambda one: "<1"}, agrees]
     one = experiment(metrics=[], published=[], workflow=[{"step": 1}, {"survey": survey}])
     run(one, out=tmp_path)
     assert (tmp_path / "s.q.png").read_bytes().startswith(b"\x89PNG")
     texts = drawn(one, tmp_path / "a.svg", "s.q")
     assert {"base", "2.00"} <= set(texts)  # its mean, on an axis around it
     assert len([*tmp_path.glob("s.c*.png")]) == 5  # a picture of its own for each choice
-    draw_metric(one, Results(tmp_path / "results.parquet"), "s.c=да", str(tmp_path / "a.svg"))
-    assert "<!-- (share of answers) -->" in (tmp_path / "a.svg").read_text()
+    for share in ("s.c=да", "s.y"):
+        draw_metric(one, Results(tmp_path / "results.parquet"), share, str(tmp_path / "a.svg"))
+        assert "<!-- (share of answers) -->" in (tmp_path / "a.svg").read_text()
 
 
 def test_the_report_names_file_options_labels_and_the_first_condition(tmp_path: Path) -> None:
@@ -323,6 +325,7 @@ def test_three_days_of_one_seed_are_told_in_days_and_without_an_interval(tmp_pat
     one = experiment(seeds=1, workflow=[{"run": {"days": 3}}], conditions={"base": {}})
     texts = drawn(one, tmp_path / "a.svg")
     assert {"simulated time (days)", "values of 1 seed, without an interval"} <= set(texts)
+    assert texts[: texts.index("simulated time (days)")] == ["0", "1", "2", "3"]
     assert "(points)" in texts
 
 

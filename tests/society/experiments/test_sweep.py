@@ -534,7 +534,7 @@ def test_an_intervention_names_everyone_and_kinds_of_places() -> None:
     assert before - after == 35
 
 
-@pytest.mark.parametrize("with_it", ({"llm": "local/small"}, {"params": {"enable_social": False}}))
+@pytest.mark.parametrize("with_it", ({"llm": "litellm:a/b"}, {"params": {"enable_social": False}}))
 def test_columns_have_neither_a_model_nor_what_citizens_may_do(with_it: dict[str, Any]) -> None:
     society = {"citizens": 10, "columns": True, **with_it}
     with pytest.raises(ConfigError, match="columns: citizens must be a number, without a model"):

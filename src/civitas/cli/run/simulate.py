@@ -17,11 +17,11 @@ from civitas.cli.progress import Progress
 from civitas.cli.recorded import execute_order
 from civitas.cli.run.town import run_simulation
 from civitas.cli.run.watch import keyboard, print_line, says_yes
-from civitas.errors import FileError, StateError
+from civitas.errors import ConfigError, FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.orders.order import without_keys
 from civitas.orders.simulate import SimulateOrder, check
-from civitas.text import escaped
+from civitas.text import counted, escaped
 
 if TYPE_CHECKING:
     from civitas.society.experiments.results import Results
@@ -235,7 +235,8 @@ def _experiment(
         text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
         if size["model_calls"]:
             text += f", and the model asked about {size['model_calls']:,} times"
-        if not _confirmed(text, yes, "--yes, or sweep less"):
+        less = "set society.max_calls or max_usd" if unbounded else "sweep less"
+        if not _confirmed(text, yes, f"--yes, or {less}"):
             return 1
     progress = Progress()
 
@@ -250,8 +251,10 @@ def _experiment(
         progress.show(f"{now.ended:,} of {now.cells:,} cells  {part:3} %{left}")
 
     try:
-        with usage(), closing(progress):
+        with closing(progress):
             results = asyncio.run(experiment.run(jobs=jobs, out=folder, progress=show_progress))
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
     except (FileError, StateError) as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
@@ -295,7 +298,7 @@ def _swept_values(given: str) -> tuple[str, list[Any]]:
 
 def _print(experiment: Experiment, results: Results, folder: Path) -> None:
     """Print what was measured last: a line for each metric, condition and combination of values."""
-    click.echo(escaped(f"{experiment.name}: {len(experiment.all_seeds)} seeds"))
+    click.echo(escaped(f"{experiment.name}: {counted(len(experiment.all_seeds), 'seed')}"))
     for metric in results.metrics:
         for condition in results.conditions:
             for values in results.grid:

@@ -61,7 +61,10 @@ class CitizenBlock(Block):
     enabled_by: ClassVar[str] = ""
 
     def __init__(
-        self, llm: Any = None, environment: Any = None, block_params: BlockParams | None = None
+        self,
+        llm: Any = None,
+        environment: Any = None,
+        block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
         # Parameters are frozen, so all blocks without their own share one.
         super().__init__(llm, environment, block_params or _defaults(self.ParamsType))

@@ -187,7 +187,7 @@ class Design(Part):
         used: set[str] = set()
         try:
             filled = _filled(raw, given, used, where)
-            workflow = TypeAdapter(list[Item]).validate_python(filled)
+            workflow = TypeAdapter(list[Item]).validate_python(filled, context=self.folder)
         except ValidationError as error:
             raise FieldError(*(((*where, *at), what) for at, what in faults_of(error))) from None
         steps_of(workflow, seconds_of(self.society.step), where)
@@ -259,11 +259,17 @@ class Design(Part):
         measured = {each.name for each in self.metrics}
         if len(measured) != len(self.metrics):
             raise FieldError((("metrics",), "two metrics have the same name"))
-        try:
-            own = [each.parameters for each in self.conditions.values()]
-            copy_json([self.society.parameters, self.parameters, own])
-        except NotJSON as error:
-            raise FieldError(((), f"parameters must be JSON data: {error}")) from None
+        given: list[tuple[Where, dict[str, Any]]] = [
+            (("society",), self.society.parameters),
+            (("parameters",), self.parameters),
+            *((("conditions", n, "parameters"), c.parameters) for n, c in self.conditions.items()),
+        ]
+        for where, values in given:
+            for name, value in values.items():
+                try:
+                    copy_json(value)
+                except NotJSON as error:
+                    raise FieldError(((*where, name), f"must be JSON data: {error}")) from None
         known = self.arguments()
         for name in self.society.parameters:
             if known is not None and name not in known:
@@ -322,7 +328,8 @@ def _placed(
     """Yield faults of a society's parameters, each with the path where its parameter is set."""
     for path, what in faults:
         name = ".".join(map(str, path))
-        set_at = (at for key, at in places.items() if name in key or name.startswith(key))
+        pairs = ((f"{key}.", f"{name}.", at) for key, at in places.items())
+        set_at = (at for a, b, at in pairs if a.startswith(b) or b.startswith(a))
         yield next(set_at, ("society", *path)), what
 
 

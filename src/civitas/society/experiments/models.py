@@ -18,8 +18,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from civitas.action import is_async
 from civitas.budget import Budget
 from civitas.clock import Clock
-from civitas.errors import ConfigError
+from civitas.errors import ConfigError, ModelError
 from civitas.journal import Journal
+from civitas.models.names import check_spelling, model
 from civitas.society import blocks as known
 from civitas.society.citizen import CitizenAgentParams
 from civitas.society.city.city import City
@@ -44,7 +45,8 @@ def parameters_of(source: str) -> type[BaseModel]:
     """Return the parameters of one of MODELS with their types, as a pydantic model."""
     kinds = get_type_hints(MODELS[source], include_extras=True)
     kinds["blocks"] = create_model("Blocks", __config__=ConfigDict(extra="forbid"), **_BLOCKS)
-    kinds |= {"params": CitizenAgentParams, "llm": str}
+    llm = Annotated[str, AfterValidator(_model_name)] | None
+    kinds |= {"params": CitizenAgentParams, "llm": llm}
     fields: dict[str, Any] = {name: (kind, None) for name, kind in kinds.items()}
     return create_model("Parameters", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
 
@@ -53,6 +55,14 @@ def _file(given: Any, info: ValidationInfo) -> Any:
     folder: Any = info.context
     if isinstance(given, str) and not (folder / given).is_file():
         raise ValueError(f"there is no file {given!r} in the folder of the experiment")
+    return given
+
+
+def _model_name(given: str) -> str:
+    try:
+        check_spelling(given)
+    except ModelError as error:
+        raise ValueError(str(error)) from None
     return given
 
 
@@ -131,7 +141,6 @@ def town(
 
 def model_of(name: Any, answers: Path | None = None) -> Any:
     """Return the model of a name, its answers recorded in a file and replayed; a model as it is."""
-    from civitas.models.names import model
     from civitas.models.wrappers.recorded import RecordedModel
 
     if not isinstance(name, str):

@@ -286,3 +286,4 @@ def _curves(
         low, high = ([getattr(e, end) for e in by_step.values()] for end in ("low", "high"))
         axes.fill_between(times, low, high, color=style["color"], alpha=0.18, linewidth=0)
     axes.set_xlabel(f"simulated time ({unit})")
+    axes.locator_params(axis="x", integer=True)

@@ -128,7 +128,10 @@ class Question:
             return ""
         low, high = self.low, self.high
         bounds = "".join(f" {w} {at}" for w, at in (("from", low), ("to", high)) if at is not None)
-        what = f"one of {', '.join(self.choices)}" if self.choices else f"a {self.kind}{bounds}"
+        kinds = {"scale": "a whole number", "yes_no": "true or false"}
+        what = kinds.get(self.kind, f"a {self.kind}") + bounds
+        if self.choices:
+            what = f"one of {', '.join(self.choices)}"
         return f"{self.id}: must be {what}, got {one_line(repr(value), 80)}"
 
     def by_rule(self, respondent: Respondent) -> tuple[Any, str]:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from civitas.clock import DAY_S, seconds_of
 from civitas.errors import ConfigError
 from civitas.society.experiments.intervention import Intervention
-from civitas.society.experiments.models import Source
-from civitas.society.experiments.survey import Question, Respondent
+from civitas.society.experiments.models import Source, function_of
+from civitas.society.experiments.survey import Question, Respondent, Survey
 from civitas.text import render_path
 
 Where = tuple[str | int, ...]
@@ -80,6 +87,13 @@ class Asked(Part):
     high: int | float | None = None
     by: Source | None = None
 
+    @field_validator("by")
+    @classmethod
+    def _known(cls, given: Source | None, info: ValidationInfo) -> Source | None:
+        if isinstance(given, str) and not given.startswith("status.") and info.context is not None:
+            function_of(given, info.context)  # the experiment's folder; a cell's process has none
+        return given
+
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.kind == "text":
@@ -99,24 +113,30 @@ class Surveyed(Part):
     questions: list[Asked] = Field(min_length=1)
     citizens: list[str | int] | None = None
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        Survey(self.name, [each.question(None) for each in self.questions])
+        return self
+
     @property
     def metrics(self) -> list[str]:
         """The names under which its answers may be measured."""
-        means = [each.id for each in self.questions if not each.choices]
+        means = [each.id for each in self.questions if each.kind in ("scale", "number")]
         return [*(f"{self.name}.{each}" for each in means), *self.shares]
 
     @property
     def shares(self) -> list[str]:
         """Those of `metrics` that are shares of the answers."""
         chosen = [f"{each.id}={choice}" for each in self.questions for choice in each.choices]
-        return [f"{self.name}.{each}" for each in (*chosen, "by_model")]
+        agreed = [each.id for each in self.questions if each.kind == "yes_no"]
+        return [f"{self.name}.{each}" for each in (*chosen, *agreed, "by_model")]
 
 
 class Interviewed(Part):
     """A question to one citizen in free text."""
 
     citizen: str | int
-    question: str
+    question: str = Field(min_length=1)
 
 
 class Branch(Part):
