@@ -5,18 +5,18 @@ A library's computation blocks, and can be stopped only between two pieces of an
 
 from __future__ import annotations
 
-import asyncio
 import os
 import queue
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final
 
 from civitas.errors import ModelError
 from civitas.models.base import Closing
 from civitas.models.protocol import ModelReply, StreamPart
+from civitas.threads import Channel
 
 EXIT_S: Final = 20.0
 """Seconds that the process's exit may wait for the piece that is being computed."""
@@ -63,22 +63,12 @@ class Engine:
 
         If closed or cancelled, a generation ends with its next piece; this does not wait for that.
         """
-        loop = asyncio.get_running_loop()
-        # It holds one answer at most. The thread does not wait for a slow caller, since that would
-        # delay other callers.
-        came: asyncio.Queue[StreamPart | BaseException] = asyncio.Queue()
-
-        def deliver(part: StreamPart | BaseException) -> None:
-            with suppress(RuntimeError):  # the loop has ended, and the caller with it
-                loop.call_soon_threadsafe(came.put_nowait, part)
-
-        job = Job(request, deliver)
+        came: Channel[StreamPart] = Channel()
+        job = Job(request, came.put)
         self._submit(job)
         try:
             while True:
                 part = await came.get()
-                if isinstance(part, BaseException):
-                    raise part
                 yield part
                 if isinstance(part, ModelReply):
                     return
