@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from civitas.errors import ModelError
@@ -22,27 +23,29 @@ EXIT_S: Final = 20.0
 """Seconds that the process's exit may wait for the piece that is being computed."""
 
 
+@dataclass(eq=False, slots=True)
 class Job:
     """A queued request; its thread checks `cancelled` between two pieces.
 
     `deliver` passes a part of the answer, or an error, to the caller; it is called in any thread.
     """
 
-    def __init__(self, request: Any, deliver: Callable[[Any], None]) -> None:
-        self.request = request
-        self.deliver = deliver
-        self.cancelled = False
+    request: Any
+    deliver: Callable[[Any], None]
+    cancelled: bool = False
 
 
+@dataclass(eq=False)
 class Engine:
     """Computes answers in its own threads, up to `slots` at once.
 
     A subclass defines `run`, which computes one answer, and `unload`.
     """
 
-    def __init__(self, name: str, slots: int) -> None:
-        self.name = name
-        self.slots = slots
+    name: str
+    slots: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -85,13 +88,11 @@ class Engine:
         return answer
 
     def close(self, tell: bool = True) -> None:
-        """End running generations and free the memory; a second call does nothing."""
+        """End running generations and free the memory; called once."""
         if self._process != os.getpid():
             self.unload(safe=False)  # the threads have stayed with the parent
             return
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
             for job in self._active:
                 job.cancelled = True

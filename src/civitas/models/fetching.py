@@ -221,8 +221,8 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
         url = hub.hf_hub_url(source.repo, source.file, endpoint=endpoint)
         report(f"asking for {source.file}", 0, None)
         about = hub.get_hf_file_metadata(url, endpoint=endpoint)
-    if about.etag is None or not _SHA256.fullmatch(about.etag):
-        raise WeightsError(f"the hub gives no SHA-256 of {what}, so it cannot be verified")
+    if about.size is None or about.etag is None or not _SHA256.fullmatch(about.etag):
+        raise WeightsError(f"the hub gives no SHA-256, or no size, of {what}: it cannot be verified")
     if is_offline() and not is_loopback(about.location):
         raise RemoteForbidden(
             f"CIVITAS_OFFLINE=1 forbids downloading {what} from {urlsplit(about.location).netloc}"
@@ -235,9 +235,7 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
         if path.exists():  # another process was first
             return
         with part.open("ab") as file:
-            if about.size is None:
-                file.truncate(0)  # without a size, nothing tells whether it is whole
-            if about.size is None or file.tell() < about.size:
+            if file.tell() < about.size:
                 with _hub_errors(source):
                     _download(hub, url, about, file, report, source.file)
             file.flush()
@@ -279,7 +277,7 @@ def _download(hub: Any, url: str, about: Any, file: IO[bytes], report: Progress,
             file.write(piece)
             have += len(piece)
             report(f"downloading {name}", have, about.size)
-    if about.size is not None and have < about.size:
+    if have < about.size:
         raise ConnectionError(f"{have} of {about.size} bytes came")
 
 

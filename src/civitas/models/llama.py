@@ -37,15 +37,13 @@ _JSON_STARTS = frozenset('{["-0123456789tfn')
 class Llama(Engine):
     """The runtime with the weights of a file; if `pooling` is set, it embeds."""
 
-    name: str
     path: Path
-    slots: int
     context_tokens: int
     cores: int | None
     pooling: str | None = None
 
     def __post_init__(self) -> None:
-        super().__init__(self.name, self.slots)
+        super().__post_init__()
         self._loading = threading.Lock()
         self._server: Any = None
 

@@ -67,10 +67,14 @@ def model(name: str | Model) -> Model:
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
     kind, rest = check_name(name)
-    if kind == "local" and rest in ("", weights.DEFAULT.name):
-        return _loaded(f"local:{weights.DEFAULT.name}", None)
     if kind in ("local", "gguf"):
-        return _loaded(name, weights.named(rest).path if kind == "local" else rest)
+        from civitas.models.local import LocalModel
+
+        path = Path(rest)
+        if kind == "local":
+            listed = weights.named(rest or weights.DEFAULT.name)
+            name, path = f"local:{listed.name}", listed.path
+        return _kept((name,), lambda: LocalModel(path, name=name))
     if kind == "litellm":
         from civitas.models.remote.litellm import LiteLLMModel
 
@@ -127,12 +131,6 @@ def check_name(name: str) -> tuple[str, str]:
 
 def _there_is() -> str:
     return f"names are {', '.join(SPELLINGS)}; `civitas models` lists what is usable"
-
-
-def _loaded(name: str, path: Any) -> Model:
-    from civitas.models.local import LocalModel
-
-    return _kept((name,), lambda: LocalModel(path, name=name))
 
 
 def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
