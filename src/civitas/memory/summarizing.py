@@ -8,7 +8,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import check_count, names_checked
@@ -106,7 +105,7 @@ class SummarizingMemory(TokenBoundedMemory):
         """Add a chat message. If that is too much, a summary is begun, but not awaited."""
         check_memory(memory)
         # A copy: the summarising thread must not find it changed, nor twice in the list.
-        memory = deepcopy(dict(memory))
+        memory = _copied(dict(memory))
         with self._lock:
             before = [*self.items, memory]
             super().add_memory(memory)
@@ -120,10 +119,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 self._idle.clear()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the summary, if there is one, and the last messages, the oldest first.
-
-        Args:
-            limit: return only this many, the last ones
+        """Return the summary, if any, and the last messages, the oldest first; at most `limit`.
 
         Raises:
             ValueError: the limit is negative
@@ -136,12 +132,12 @@ class SummarizingMemory(TokenBoundedMemory):
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 shown = _within(room, self._count, shown).items
-            return deepcopy(last([*summary, *shown], limit))
+            return last(_copied([*summary, *shown]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
-            items = deepcopy(self.items)
+            items = _copied(self.items)
             return {"summary": self._summary, "items": items, **self._told_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -164,7 +160,7 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             self._load_told(state)
             self._summary = summary
-            self.items[:] = [deepcopy(item) for item in items]  # apart, though one be there twice
+            self.items[:] = _copied(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
             self._read = []
@@ -284,3 +280,12 @@ def _message_line(item: dict[str, Any]) -> str:
     """Return a message in one line, in a form in which none can pass for another."""
     said = {key: item[key] for key in ("content", "tool_calls", "name") if item.get(key)}
     return f"{item.get('role', '')}: {json.dumps(said, ensure_ascii=False, default=repr)}"
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy that shares no list and no dict."""
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_copied(item) for item in value]
+    return value

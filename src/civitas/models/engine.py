@@ -25,22 +25,16 @@ EXIT_S: Final = 20.0
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """A queued request; its thread checks `cancelled` between two pieces.
-
-    `deliver` passes a part of the answer, or an error, to the caller; it is called in any thread.
-    """
+    """A queued request; `deliver` takes parts of its answer, or an error, in any thread."""
 
     request: Any
     deliver: Callable[[Any], None]
-    cancelled: bool = False
+    cancelled: bool = False  # its thread looks between two pieces
 
 
 @dataclass(eq=False)
 class Engine:
-    """Computes answers in its own threads, up to `slots` at once.
-
-    A subclass defines `run`, which computes one answer, and `unload`.
-    """
+    """Computes answers in its own threads, up to `slots` at once."""
 
     name: str
     slots: int = field(default=1, kw_only=True)
@@ -62,10 +56,7 @@ class Engine:
         raise NotImplementedError
 
     async def generate(self, request: Any) -> AsyncGenerator[StreamPart, None]:
-        """Yield what is generated, piece by piece, and finally the whole.
-
-        If closed or cancelled, a generation ends with its next piece; this does not wait for that.
-        """
+        """Yield the pieces of an answer, and finally the whole; closed, it does not wait."""
         came: Channel[StreamPart] = Channel()
         job = Job(request, came.put)
         self._submit(job)
@@ -76,7 +67,7 @@ class Engine:
                 if isinstance(part, ModelReply):
                     return
         finally:
-            job.cancelled = True
+            job.cancelled = True  # it ends with its next piece
 
     def computed(self, request: Any) -> Any:
         """Wait in this thread for an answer without pieces."""
@@ -157,12 +148,10 @@ class InProcess(Closing):
 
 @contextmanager
 def patient_threads(turns: int) -> Iterator[None]:
-    """Set the spin count of an OpenMP library, which reads it once, while its import runs.
-
-    By default, its threads spin for milliseconds at every step. On a busy machine they keep the
-    thread that they wait for off its core. Threads that sleep at once must be woken, which on a
-    virtual machine may take as long as the step.
-    """
+    """Set the spin count of an OpenMP library, which reads it once, while its import runs."""
+    # By default, its threads spin for milliseconds at every step. On a busy machine they keep the
+    # thread that they wait for off its core. Threads that sleep at once must be woken, which on a
+    # virtual machine may take as long as the step.
     chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not chosen:
         os.environ["GOMP_SPINCOUNT"] = str(turns)

@@ -126,10 +126,7 @@ class Llama(Engine):
 
 
 class ChatEngine(Llama):
-    """Completes chats; prompts in slots at the same time are computed in one batch.
-
-    A request is the chat's body and the schema that the text must follow, or None.
-    """
+    """Completes chats; a request is a chat's body, and the schema of the text, or None."""
 
     def run(self, job: Job) -> ModelReply | None:
         """Complete a chat under the grammar of its schema."""
@@ -154,9 +151,13 @@ class ChatEngine(Llama):
         if reader.error is not None:
             raise self._failed(reader.error)
         text = "".join(reader.pieces[TextPiece])
-        if reader.strayed or (
-            schema is not None and reader.finish_reason == "stop" and not _is_json(text)
-        ):
+        strayed = reader.strayed
+        if schema is not None and reader.finish_reason == "stop":
+            try:
+                json.loads(text)
+            except ValueError:
+                strayed = True
+        if strayed:
             raise ModelError(
                 f"{self.name}: the runtime cannot hold answers to this schema; "
                 "simplify it (bounds that exclude each other and references are likely reasons)"
@@ -243,14 +244,6 @@ class _Reader:
     def _deliver(self, piece: TextPiece | ReasoningPiece) -> None:
         self.pieces[type(piece)].append(piece.text)
         self._job.deliver(piece)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:

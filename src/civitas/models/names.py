@@ -94,10 +94,7 @@ def model(name: str | Model) -> Model:
 
 
 def check_name(name: str) -> tuple[str, str]:
-    """Return a name's kind of model and the rest of the name; raise what `model` raises.
-
-    Nothing is imported or loaded.
-    """
+    """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
     kind, colon, rest = name.partition(":")
     if kind not in _NEEDS or bool(rest) != bool(colon) or (not rest and kind != "local"):
         near = "" if kind in _NEEDS else nearest(name, _NEAR)

@@ -144,10 +144,7 @@ def check_gguf(path: Path) -> None:
 
 
 def context_length(path: Path) -> int | None:
-    """Return the context length in tokens of a GGUF file's model; None if its header has none.
-
-    Only the header is read, up to that value.
-    """
+    """Return the context length in tokens of a GGUF file's model; None if its header has none."""
     check_gguf(path)
     try:
         with path.open("rb") as file:
@@ -171,10 +168,7 @@ _MOST_BYTES = 1 << 26
 
 
 def _context_length(data: mmap) -> int | None:
-    """Return the value of `ARCHITECTURE.context_length` in a header of version 2 or 3.
-
-    The header has the numbers of tensors and values, then the values: `docs/gguf.md` of ggml.
-    """
+    # The header has the numbers of tensors and values, then the values: `docs/gguf.md` of ggml.
     at = 4  # behind the magic number
 
     def skip(size: int) -> int:

@@ -43,11 +43,7 @@ def imported() -> Any:
 
 
 class BackgroundLoop:
-    """Runs async generators for callers of any thread and event loop; it starts on first use.
-
-    Under `CIVITAS_OFFLINE=1` nothing in this loop connects to another machine, not even by a
-    redirect or a proxy.
-    """
+    """Runs async generators for callers of any thread and event loop; it starts on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -119,7 +115,7 @@ async def _shut_down(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that checks, before each connection, whether it is allowed."""
+    """A loop that checks each connection, also of a redirect or a proxy: is it allowed?"""
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
