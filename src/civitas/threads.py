@@ -14,10 +14,11 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from civitas.errors import TooManyThreads
@@ -198,6 +199,88 @@ def settle(future: asyncio.Future[None], *, cancel: bool = False) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+class Channel(Generic[T]):
+    """Carries values from any thread to the event loop in which it was made.
+
+    It has no bound: who puts never waits for a slow reader.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._came: asyncio.Queue[T | BaseException] = asyncio.Queue()
+
+    def put(self, value: T | BaseException) -> None:
+        """Pass on a value, or an exception for the reader."""
+        with suppress(RuntimeError):  # the loop has ended, and the reader with it
+            self._loop.call_soon_threadsafe(self._came.put_nowait, value)
+
+    async def get(self) -> T:
+        """Return the next value; raise if it is an exception."""
+        value = await self._came.get()
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+
+class WaitingLine:
+    """Tasks of any event loop that wait for something, in order of arrival."""
+
+    def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+        self._sleep = sleep
+        # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
+        # collector may run meanwhile and end a generator of this thread that wakes the first.
+        self._lock = threading.RLock()
+        self._woken: dict[object, asyncio.Future[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._woken)
+
+    async def wait(self, look: Callable[[bool], tuple[T | None, float | None]]) -> T:
+        """Return what `look` finds. Afterwards, also if cancelled, the caller wakes the first.
+
+        Args:
+            look: called at once, and each time that this task is woken, with whether it is the
+                first; returns what was found, or None and in how many seconds to look again
+        """
+        place, loop = object(), asyncio.get_running_loop()
+        try:
+            while True:
+                with self._lock:
+                    woken = self._woken[place] = loop.create_future()
+                    first = self._first() is woken
+                found, seconds = look(first)
+                if found is not None:
+                    return found
+                if seconds is None:
+                    await woken
+                else:
+                    await self._either(woken, seconds)
+        finally:
+            with self._lock:
+                self._woken.pop(place, None)
+
+    def wake_first(self) -> None:
+        """Have the first look again."""
+        while (first := self._first()) is not None and not settle(first):
+            pass  # its loop has just been closed
+
+    async def _either(self, woken: asyncio.Future[None], seconds: float) -> None:
+        sleeper = asyncio.ensure_future(self._sleep(seconds))
+        try:
+            await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not sleeper.get_loop().is_closed():
+                sleeper.cancel()
+
+    def _first(self) -> asyncio.Future[None] | None:
+        with self._lock:
+            for place, woken in list(self._woken.items()):
+                if not woken.get_loop().is_closed():
+                    return woken
+                del self._woken[place]
+        return None
 
 
 def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import weakref
@@ -27,7 +26,7 @@ from civitas.budget.amounts import (
     picodollars,
 )
 from civitas.errors import BudgetExceeded, DeadlineExceeded, DefinitionError
-from civitas.threads import settle
+from civitas.threads import WaitingLine
 
 logger = logging.getLogger("civitas.budget")
 
@@ -74,7 +73,7 @@ Accounts: TypeAlias = tuple[Account, ...]
 class Ledger:
     """Changes the accounts of a budget and all its descendants, under one lock."""
 
-    __slots__ = ("__weakref__", "_held", "_lock", "_open", "_waiting")
+    __slots__ = ("__weakref__", "_held", "_lock", "_open", "line")
 
     def __init__(self, title: str) -> None:
         # Held for a few instructions, never while waiting. It is re-entrant, since the garbage
@@ -82,7 +81,7 @@ class Ledger:
         self._lock = threading.RLock()
         self._open = [0]  # reservations
         self._held: dict[int, weakref.ref[Reservation]] = {}
-        self._waiting: dict[object, asyncio.Future[None]] = {}  # in order of arrival
+        self.line = WaitingLine()  # for what open reservations hold
         weakref.finalize(self, _log_open, title, self._open)
 
     def change(self, work: Callable[[], T], undo: Callable[[], object] | None = None) -> T:
@@ -119,7 +118,7 @@ class Ledger:
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
         """End a reservation."""
         closed = self.change(partial(end, reservation, spent))
-        self.wake_first()
+        self.line.wake_first()
         for account, kind in closed:
             logger.warning(
                 "%s: %s %s were spent where %s had been reserved; no further calls start",
@@ -128,15 +127,6 @@ class Ledger:
                 UNITS[kind],
                 digits(kind, reservation._amounts[kind]),
             )
-
-    def wake_first(self) -> None:
-        """Wake the first waiter, which checks whether there is room."""
-        with self._lock:
-            while self._waiting:
-                place, woken = next(iter(self._waiting.items()))
-                if settle(woken):
-                    return
-                del self._waiting[place]  # its loop is closed
 
     def charge(self, accounts: Accounts, amounts: Amounts, now: float) -> None:
         """Count what another process has spent, then raise if it exceeds a limit."""

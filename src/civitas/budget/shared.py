@@ -94,7 +94,7 @@ class SharedLedger(Ledger):
             if reservation.open:
                 with self._lock:
                     end(reservation, spent)
-                self.wake_first()
+                self.line.wake_first()
 
     def load(
         self, account: Account, spent: list[int], seconds: float, over: tuple[int, int]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from civitas.budget.account import Accounts, Ledger, Reservation, callers
@@ -14,31 +13,26 @@ async def in_turn(
     ledger: Ledger, reserve: Callable[[], Reservation], seconds: Callable[[], float | None]
 ) -> Reservation:
     """Reserve when the ledger has room; after `seconds()` `reserve` raises."""
-    mine, place, loop = callers(ledger), object(), asyncio.get_running_loop()
+    mine = callers(ledger)
+
+    def look(_: bool) -> tuple[Reservation | None, float | None]:
+        try:
+            return reserve(), None
+        except BudgetExceeded as error:
+            if error._needs is None or not _may_fit(ledger, mine, *error._needs):
+                raise
+            return None, seconds()
+
     for each in mine:
         each._waits += 1
     if mine:
-        ledger.wake_first()  # it may wait for one of `mine`, which will not settle now
+        ledger.line.wake_first()  # it may wait for one of `mine`, which will not settle now
     try:
-        while True:
-            with ledger._lock:
-                woken = ledger._waiting[place] = loop.create_future()
-            try:
-                return reserve()
-            except BudgetExceeded as error:
-                if error._needs is None or not _may_fit(ledger, mine, *error._needs):
-                    raise
-            try:
-                async with asyncio.timeout(seconds()):
-                    await woken
-            except TimeoutError:
-                pass  # `reserve` raises
+        return await ledger.line.wait(look)
     finally:
         for each in mine:
             each._waits -= 1
-        with ledger._lock:
-            ledger._waiting.pop(place, None)
-        ledger.wake_first()
+        ledger.line.wake_first()
 
 
 def _may_fit(ledger: Ledger, mine: list[Reservation], accounts: Accounts, amounts: Amounts) -> bool:

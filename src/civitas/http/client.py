@@ -14,8 +14,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from urllib.parse import urljoin, urlsplit
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from civitas.errors import CivitasError, MissingExtra
 from civitas.http.network import check_allowed, proxy_for
@@ -28,9 +27,7 @@ LONGEST_WAIT_S = 120.0
 """The longest wait, in seconds, that a server may ask for; a longer one is not waited for."""
 
 _CONNECT_S, _DRAIN_S, _LONGEST_BACKOFF_S = 10.0, 0.1, 8.0
-_REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _CLOSED = ("Response payload is not completed", "Server disconnected", "<RawResponseMessage")
-_SECRET = frozenset(("authorization", "cookie", "proxy-authorization"))
 
 
 class HTTPError(CivitasError):
@@ -63,17 +60,12 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 class Response:
-    """An answer: its head, and its body, whole in `content`, or streamed by `read`.
-
-    Attributes:
-        url: where it came from, after redirects
-        tries: how many requests it took
-    """
+    """An answer: its head, and its body, whole in `content`, or streamed by `read`."""
 
     def __init__(self, client: Client, answer: aiohttp.ClientResponse, url: str) -> None:
         self.status = answer.status
         self.headers: Mapping[str, str] = answer.headers
-        self.url = url
+        self.url = url  # after redirects
         self.content = b""
         self.tries = 1
         self._client = client
@@ -84,11 +76,7 @@ class Response:
         self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
 
     async def read(self) -> bytes:
-        """Return the next bytes of a streamed body; none at the end. Only waiting counts as time.
-
-        Raises:
-            HTTPError: the answer broke off, or is late or too large
-        """
+        """Return the next bytes of a streamed body; none at the end. Only waiting counts as time."""
         import aiohttp
 
         data, self._first = self._first, b""
@@ -135,24 +123,6 @@ class Response:
             while pieces[-1]:
                 pieces.append(await self._next())
             self.content, self._first = b"".join(pieces), b""
-
-
-class _Request(NamedTuple):
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes | None
-
-    def redirected(self, status: int, to: str) -> _Request:
-        """Return the request that a redirect asks for; without keys, if it is to another server."""
-        url = urljoin(self.url, to)
-        headers = self.headers
-        if urlsplit(url)[:2] != urlsplit(self.url)[:2]:
-            headers = {name: headers[name] for name in headers if name.lower() not in _SECRET}
-        method, body = self.method, self.body
-        if (status == 303 and method != "HEAD") or (status < 303 and method == "POST"):
-            method, body = "GET", None
-        return _Request(method, url, headers, body)
 
 
 # A client's state in one event loop: the session, slots for requests, the session's closer.
@@ -228,12 +198,13 @@ class Client:
             RemoteForbidden: `CIVITAS_OFFLINE=1` forbids it, or the target of a redirect
             HTTPError: there is no answer, or it is late or too large
         """
-        request = _Request(method, url, headers or {}, body)
+        followed = {"allow_redirects": redirects > 0, "max_redirects": redirects + 1}
+        how = {"headers": headers, "data": body, **followed}
         for attempt in range(self.max_retries + 1):
             wait_s = None
             last = attempt == self.max_retries
             try:
-                response = await self._attempt(request, redirects, stream)
+                response = await self._attempt(method, url, how, stream)
             except _TooLarge:
                 raise
             except HTTPError as error:
@@ -259,7 +230,9 @@ class Client:
         if here is not None:
             await here[2].aclose()
 
-    async def _attempt(self, request: _Request, redirects: int, stream: bool) -> Response:
+    async def _attempt(
+        self, method: str, url: str, how: dict[str, Any], stream: bool
+    ) -> Response:
         import aiohttp
 
         loop = asyncio.get_running_loop()
@@ -268,17 +241,14 @@ class Client:
         response, left_open = None, False
         try:
             async with asyncio.timeout(self.timeout_s) as limit:
-                while True:
-                    answer = await self._send(session, request)
-                    to = answer.headers.get("location")
-                    if not redirects or not to or answer.status not in _REDIRECTS:
-                        break
-                    answer.close()
-                    redirects -= 1
-                    request = request.redirected(answer.status, to)
-                response = Response(self, answer, request.url)
-                stream = stream and 200 <= response.status < 300
-                await response._begin(stream)
+                try:
+                    answer = await self._send(session, method, url, how)
+                    response = Response(self, answer, str(answer.url) if answer.history else url)
+                    stream = stream and 200 <= response.status < 300
+                    await response._begin(stream)
+                except aiohttp.TooManyRedirects as error:
+                    stream = False
+                    response = Response(self, error.history[-1], str(error.history[-1].url))
             if stream:
                 response._slots = slots
                 response._left_s = (limit.when() or 0.0) - loop.time()
@@ -287,7 +257,7 @@ class Client:
         except CivitasError:
             raise  # first, since a refusal of an address may also be an OSError
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            where = self._where or request.url.partition("?")[0]
+            where = self._where or url.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise HTTPError(f"{where} gave no answer within {self.timeout_s:g} s") from None
             raise HTTPError(f"no answer from {where}: {error_reason(error)}") from None
@@ -298,23 +268,24 @@ class Client:
                 slots.release()
 
     async def _send(
-        self, session: aiohttp.ClientSession, request: _Request
+        self, session: aiohttp.ClientSession, method: str, url: str, how: dict[str, Any]
     ) -> aiohttp.ClientResponse:
         import aiohttp
 
-        check_allowed(request.url, self.name)
-        proxy = proxy_for(request.url) if self._check_address is None else None
         opened: list[CivitasError | None] = []
-        _connecting.set((urlsplit(request.url).hostname or "", opened))
+
+        async def checked(
+            request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+        ) -> aiohttp.ClientResponse:  # also before each redirect
+            check_allowed(str(request.url), self.name)
+            _connecting.set((request.url.host or "", opened))
+            return await send(request)
+
+        proxy = proxy_for(url) if self._check_address is None else None
         while True:
             try:
                 return await session.request(
-                    request.method,
-                    request.url,
-                    data=request.body,
-                    headers=request.headers,
-                    allow_redirects=False,
-                    proxy=proxy,
+                    method, url, proxy=proxy, middlewares=(checked,), **how
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 if refused := next(filter(None, opened), None):

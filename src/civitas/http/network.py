@@ -28,10 +28,7 @@ def is_loopback(url: str | None) -> bool:
 
 
 def check_allowed(url: str, what: str) -> None:
-    """Raise RemoteForbidden if `what` may not call a URL.
-
-    Code that calls out by other means than `Client` must check here before each call.
-    """
+    """Raise RemoteForbidden if `what` may not call a URL; `Client` checks it for each call."""
     if is_offline() and not is_loopback(url):
         host = urlsplit(url).hostname
         raise RemoteForbidden(

@@ -18,12 +18,9 @@ _PER_MESSAGE = 4
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate how many tokens a text has, on the high side.
-
-    The estimate is one per two characters, plus one per byte beyond one per character in UTF-8.
-    English has about one token per four characters, code and JSON one per two to three; tokenizers
-    made for English use up to one per byte for other scripts.
-    """
+    """Estimate how many tokens a text has, on the high side."""
+    # English has about one token per four characters, code and JSON one per two to three;
+    # tokenizers made for English use up to one per byte for other scripts.
     size = len(text)
     if text.isascii():
         return (size + 1) // 2

@@ -120,11 +120,6 @@ class Recall:
         """Forget a thread's messages after a number; return how many they were."""
         thread = self._file.thread_number(db, id)
         after = (thread, number)
-        (count,) = db.execute(
-            "SELECT count(*) FROM memories WHERE thread = ? AND number > ?", after
-        ).fetchone()
-        if not count:
-            return 0
         rows = db.execute(
             "SELECT number, item FROM memories WHERE thread = ? AND number > ?", after
         )
@@ -133,9 +128,10 @@ class Recall:
             ((n, f"t{thread}", found_text(self._file.parsed(text))) for n, text in rows),
         )
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", after)
-        db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after)
-        db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
-        return int(count)
+        gone = db.execute("DELETE FROM memories WHERE thread = ? AND number > ?", after).rowcount
+        if gone:
+            db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
+        return gone
 
     def _needed(self) -> Embedder:
         if self._embedder is None:

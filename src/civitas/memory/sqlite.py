@@ -127,12 +127,7 @@ class SQLiteMemory(Memory):
             insert(db, self._file.made_thread(db, self._id), row)
 
     def add_once(self, memory: dict[str, Any], run: str, sequence: int) -> None:
-        """Add a message of a run that is recorded in a journal, unless it was added before.
-
-        Args:
-            memory: the message
-            run: the key of the run, or of a part of it
-            sequence: which of its messages it is, from 0; all before it have been added
+        """Add a message of a run with a journal, unless it was added before, as in `Memory`.
 
         Raises:
             TypeError, NotJSON, MemoryFileError: as in `add_memory`
@@ -156,10 +151,7 @@ class SQLiteMemory(Memory):
                 self._file.set_run_offset(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the messages for a prompt: the thread's last ones that fit, the oldest first.
-
-        Args:
-            limit: return only this many, the last ones
+        """Return the messages for a prompt, at most `limit`: the last ones that fit, oldest first.
 
         Raises:
             ValueError: the limit is negative
@@ -175,12 +167,10 @@ class SQLiteMemory(Memory):
 
     def _newest(self, limit: int | None) -> list[dict[str, Any]]:
         with self._file.reading() as db:
+            thread = self._file.thread_number(db, self._id)
             rows = db.execute(
                 "SELECT item FROM memories WHERE thread = ? ORDER BY number DESC LIMIT ?",
-                (
-                    self._file.thread_number(db, self._id),
-                    -1 if limit is None else min(limit, sys.maxsize),
-                ),
+                (thread, -1 if limit is None else min(limit, sys.maxsize)),
             )
             items = [self._file.parsed(text) for (text,) in rows]
         items.reverse()
@@ -261,8 +251,7 @@ class SQLiteMemory(Memory):
                 rows = self._file.batch_after(db, self._file.thread_number(db, self._id), number)
             if not rows:
                 return
-            for _, item in rows:
-                yield item
+            yield from (item for _, item in rows)
             number = rows[-1][0]
 
     def forget(self) -> None:
@@ -295,8 +284,7 @@ class SQLiteMemory(Memory):
         wanted = {"thread", "messages", "newest"}
         if not isinstance(state, dict) or state.keys() != wanted or state["thread"] != self._id:
             raise StateError(f"this is not a state of thread {self._id!r} of {self._file.name!r}")
-        newest = state["newest"]
-        if type(newest) is not int:
+        if type(newest := state["newest"]) is not int:
             raise StateError(f"the state of thread {self._id!r} is damaged: newest is {newest!r}")
         with self._file.writing() as db:
             if self._file.extent(db, self._id, newest) != (state["messages"], newest):
@@ -307,11 +295,8 @@ class SQLiteMemory(Memory):
             gone = self._recall.forget_after(db, self._id, newest)
         if gone:
             logger.warning(
-                "memory file %r: thread %r forgot %d messages that came after the state which was "
-                "loaded",
-                self._file.name,
-                self._id,
-                gone,
+                "memory file %r: thread %r forgot %d messages that came after the loaded state",
+                *(self._file.name, self._id, gone),
             )
 
     # -- recall ------------------------------------------------------------------------------------

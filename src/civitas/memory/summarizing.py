@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -114,18 +115,11 @@ class SummarizingMemory(TokenBoundedMemory):
                 if lost := sum(id(item) not in there for item in before):
                     self._warn(lost, f"more came than {self._name} summarises")
             if self._tokens > self._begin_at and self._idle.is_set() and self._batch():
+                WORKERS.submit(self._work)  # which begins when the lock is free
                 self._idle.clear()
-                try:
-                    WORKERS.submit(self._work)
-                except Exception as error:
-                    self._end(self._batch(), error)
-                    self._idle.set()
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Return the summary, if there is one, and the last messages, the oldest first.
-
-        Args:
-            limit: return only this many, the last ones
+        """Return the summary, if any, and the last messages, the oldest first; at most `limit`.
 
         Raises:
             ValueError: the limit is negative
@@ -138,12 +132,12 @@ class SummarizingMemory(TokenBoundedMemory):
             if self._tokens > room:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 shown = _within(room, self._count, shown).items
-            return [_copied(item) for item in last([*summary, *shown], limit)]
+            return last(_copied([*summary, *shown]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
-            items = [_copied(item) for item in self.items]
+            items = _copied(self.items)
             return {"summary": self._summary, "items": items, **self._told_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -166,7 +160,7 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             self._load_told(state)
             self._summary = summary
-            self.items[:] = [_copied(item) for item in items]
+            self.items[:] = _copied(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
             self._read = []
@@ -225,26 +219,19 @@ class SummarizingMemory(TokenBoundedMemory):
         room = max(self._keep - self._count(self._summary), 1)
         kept = {id(item) for item in _within(room, self._count, self.items).items}
         batch = [item for item in self.items if id(item) not in kept]
-        limit = getattr(self._model, "context_tokens", None)
-        if isinstance(limit, int):
-            # Half of the model's context: the rest is for the old and the new summary.
-            size, end = 0, 0
-            for end, item in enumerate(batch):
-                size += self._size(item)
-                if end and size > limit // 2 and item.get("role") != "tool":
-                    break
-            else:
-                end = len(batch)
-            batch = batch[:end]
+        size = 0
+        for end, item in enumerate(batch):
+            size += self._size(item)
+            if end and size > self._at_once and item.get("role") != "tool":
+                return batch[:end]
         return batch
 
     async def _ask(self, old: str, batch: list[dict[str, Any]]) -> str:
-        limit = getattr(self._model, "context_tokens", None)
-        room = limit // 2 if isinstance(limit, int) else None
+        room = self._at_once
         record = "\n".join(map(_message_line, batch))
-        if room is not None and self._count(record) > room:
+        if self._count(record) > room:
             # A message that is too large by itself is cut to its beginning and its end.
-            half = max(room // 2, 1)
+            half = max(int(room) // 2, 1)
             while self._count(record[:half] + record[-half:]) > room and half > 1:
                 half //= 2
             record = f"{record[:half]}\n[… left out …]\n{record[-half:]}"
@@ -267,6 +254,12 @@ class SummarizingMemory(TokenBoundedMemory):
     def _summary_message(self) -> list[dict[str, Any]]:
         # Not a system message: it may repeat text of a stranger's page or result.
         return [{"role": "user", "content": _HEADING + self._summary}] if self._summary else []
+
+    @property
+    def _at_once(self) -> float:
+        """Half of the model's context, in tokens: the rest is for the old and the new summary."""
+        limit = getattr(self._model, "context_tokens", None)
+        return limit // 2 if isinstance(limit, int) else math.inf
 
     @property
     def _name(self) -> str:

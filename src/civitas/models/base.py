@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -111,7 +111,7 @@ class Closing:
         self.close()
 
 
-def streamed(
+async def streamed(
     model: Model,
     messages: list[dict[str, Any]],
     actions: list[Action] | None = None,
@@ -128,27 +128,21 @@ def streamed(
     more = {} if schema is None else {"schema": schema}
     stream = None if whole else getattr(model, "stream", None)
     if stream is None:
-        return _completed(model.complete(messages, actions=actions, **more), whole)
-    parts: Any = stream(messages, actions=actions, **more)
-    return parts if hasattr(parts, "aclose") else _each(parts)
-
-
-async def _each(parts: AsyncIterator[StreamPart]) -> AsyncGenerator[StreamPart, None]:
-    """Yield the parts of a user's own iterator, which cannot be closed."""
-    async for part in parts:
-        yield part
-
-
-async def _completed(reply: Any, whole: bool) -> AsyncGenerator[StreamPart, None]:
-    """Yield what `complete` returned as a stream would."""
-    if inspect.isawaitable(reply):
-        reply = await reply
-    # A user's own model may return anything; the reader checks it.
-    if isinstance(reply, ModelReply) and not whole:
-        for part in in_pieces(reply, by_word=False):
+        reply: Any = model.complete(messages, actions=actions, **more)
+        if inspect.isawaitable(reply):
+            reply = await reply
+        # A user's own model may return anything; the reader checks it.
+        in_parts = isinstance(reply, ModelReply) and not whole
+        for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
             yield part
-    else:
-        yield reply
+        return
+    parts: Any = stream(messages, actions=actions, **more)
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        if hasattr(parts, "aclose"):  # a user's own iterator may have none
+            await parts.aclose()
 
 
 def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:

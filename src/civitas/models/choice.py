@@ -141,11 +141,7 @@ def chosen(reply: ModelReply, messages: Iterable[Mapping[str, Any]]) -> ModelRep
 
 
 class AnswerText:
-    """Decodes the text of a streamed answer: the string in `{"answer": "…"}`.
-
-    For an action, or an answer that is not text, its results are empty. Joined, they are the text
-    that `read_choice` returns for the whole, or its beginning, up to half a character.
-    """
+    """Decodes the text of a streamed `{"answer": "…"}`; it stays empty for anything else."""
 
     def __init__(self) -> None:
         self._raw = self.text = ""

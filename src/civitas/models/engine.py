@@ -5,44 +5,41 @@ A library's computation blocks, and can be stopped only between two pieces of an
 
 from __future__ import annotations
 
-import asyncio
 import os
 import queue
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from civitas.errors import ModelError
 from civitas.models.base import Closing
 from civitas.models.protocol import ModelReply, StreamPart
+from civitas.threads import Channel
 
 EXIT_S: Final = 20.0
 """Seconds that the process's exit may wait for the piece that is being computed."""
 
 
+@dataclass(eq=False, slots=True)
 class Job:
-    """A queued request; its thread checks `cancelled` between two pieces.
+    """A queued request; `deliver` takes parts of its answer, or an error, in any thread."""
 
-    `deliver` passes a part of the answer, or an error, to the caller; it is called in any thread.
-    """
-
-    def __init__(self, request: Any, deliver: Callable[[Any], None]) -> None:
-        self.request = request
-        self.deliver = deliver
-        self.cancelled = False
+    request: Any
+    deliver: Callable[[Any], None]
+    cancelled: bool = False  # its thread looks between two pieces
 
 
+@dataclass(eq=False)
 class Engine:
-    """Computes answers in its own threads, up to `slots` at once.
+    """Computes answers in its own threads, up to `slots` at once."""
 
-    A subclass defines `run`, which computes one answer, and `unload`.
-    """
+    name: str
+    slots: int = field(default=1, kw_only=True)
 
-    def __init__(self, name: str, slots: int) -> None:
-        self.name = name
-        self.slots = slots
+    def __post_init__(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -59,31 +56,18 @@ class Engine:
         raise NotImplementedError
 
     async def generate(self, request: Any) -> AsyncGenerator[StreamPart, None]:
-        """Yield what is generated, piece by piece, and finally the whole.
-
-        If closed or cancelled, a generation ends with its next piece; this does not wait for that.
-        """
-        loop = asyncio.get_running_loop()
-        # It holds one answer at most. The thread does not wait for a slow caller, since that would
-        # delay other callers.
-        came: asyncio.Queue[StreamPart | BaseException] = asyncio.Queue()
-
-        def deliver(part: StreamPart | BaseException) -> None:
-            with suppress(RuntimeError):  # the loop has ended, and the caller with it
-                loop.call_soon_threadsafe(came.put_nowait, part)
-
-        job = Job(request, deliver)
+        """Yield the pieces of an answer, and finally the whole; closed, it does not wait."""
+        came: Channel[StreamPart] = Channel()
+        job = Job(request, came.put)
         self._submit(job)
         try:
             while True:
                 part = await came.get()
-                if isinstance(part, BaseException):
-                    raise part
                 yield part
                 if isinstance(part, ModelReply):
                     return
         finally:
-            job.cancelled = True
+            job.cancelled = True  # it ends with its next piece
 
     def computed(self, request: Any) -> Any:
         """Wait in this thread for an answer without pieces."""
@@ -95,13 +79,11 @@ class Engine:
         return answer
 
     def close(self, tell: bool = True) -> None:
-        """End running generations and free the memory; a second call does nothing."""
+        """End running generations and free the memory; called once."""
         if self._process != os.getpid():
             self.unload(safe=False)  # the threads have stayed with the parent
             return
         with self._lock:
-            if self._closed:
-                return
             self._closed = True
             for job in self._active:
                 job.cancelled = True
@@ -166,12 +148,10 @@ class InProcess(Closing):
 
 @contextmanager
 def patient_threads(turns: int) -> Iterator[None]:
-    """Set the spin count of an OpenMP library, which reads it once, while its import runs.
-
-    By default, its threads spin for milliseconds at every step. On a busy machine they keep the
-    thread that they wait for off its core. Threads that sleep at once must be woken, which on a
-    virtual machine may take as long as the step.
-    """
+    """Set the spin count of an OpenMP library, which reads it once, while its import runs."""
+    # By default, its threads spin for milliseconds at every step. On a busy machine they keep the
+    # thread that they wait for off its core. Threads that sleep at once must be woken, which on a
+    # virtual machine may take as long as the step.
     chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
     if not chosen:
         os.environ["GOMP_SPINCOUNT"] = str(turns)

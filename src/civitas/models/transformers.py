@@ -27,13 +27,14 @@ from civitas.models.engine import Engine, InProcess, Job, patient_threads
 from civitas.models.plain_chat import TURN_MARK, add_schema, plain_chat
 from civitas.models.protocol import ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 from civitas.models.settings import check_sampling
-from civitas.text import one_line
+from civitas.text import error_text, one_line
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 _THINK, _THOUGHT = "<think>", "</think>"
 # Weights and their files. Pickled ones (.bin, .pt, .ckpt) could run code when loaded.
 _FETCHED = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 _NOT_FETCHED = ("*/*", "consolidated*")
+_GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
 
 
 @names_checked
@@ -94,7 +95,7 @@ class TransformersModel(InProcess, Answering):
         self.max_tokens = max_tokens
         MissingExtra.unless("TransformersModel", "transformers", "torch", "transformers")
         self._torch = _Torch(
-            source, self.name, device, context_tokens, max_tokens, temperature, seed
+            self.name, source, device, context_tokens, max_tokens, temperature, seed
         )
         self._hold(self._torch)
 
@@ -119,7 +120,7 @@ class TransformersModel(InProcess, Answering):
                 add_schema(turns, schema)
             return turns
 
-        chat(_NO_MARKS)  # raises for a wrong message before anything is loaded
+        chat(TURN_MARK)  # raises for a wrong message before anything is loaded
         written = thought = text = ""
         async with aclosing(self._engine.generate(chat)) as parts:
             async for part in parts:
@@ -155,14 +156,9 @@ def _split_reasoning(written: str, ended: bool) -> tuple[str, str]:
     return thought, text.lstrip()
 
 
-_NO_MARKS = re.compile(r"(?!)")
-
-
 def _source(given: Any) -> Path | str:
-    if isinstance(given, Path):
-        return given.expanduser()
-    if isinstance(given, str) and given.startswith(("/", "./", "../", "~")):
-        return Path(os.path.expanduser(given))
+    if isinstance(given, Path) or str(given).startswith(("/", "./", "../", "~")):
+        return Path(given).expanduser()
     if isinstance(given, str) and _HUB.fullmatch(given) and ".." not in given:
         return given
     raise DefinitionError(
@@ -187,26 +183,19 @@ class _Loaded:
     ends: frozenset[int]
 
 
+@dataclass(eq=False)
 class _Torch(Engine):
     """A model of `transformers` and the thread that runs it; a request is a `Chat`."""
 
-    def __init__(
-        self,
-        source: Path | str,
-        name: str,
-        device: str | None,
-        context_tokens: int | None,
-        max_tokens: int,
-        temperature: float,
-        seed: int | None,
-    ) -> None:
-        super().__init__(name, slots=1)
-        self._source = source
-        self._device = device
-        self.context_tokens = context_tokens  # the model's own limit too, once it is loaded
-        self._max_tokens = max_tokens
-        self._temperature = temperature
-        self._seed = seed
+    source: Path | str
+    device: str | None
+    context_tokens: int | None  # the model's own limit too, once it is loaded
+    max_tokens: int
+    temperature: float
+    seed: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._loaded: _Loaded | None = None
 
     def unload(self, safe: bool) -> None:
@@ -220,15 +209,14 @@ class _Torch(Engine):
         except ModelError:
             raise
         except Exception as error:
-            reason = one_line(str(error), 300)
-            raise ModelError(f"{self.name}: {type(error).__name__}: {reason}") from error
+            raise ModelError(f"{self.name}: {error_text(error, 300)}") from error
 
     def _generate(self, job: Job) -> ModelReply | None:
         loaded = self._loaded = self._loaded or self._load()
         torch, tokenizer, device = loaded.torch, loaded.tokenizer, loaded.model.device
         prompt = self._prompt(loaded, job.request(loaded.marks))
         given = prompt["input_ids"].shape[-1]
-        room = self._max_tokens
+        room = self.max_tokens
         if self.context_tokens is not None:
             room = min(room, self.context_tokens - given)
             if room < 1:
@@ -249,18 +237,13 @@ class _Torch(Engine):
             job.deliver(TextPiece(text))
 
         streamer.on_finalized_text = deliver
-        sampled: dict[str, Any] = {
-            "do_sample": False,
-            "temperature": None,
-            "top_p": None,
-            "top_k": None,
-        }
-        if self._temperature > 0:
-            sampled = {"do_sample": True, "temperature": self._temperature}
+        sampled = _GREEDY
+        if self.temperature > 0:
+            sampled = {"do_sample": True, "temperature": self.temperature}
         devices = [device] if device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices, enabled=self._seed is not None):
-            if self._seed is not None:
-                torch.manual_seed(self._seed)
+        with torch.random.fork_rng(devices=devices, enabled=self.seed is not None):
+            if self.seed is not None:
+                torch.manual_seed(self.seed)
             (written,) = loaded.model.generate(
                 **prompt.to(device),
                 **sampled,
@@ -305,7 +288,7 @@ class _Torch(Engine):
                 f"{self.name}: there are no safetensors weights in {folder}; pickled ones (.bin) "
                 "are not loaded, because they can run code: convert them, or take another model"
             )
-        device = self._device
+        device = self.device
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
         how = {"local_files_only": True, "trust_remote_code": False}
@@ -336,16 +319,16 @@ class _Torch(Engine):
         )
 
     def _folder(self) -> Path:
-        if isinstance(self._source, Path):
-            if not self._source.is_dir():
-                raise WeightsError(f"{self.name}: there is no folder {self._source}")
-            return self._source
+        if isinstance(self.source, Path):
+            if not self.source.is_dir():
+                raise WeightsError(f"{self.name}: there is no folder {self.source}")
+            return self.source
         import huggingface_hub
 
         here_only = is_offline() and not is_loopback(huggingface_hub.constants.ENDPOINT)
         try:
             found = huggingface_hub.snapshot_download(
-                self._source,
+                self.source,
                 allow_patterns=list(_FETCHED),
                 ignore_patterns=list(_NOT_FETCHED),
                 local_files_only=here_only,

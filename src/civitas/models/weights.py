@@ -144,10 +144,7 @@ def check_gguf(path: Path) -> None:
 
 
 def context_length(path: Path) -> int | None:
-    """Return the context length in tokens of a GGUF file's model; None if its header has none.
-
-    Only the header is read, up to that value.
-    """
+    """Return the context length in tokens of a GGUF file's model; None if its header has none."""
     check_gguf(path)
     try:
         with path.open("rb") as file:
@@ -163,13 +160,7 @@ def context_length(path: Path) -> int | None:
 
 
 # The types of a GGUF header's values, by number: numbers, true or false, text, and lists.
-_NUMBERS = {
-    **dict(enumerate(("<B", "<b", "<H", "<h", "<I", "<i", "<f"))),
-    7: "<?",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
+_NUMBERS = dict(zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _TEXT, _LIST = 8, 9
 _INTEGERS = frozenset((0, 1, 2, 3, 4, 5, 10, 11))
 _MOST_BYTES = 1 << 26
@@ -177,10 +168,7 @@ _MOST_BYTES = 1 << 26
 
 
 def _context_length(data: mmap) -> int | None:
-    """Return the value of `ARCHITECTURE.context_length` in a header of version 2 or 3.
-
-    The header has the numbers of tensors and values, then the values: `docs/gguf.md` of ggml.
-    """
+    # The header has the numbers of tensors and values, then the values: `docs/gguf.md` of ggml.
     at = 4  # behind the magic number
 
     def skip(size: int) -> int:
@@ -193,7 +181,8 @@ def _context_length(data: mmap) -> int | None:
     def number(kind: int) -> Any:
         if kind not in _NUMBERS:
             raise ValueError(f"a value of it is of the unknown type {kind}")
-        return struct.unpack_from(_NUMBERS[kind], data, skip(struct.calcsize(_NUMBERS[kind])))[0]
+        form = f"<{_NUMBERS[kind]}"
+        return struct.unpack_from(form, data, skip(struct.calcsize(form)))[0]
 
     def text() -> str:
         begin = skip(number(10))
@@ -214,7 +203,7 @@ def _context_length(data: mmap) -> int | None:
         elif kind == _LIST:
             of, count = number(4), number(10)
             if of in _NUMBERS:
-                skip(count * struct.calcsize(_NUMBERS[of]))
+                skip(count * struct.calcsize(f"<{_NUMBERS[of]}"))
             else:
                 for _ in range(count):
                     text() if of == _TEXT else number(of)

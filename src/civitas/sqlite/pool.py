@@ -22,11 +22,7 @@ _IDLE: Final = 4
 
 
 class SQLitePool(Generic[E]):
-    """An SQLite file in WAL mode, used by any number of threads and processes.
-
-    Readers do not wait for writers or for each other: each call has its own connection. The
-    writers of a process queue; they wait for other processes at most `timeout` seconds.
-    """
+    """An SQLite file in WAL mode; writers of a process queue, readers wait for nobody."""
 
     def __init__(
         self,

@@ -14,10 +14,8 @@ from pydantic_core import SchemaValidator, ValidationError
 from pydantic_core import core_schema as schemas
 
 from civitas.errors import ContextOverflow, ModelError
-from civitas.models.protocol import Call, ModelReply, Usage
 from civitas.text import json_type, one_line
 
-_MOST_TOKENS = 2**53
 # Codes of OpenAI and llama.cpp; what Anthropic, Bedrock, Gemini, LM Studio, Mistral, OpenRouter,
 # TGI, vLLM and xAI write.
 _TOO_LONG = re.compile(
@@ -91,35 +89,6 @@ def checked(schema: SchemaValidator, data: Any, where: str) -> dict[str, Any]:
     wanted = _WANTED.get(first["type"]) or str(about.get("class", "of the format"))
     place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
     raise wrong_field(where, place[1:], first["input"], wanted)
-
-
-def check_choice(choice: dict[str, Any], name: str) -> None:
-    """Raise the error that a provider, such as OpenRouter or DeepSeek, states in an answer."""
-    reason = choice["finish_reason"]
-    if choice["error"] or reason in ("error", "insufficient_system_resource"):
-        raise failed({"error": choice["error"] or reason}, name)
-
-
-def finished(
-    text: str, calls: tuple[Call, ...], usage: Any, reason: Any, thinking: str, name: str
-) -> ModelReply:
-    """Return the reply made of an answer's parts; usage is zero where it is no number of tokens."""
-    if reason == "content_filter" and not text and not calls:
-        raise ModelError(f"{name}: the provider's content filter withheld the answer")
-    if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
-        reason = "length"
-    elif reason not in ("length", "content_filter"):
-        reason = "calls" if calls else "stop"
-    counted = usage if isinstance(usage, dict) else {}
-    fields = ("prompt_tokens", "completion_tokens", "total_tokens")
-    given, answered, total = (_tokens(counted.get(field)) for field in fields)
-    # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
-    spent = Usage(given, max(answered, total - given) if given else answered)
-    return ModelReply(text, calls, spent, reason, thinking)
-
-
-def _tokens(count: Any) -> int:
-    return count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0
 
 
 def parsed(data: bytes, where: str) -> Any:

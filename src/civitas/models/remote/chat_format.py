@@ -85,10 +85,7 @@ def tools(actions: Iterable[Action]) -> list[dict[str, Any]]:
 
 
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the field that makes the model follow a schema: strictly, if the schema allows it.
-
-    A strict answer cannot omit or add properties, so a strict schema must not allow that.
-    """
+    """Return the field that makes the model follow a schema: strictly, if the schema allows it."""
     strict = schema.get("type") == "object" and _may_be_strict(schema)
     about: dict[str, Any] = {"name": "answer", "schema": schema}
     return {"type": "json_schema", "json_schema": about | ({"strict": True} if strict else {})}
@@ -107,6 +104,7 @@ def _may_be_strict(schema: Any) -> bool:
     if "format" in schema and schema["format"] not in _STRICT_FORMATS:
         return False
     if properties or "object" in kinds:
+        # A strict answer can neither add nor omit properties.
         if schema.get("additionalProperties") is not False:
             return False
         if set(schema.get("required") or ()) != set(properties):

@@ -15,14 +15,19 @@ from typing import Any
 
 from civitas.errors import ModelError
 from civitas.jsonvalue import readable
-from civitas.models.protocol import Call, ReasoningPiece, StreamPart, TextPiece
+from civitas.models.protocol import (
+    Call,
+    ModelReply,
+    ReasoningPiece,
+    StreamPart,
+    TextPiece,
+    Usage,
+)
 from civitas.models.remote.chat_answer import (
     CHUNK,
     WHOLE,
-    check_choice,
     checked,
     failed,
-    finished,
     joined_content,
     parsed,
     reasoning_of,
@@ -31,21 +36,17 @@ from civitas.models.remote.chat_answer import (
 
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
+_MOST_TOKENS = 2**53
 _MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
 
 class AnswerStream:
-    """Reads an answer as it arrives.
-
-    Attributes:
-        over: the server said that no more data follows
-        whole: the answer is complete, whether or not the server said so
-    """
+    """Reads an answer as it arrives."""
 
     def __init__(self, name: str, calls_before: int) -> None:
-        self.over = False
-        self.whole = False
+        self.over = False  # the server said that no more data follows
+        self.whole = False  # the answer is complete, whether or not the server said so
         self._name = name
         self._before = calls_before
         # State of the events: the unfinished line, and the fields of the unfinished event.
@@ -137,11 +138,14 @@ class AnswerStream:
                 yield from self._choice(choice, where, f"choices[{n}]")
 
     def _choice(self, choice: dict[str, Any], where: str, place: str) -> Iterator[StreamPart]:
-        check_choice(choice, self._name)
+        reason = choice["finish_reason"]
+        # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
+        if choice["error"] or reason in ("error", "insufficient_system_resource"):
+            raise failed({"error": choice["error"] or reason}, self._name)
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
         kind = "delta" if choice["delta"] else "message"
-        reason, delta = choice["finish_reason"], choice[kind] or {}
+        delta = choice[kind] or {}
         self._choices |= bool(delta or reason)
         if reason:
             self._reason, self.whole = reason, True
@@ -212,9 +216,25 @@ class AnswerStream:
         if not self._said and (refused := readable("".join(self._refusal))):
             self._said.append(refused)
             parts.append(TextPiece(refused))
-        text, thinking = "".join(self._said), "".join(self._thought)
-        reply = finished(text, self._made(), self._usage, self._reason, thinking, self._name)
-        return [*parts, reply]
+        text, calls, reason = "".join(self._said), self._made(), self._reason
+        if reason == "content_filter" and not text and not calls:
+            raise ModelError(f"{self._name}: the provider's content filter withheld the answer")
+        if reason in ("model_length", "max_tokens"):  # Mistral's, and Anthropic's behind proxies
+            reason = "length"
+        elif reason not in ("length", "content_filter"):
+            reason = "calls" if calls else "stop"
+        return [*parts, ModelReply(text, calls, self._spent(), reason, "".join(self._thought))]
+
+    def _spent(self) -> Usage:
+        """Return the usage; zero where the server states no number of tokens."""
+        counted = self._usage if isinstance(self._usage, dict) else {}
+        fields = ("prompt_tokens", "completion_tokens", "total_tokens")
+        stated = [counted.get(field) for field in fields]
+        given, answered, total = (
+            count if type(count) is int and 0 <= count <= _MOST_TOKENS else 0 for count in stated
+        )
+        # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
+        return Usage(given, max(answered, total - given) if given else answered)
 
     def _made(self) -> tuple[Call, ...]:
         """Return the calls, each with a unique id."""

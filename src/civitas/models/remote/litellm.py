@@ -57,10 +57,7 @@ class LiteLLMModel(RemoteModel):
     Without `api_key`, the key comes from the provider's environment variable, such as
     `ANTHROPIC_API_KEY`; a server named by `base_url` receives only the key given for it.
 
-    A transient failure (no connection, no answer in time, 408, 409, 429, 5xx) is retried
-    `max_retries` times, after the time that the server asks for, or after half a second and then
-    twice as long each time. A stream is retried only before its first piece. A server that asks for
-    more than two minutes is not waited for.
+    A transient failure is retried as by `OpenAIModel`; a stream only before its first piece.
 
     It may be used from several threads and event loops: litellm runs in its own thread, which keeps
     its connections for all of these models until the process ends. litellm is imported with the
@@ -164,9 +161,13 @@ class LiteLLMModel(RemoteModel):
                 )
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        if self.provider in _WANTS_TOOLS and (called := _called(messages)):
-            return {"tools": called, "tool_choice": "none"}
-        return {}
+        called = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
+        if not called or self.provider not in _WANTS_TOOLS:
+            return {}
+        about = {"description": "", "parameters": {"type": "object", "properties": {}}}
+        functions = [about | {"name": name} for name in sorted(called)]
+        tools = [{"type": "function", "function": function} for function in functions]
+        return {"tools": tools, "tool_choice": "none"}
 
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool
@@ -192,7 +193,10 @@ class LiteLLMModel(RemoteModel):
                     break
                 except Exception as error:
                     if begun:
-                        raise self._broke_off(error) from error
+                        reason = f"the answer broke off: {_error_text(error)}"
+                        if _is_late(error):
+                            reason = f"the answer took longer than {self.timeout:g} s"
+                        raise ModelError(self._hidden(f"{self.name}: {reason}")) from error
                     await self._after(error, attempt)
                 finally:
                     close = getattr(getattr(response, "completion_stream", None), "close", None)
@@ -255,24 +259,12 @@ class LiteLLMModel(RemoteModel):
             return self._refused(status, text, {}, tries)
         return ModelError(self._hidden(f"{self.name}: {text}"))
 
-    def _broke_off(self, error: Exception) -> ModelError:
-        reason = f"the answer broke off: {_error_text(error)}"
-        if _is_late(error):
-            reason = f"the answer took longer than {self.timeout:g} s"
-        return ModelError(self._hidden(f"{self.name}: {reason}"))
-
 
 def _error_text(error: Exception) -> str:
     text = server_text(_AFTER.split(_AROUND.sub("", str(error)), maxsplit=1)[0])
     with suppress(ValueError, RecursionError):
         text = server_text(json.loads(text))
     return text
-
-
-def _called(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = {call["name"] for each in messages for call in each.get("tool_calls") or ()}
-    about = {"description": "", "parameters": {"type": "object", "properties": {}}}
-    return [{"type": "function", "function": about | {"name": name}} for name in sorted(names)]
 
 
 def _has_link(block: Any) -> bool:

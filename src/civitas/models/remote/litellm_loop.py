@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from civitas.http.network import check_allowed
+from civitas.threads import Channel
 
 _T = TypeVar("_T")
 _EXIT_S = 5.0
@@ -42,43 +43,34 @@ def imported() -> Any:
 
 
 class BackgroundLoop:
-    """Runs async generators for callers of any thread and event loop; it starts on first use.
-
-    Under `CIVITAS_OFFLINE=1` nothing in this loop connects to another machine, not even by a
-    redirect or a proxy.
-    """
+    """Runs async generators for callers of any thread and event loop; it starts on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._stop = asyncio.Event()
         self._process = 0
 
     async def stream(self, make: Callable[[], AsyncIterator[_T]]) -> AsyncGenerator[_T, None]:
         """Run `make`'s generator on this loop and yield its parts; closing this cancels it."""
         # Without a bound: waiting for the reader would count against the server's time.
-        ahead: asyncio.Queue[tuple[_T] | BaseException] = asyncio.Queue()
+        came: Channel[_T] = Channel()
 
         async def pump() -> None:
-            end: BaseException = StopAsyncIteration()
             try:
                 async for part in make():
-                    ahead.put_nowait((part,))
+                    came.put(part)
             except Exception as error:
-                end = error
-            ahead.put_nowait(end)
+                came.put(error)
+            else:
+                came.put(StopAsyncIteration())
 
-        loop = self._started()
-        pumping = asyncio.run_coroutine_threadsafe(pump(), loop)
+        pumping = asyncio.run_coroutine_threadsafe(pump(), self._started())
         try:
             while True:
-                got = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ahead.get(), loop))
-                if isinstance(got, StopAsyncIteration):
-                    return
-                if isinstance(got, BaseException):
-                    raise got
-                yield got[0]
+                yield await came.get()
+        except StopAsyncIteration:
+            return
         finally:
             pumping.cancel()
 
@@ -87,42 +79,43 @@ class BackgroundLoop:
             # A forked child does not have the parent's thread.
             if self._loop is None or self._process != os.getpid():
                 self._process = os.getpid()
-                self._stop = asyncio.Event()
                 self._loop = _Loop()
                 self._thread = threading.Thread(
-                    target=self._serve, args=(self._loop,), name="litellm", daemon=True
+                    target=_serve, args=(self._loop,), name="litellm", daemon=True
                 )
                 self._thread.start()
                 # atexit runs last in, first out: this runs before the library's own handlers.
                 atexit.register(self._end)
             return self._loop
 
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        # No asyncio.Runner: its end starts a thread, which Python 3.12 refuses at interpreter exit.
-        try:
-            loop.run_until_complete(self._until_stopped())
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            loop.close()
-
-    async def _until_stopped(self) -> None:
-        await self._stop.wait()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
-
-        await close_litellm_async_clients()
-
     def _end(self) -> None:
         if self._loop is not None and self._thread is not None and self._process == os.getpid():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            asyncio.run_coroutine_threadsafe(_shut_down(self._loop), self._loop)
             self._thread.join(_EXIT_S)
 
 
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    # No asyncio.Runner: its end starts a thread, which Python 3.12 refuses at interpreter exit.
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _shut_down(loop: asyncio.AbstractEventLoop) -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+
+    await close_litellm_async_clients()
+    await loop.shutdown_asyncgens()
+    loop.stop()
+
+
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop that checks, before each connection, whether it is allowed."""
+    """A loop that checks each connection, also of a redirect or a proxy: is it allowed?"""
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):

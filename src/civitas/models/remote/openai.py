@@ -25,7 +25,6 @@ _OWN_FIELDS = frozenset(
 _LENGTHS = ("max_completion_tokens", "max_tokens")
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 _STREAM_USAGE = re.compile("stream_options|include_usage")
-_MAX_BYTES = 64 * 2**20
 
 
 @names_checked
@@ -130,15 +129,13 @@ class OpenAIModel(RemoteModel):
         if base_url:
             self.where_key = "api_key=, or CIVITAS_KEY of a command"
         else:  # like the key, they are for OpenAI's server
-            for header, variable in _ACCOUNT.items():
-                if value := os.environ.get(variable):
-                    self._headers[header] = value
+            of_account = {header: os.environ.get(name) for header, name in _ACCOUNT.items()}
+            self._headers |= {header: value for header, value in of_account.items() if value}
         self._client = Client(
             "OpenAIModel",
             where=self.base_url,
             timeout_s=timeout,
             connections=connections,
-            max_bytes=_MAX_BYTES,
             max_retries=max_retries,
         )
 
@@ -154,9 +151,6 @@ class OpenAIModel(RemoteModel):
     async def aclose(self) -> None:
         """Close the connections of this event loop; a later call opens new ones."""
         await self._client.aclose()
-
-    def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
-        return self._fields
 
     async def _asked(
         self, content: bytes, calls_before: int, stream: bool

@@ -120,7 +120,7 @@ class RemoteModel(Answering):
 
     def _fields_of(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the fields of a request other than its messages, actions and schema."""
-        raise NotImplementedError
+        return self._fields
 
     def _refused(
         self, status: int, text: str, headers: Mapping[str, str], tries: int

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from civitas.budget import Budget, Reservation
 from civitas.budget.bill import add_to_bill
@@ -27,13 +27,9 @@ from civitas.models.protocol import Model, ModelReply, StreamPart
 from civitas.models.wrappers.fallback import FallbackModel
 from civitas.models.wrappers.prices import Prices
 
-if TYPE_CHECKING:
-    from civitas.action import Action
-
 _PRICES = Prices()
 _MOST_TOKENS = 2**53
 _END = object()
-_MISSING = object()
 
 # Tokens beside what is counted: the marks of a turn and a role, or the frame of an action; and
 # the text with which a chat format begins.
@@ -125,8 +121,7 @@ class BudgetedModel(Answering):
 
     async def _answer(self, request: Request) -> AsyncGenerator[StreamPart, None]:
         if self._obeying is not None:
-            parts = request.asked_of(self._obeying)
-            async with aclosing(parts):
+            async with aclosing(request.asked_of(self._obeying)) as parts:
                 async for part in parts:
                     yield part
             return
@@ -134,42 +129,28 @@ class BudgetedModel(Answering):
         began = False
         with held:
             async with aclosing(request.asked_of(self.model)) as parts:
-                while True:
-                    try:
-                        # Part by part: a timeout around a `yield` would cancel the reader.
-                        part = await self._next(parts)
-                    except Exception as error:
-                        if not began:
-                            _give_back(held, error)
-                        raise
-                    if part is _END:
-                        return
-                    began = True
-                    # A user's own model may return anything as a plain answer.
-                    if (isinstance(part, ModelReply) or not request.stream) and held.open:
-                        self._settle(held, bound, part)
-                    yield part
+                try:
+                    # Part by part: a timeout around a `yield` would cancel the reader.
+                    while (part := await self._next(parts)) is not _END:
+                        began = True
+                        # A user's own model may return anything as a plain answer.
+                        if (isinstance(part, ModelReply) or not request.stream) and held.open:
+                            self._settle(held, bound, part)
+                        yield part
+                except Exception as error:
+                    if not began:
+                        _give_back(held, error)
+                    raise
 
     # -- before the call ---------------------------------------------------------------------------
 
-    def _most(
-        self,
-        messages: list[dict[str, Any]],
-        actions: list[Action] | None = None,
-        schema: dict[str, Any] | None = None,
-    ) -> tuple[int, Decimal]:
-        """Return the tokens and money that a call would reserve now, without reserving them.
-
-        For a `FallbackModel`, return those of its dearest model.
-        """
+    def _most(self, *asked: Any) -> tuple[int, Decimal]:
+        """Return the tokens and money that a call would reserve now; of the dearest of several."""
         obeying: Any = self._obeying
         if obeying is not None:
-            each: list[Any] = [obeying]
-            if type(obeying) is FallbackModel:
-                each = list(obeying.models)
-            found = [model._most(messages, actions, schema) for model in each]
+            found = [model._most(*asked) for model in getattr(obeying, "models", [obeying])]
             return max(tokens for tokens, _ in found), max(usd for _, usd in found)
-        bound, tokens, usd = self._bound(Request(messages, actions, schema))
+        bound, tokens, usd = self._bound(Request(*asked))
         if bound.input is None or bound.output is None:
             left = self.budget.left
             if left.tokens is not None:
@@ -194,18 +175,15 @@ class BudgetedModel(Answering):
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:
-            why = self._explained() if error.limit in ("tokens", "usd") else ""
+            why = ""
+            if error.limit in ("tokens", "usd"):
+                counted = "by count_tokens, and the answer at max_tokens; shorten the input"
+                if getattr(self.model, "count_tokens", None) is None:
+                    counted = "at a token a byte, for the model has no count_tokens; give it one"
+                why = f" (input counted {counted}, a lower max_tokens, or a larger budget)"
             raise BudgetExceeded(f"{self.name} was not asked: {error}{why}", error.limit) from error
         add_to_bill(held, self.budget)
         return bound, held
-
-    def _explained(self) -> str:
-        """Explain what was counted for a call that does not fit, and what to do about it."""
-        if getattr(self.model, "count_tokens", None) is None:
-            counted = "at a token a byte, for the model has no count_tokens; give it one"
-        else:
-            counted = "by count_tokens, and the answer at max_tokens; shorten the input"
-        return f" (input counted {counted}, a lower max_tokens, or a larger budget)"
 
     def _input_bound(self, request: Request) -> int | None:
         """Return the most tokens of the input; None without a bound."""
@@ -232,9 +210,10 @@ class BudgetedModel(Answering):
 
     def _output_bound(self) -> int | None:
         """Return the most tokens of the output; None without a bound."""
-        bound: Any = getattr(self.model, "max_tokens", _MISSING)
-        if bound is _MISSING:
+        model: Any = self.model
+        if not hasattr(model, "max_tokens"):
             return None
+        bound = model.max_tokens
         if bound is None:
             left = self.budget.left
             if left.tokens is None and (left.usd is None or self._is_free()):
@@ -256,11 +235,9 @@ class BudgetedModel(Answering):
         Raises:
             UnknownPrice: the price is not known
         """
-        prices = self.budget.prices
+        prices = self.budget.prices or _PRICES
         try:
-            return (_PRICES if prices is None else prices).cost(
-                self.name, input_tokens, output_tokens
-            )
+            return prices.cost(self.name, input_tokens, output_tokens)
         except UnknownPrice:
             from civitas.models.local import LocalModel
 
@@ -281,9 +258,8 @@ class BudgetedModel(Answering):
         late = f"{self.name}: the seconds of {self.budget} were over before it had answered"
         if left <= 0:
             raise DeadlineExceeded(late)
-        limit = asyncio.timeout(left)
         try:
-            async with limit:
+            async with asyncio.timeout(left) as limit:
                 return await anext(parts, _END)
         except Exception as error:
             # A TimeoutError of the model itself is not the deadline's. A cancellation from outside

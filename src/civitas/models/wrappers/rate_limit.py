@@ -7,10 +7,11 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from civitas.arguments import check_count
-from civitas.threads import settle
+from civitas.threads import WaitingLine
 
 if TYPE_CHECKING:
     from civitas.models.protocol import Usage
@@ -40,8 +41,8 @@ class Reservation:
                 limit._tokens += tokens - self.tokens
             fewer = tokens < self.tokens
             self.tokens = tokens
-            if fewer:
-                limit._wake_first()
+        if fewer:
+            limit._line.wake_first()
 
 
 class RateLimit:
@@ -75,18 +76,16 @@ class RateLimit:
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
         self._now = time.monotonic if clock is None else clock.now
-        self._wait = asyncio.sleep if clock is None else clock.sleep
         # Held for a few instructions, never while waiting.
         self._guard = threading.Lock()
         self._begun: deque[Reservation] = deque()
         self._tokens = 0
-        # In order of arrival; each is woken, on its own loop, to check whether there is room.
-        self._waiting: dict[object, asyncio.Future[None]] = {}
+        self._line = WaitingLine(asyncio.sleep if clock is None else clock.sleep)
 
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return len(self._waiting)
+        return len(self._line)
 
     async def acquire(self, tokens: int = 0) -> Reservation:
         """Wait until a request may begin.
@@ -94,61 +93,29 @@ class RateLimit:
         Args:
             tokens: an estimate of its tokens
         """
-        place, loop = object(), asyncio.get_running_loop()
         try:
-            while True:
-                delay = None
-                with self._guard:
-                    woken = self._waiting[place] = loop.create_future()
-                    if self._first() is woken:
-                        delay, taken = self._take(tokens)
-                        if taken is not None:
-                            return taken
-                await self._sleep(woken, delay)
+            return await self._line.wait(partial(self._take, tokens))
         finally:
-            with self._guard:
-                self._waiting.pop(place, None)
-                self._wake_first()
+            self._line.wake_first()
 
-    async def _sleep(self, woken: asyncio.Future[None], delay: float | None) -> None:
-        """Wait to be woken, at most `delay` seconds."""
-        if delay is None:
-            await woken
-            return
-        sleeper = asyncio.ensure_future(self._wait(delay))
-        try:
-            await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not sleeper.get_loop().is_closed():
-                sleeper.cancel()
-
-    def _take(self, tokens: int) -> tuple[float, Reservation | None]:
-        """Return seconds until there may be room, and a reservation if there is room."""
-        now = self._now()
-        begun = self._begun
-        while begun and begun[0].at + _MINUTE_S <= now:
-            past = begun.popleft()
-            past.counted = False
-            self._tokens -= past.tokens
-        requests, most = self.requests_per_minute, self.tokens_per_minute
-        full = requests is not None and len(begun) >= requests
-        if most is not None and not full:
-            full = bool(self._tokens) and self._tokens + tokens > most
-        if full:
-            return max(begun[0].at + _MINUTE_S - now, 0.001), None
-        taken = Reservation(self, now, tokens)
-        begun.append(taken)
-        self._tokens += tokens
-        return 0.0, taken
-
-    def _first(self) -> asyncio.Future[None] | None:
-        """Return the first waiter whose loop is not closed."""
-        for place, woken in list(self._waiting.items()):
-            if not woken.get_loop().is_closed():
-                return woken
-            del self._waiting[place]
-        return None
-
-    def _wake_first(self) -> None:
-        while (first := self._first()) is not None and not settle(first):
-            pass  # its loop has just been closed
+    def _take(self, tokens: int, first: bool) -> tuple[Reservation | None, float | None]:
+        """Return a reservation if there is room, else in how many seconds there may be."""
+        if not first:
+            return None, None
+        with self._guard:
+            now = self._now()
+            begun = self._begun
+            while begun and begun[0].at + _MINUTE_S <= now:
+                past = begun.popleft()
+                past.counted = False
+                self._tokens -= past.tokens
+            requests, most = self.requests_per_minute, self.tokens_per_minute
+            full = requests is not None and len(begun) >= requests
+            if most is not None and not full:
+                full = bool(self._tokens) and self._tokens + tokens > most
+            if full:
+                return None, max(begun[0].at + _MINUTE_S - now, 0.001)
+            taken = Reservation(self, now, tokens)
+            begun.append(taken)
+            self._tokens += tokens
+            return taken, None

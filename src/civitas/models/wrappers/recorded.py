@@ -157,15 +157,11 @@ def _about(request: Request) -> str:
 
 
 class _File:
-    """The lines of a recording: a head that names the model, then one answer per line.
-
-    Attributes:
-        replies: the answers, by their requests
-    """
+    """The lines of a recording: a head that names the model, then one answer per line."""
 
     def __init__(self, path: Path, model: Model | None) -> None:
         self.path = path
-        self.replies: dict[str, ModelReply] = {}
+        self.replies: dict[str, ModelReply] = {}  # by the hashes of their requests
         self._out: BinaryIO | None = None
         try:
             if model is not None:
