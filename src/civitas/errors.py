@@ -269,6 +269,13 @@ class CommandTimeout(CivitasError, TimeoutError):
 
 
 class _StoreError(CivitasError):
+    """A file of civitas's own cannot be used.
+
+    Attributes:
+        path: the file, as it was given
+        reason: what is wrong with it, and what to do
+    """
+
     _what = ""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -278,41 +285,25 @@ class _StoreError(CivitasError):
 
 
 class MemoryFileError(_StoreError):
-    """A memory's file cannot be used. The text names the file and says what to do.
-
-    Attributes:
-        path: the file, as it was given
-    """
+    """A memory's file cannot be used. The text names the file and says what to do."""
 
     _what = "memory file"
 
 
 class FolderIndexError(_StoreError):
-    """The index of a folder cannot be used. The text names its file and says what to do.
-
-    Attributes:
-        path: the file of the index
-    """
+    """The index of a folder cannot be used. The text names its file and says what to do."""
 
     _what = "folder index"
 
 
 class InboxError(_StoreError):
-    """A space's inbox cannot be used or written. The text names the file and says what to do.
-
-    Attributes:
-        path: the file, as it was given
-    """
+    """A space's inbox cannot be used or written. The text names the file and says what to do."""
 
     _what = "inbox"
 
 
 class JournalError(_StoreError):
-    """A journal cannot be used or written. The text names the file and says what to do.
-
-    Attributes:
-        path: the file, as it was given
-    """
+    """A journal cannot be used or written. The text names the file and says what to do."""
 
     _what = "journal"
 

@@ -162,11 +162,7 @@ def changing_actions(
         """
         folder.require_root()
         return await run(
-            command,
-            folder.root,
-            command_timeout,
-            sandbox=confined,
-            max_file_bytes=max_file_bytes,
+            command, folder.root, command_timeout, sandbox=confined, max_file_bytes=max_file_bytes
         )
 
     options: dict[str, Any] = {"terminal": terminal, "access_policy": ACCESS_REQUESTED}

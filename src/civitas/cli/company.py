@@ -15,7 +15,7 @@ from civitas.agent import Agent
 from civitas.agents.chatty import ChattyAI
 from civitas.agents.function import OpenAIFunctionAgent
 from civitas.agents.host import Host
-from civitas.cli.options import FILE, model_option, root_option, settings, usage
+from civitas.cli.options import FILE, is_typed, model_option, root_option, settings, usage
 from civitas.cli.run.watch import keyboard, says_yes
 from civitas.errors import CivitasError, DefinitionError
 from civitas.memory.bounded import TokenBoundedMemory
@@ -84,8 +84,7 @@ class Company:
         """Make the agents that the command line, the environment and civitas.toml name."""
         brought = {"model_name", "root", "agents"}
         if amqp:  # with --amqp, only what the command line names is added
-            typed, ctx = click.core.ParameterSource.COMMANDLINE, click.get_current_context()
-            brought = {each for each in brought if ctx.get_parameter_source(each) is typed}
+            brought = {each for each in brought if is_typed(each)}
         said = settings("chat")
         chosen, key = chosen_model(said, model_name, os.environ.get("CIVITAS_KEY"))
         listed: Sequence[str] = ()

@@ -111,9 +111,9 @@ def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., An
     )
 
 
-def is_named() -> bool:
-    """Return whether the command line names the journal of the command that is running."""
-    source = click.get_current_context().get_parameter_source("journal")
+def is_typed(name: str) -> bool:
+    """Return whether the command line gives a parameter of the command that is running."""
+    source = click.get_current_context().get_parameter_source(name)
     return source is click.core.ParameterSource.COMMANDLINE
 
 
@@ -161,7 +161,7 @@ def recorded(agents: Iterable[Agent], path: str | None, whose: str) -> Iterator[
     """Record the replies of the agents that can record them and have no journal."""
     takes = [each for each in agents if getattr(each, "journal", path) is None]
     if path is None or not takes:
-        if path is not None and is_named():
+        if path is not None and is_typed("journal"):
             raise click.UsageError(
                 f"--journal: {whose} has one already, or gives no replies that a journal could hold"
             )

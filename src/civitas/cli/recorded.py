@@ -8,11 +8,12 @@ import secrets
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.options import is_named, usage
+from civitas.cli.options import is_typed, usage
 from civitas.errors import NoSuchRun, StateError
 from civitas.journal.describe import doubt_line
 from civitas.orders.order import AnyOrder, ResearchOrder, without_keys
@@ -38,7 +39,7 @@ class Recorded:
     agent: str | None = None  # which is named here as MODULE:AGENT
     about: str = ""  # shown when the run is resumed
     # If the command line names the journal, shown commands name it too.
-    named: bool = field(default_factory=is_named)
+    named: bool = field(default_factory=partial(is_typed, "journal"))
 
     @property
     def outline(self) -> Outline:

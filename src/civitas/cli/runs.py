@@ -24,14 +24,13 @@ from civitas.reasoning.dualact.conclusions import Conclusion, DecisionAction, Hu
 from civitas.reasoning.events import (
     BlockEnded,
     BlockStarted,
-    CallEnded,
-    CallStarted,
     ConclusionReached,
     DecisionMade,
     Done,
     Event,
     MessageAdded,
 )
+from civitas.reasoning.loop.recording import call_events
 from civitas.reasoning.reply import ANSWERED
 from civitas.text import escaped
 
@@ -300,17 +299,8 @@ def _events(agent: str, entries: Sequence[Entry]) -> Iterator[Event]:
             for piece, name in ((ReasoningPiece, "reasoning"), (TextPiece, "text")):
                 if isinstance(text := answer.get(name), str) and text:
                     yield piece(text, by)
-        elif entry.kind in ("started", "ended") and "iteration" in about:
-            common = (by, about["iteration"], about["id"], about["action"])
-            # A refused call has an end, but no start.
-            if entry.kind == "started" or (path, data["key"]) not in begun:
-                args = data["result"]["args"] if entry.kind == "ended" else data["args"]
-                yield CallStarted(*common, args)
-            begun.add((path, data["key"]))
-            if entry.kind == "ended":
-                result = data["result"]["result"]
-                error = result.get("error")
-                yield CallEnded(*common, result, None if error is None else str(error))
+        else:
+            yield from call_events(by, entry, begun)
 
 
 def _grown(

@@ -32,25 +32,7 @@ MAX_HOPS: Final = 32
 
 
 class Delivery:
-    """The state of one message to one agent. Only the loop of the receiver's space changes it.
-
-    Attributes:
-        parent: the delivery whose handler made this request, and so on with the parent's parent:
-            the call chain
-        hops: how many requests the call chain has, this one included
-        answered: whether it has its outcome; the action may still be running then
-        waiting: how many requests of its own its handler is waiting for
-        waits: the requests that its handler waits for outside the space's loop
-        under: the waiting handler of the same agent on top of which it runs re-entrantly
-        over: the re-entrant request that runs on top of its own handler
-        inner: whether it takes no place of its agent, but that of `under` or of its lane
-        lane: the lane of its agent that it waits or runs in, if any; only the mailbox uses it
-        recorder: the `Recorder` that records and answers it, if it came over a broker
-        key: its idempotency key, over a broker
-        call_chain: the keys of the handlers of other processes that wait for it
-        wait: whether a request waits for an agent that is not there yet
-        held: what its requester and those before it have reserved of budgets
-    """
+    """The state of one message to one agent. Only the loop of the receiver's space changes it."""
 
     # Slots hold what every delivery has; only the few that have more get a `__dict__`.
     __slots__ = (
@@ -73,28 +55,29 @@ class Delivery:
     mailbox: Any
     worker: Any
     value: Any
+    # The delivery whose handler made this request; with the parent's parent, the call chain.
     parent: Delivery | None
 
     error: BaseException | None = None
     waiter: asyncio.Future[None] | None = None
-    under: Delivery | None = None
-    over: Delivery | None = None
+    under: Delivery | None = None  # the waiting handler of its agent on which it runs re-entrantly
+    over: Delivery | None = None  # the re-entrant request that runs on top of its own handler
     timer: asyncio.TimerHandle | None = None
 
-    inner: bool = False
-    lane: Any = None
+    inner: bool = False  # whether it takes no place of its agent, but that of `under` or its lane
+    lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
     shown: bool = False
     cancelling: bool = False
     callbacks: list[Callable[[], None]] | None = None
     task: asyncio.Task[Any] | None = None
-    waits: set[Delivery] | None = None
+    waits: set[Delivery] | None = None  # what its handler waits for outside the space's loop
     original_id: str | None = None
-    recorder: Any = None
-    key: str = ""
-    call_chain: tuple[str, ...] | None = None
-    wait: bool = False
-    held: tuple[Any, ...] = ()
+    recorder: Any = None  # the `Recorder` that records and answers it, if it came over a broker
+    key: str = ""  # its idempotency key, over a broker
+    call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
+    wait: bool = False  # whether a request waits for an agent that is not there yet
+    held: tuple[Any, ...] = ()  # what its requester and those before it have reserved of budgets
 
     def __init__(
         self,
@@ -106,11 +89,11 @@ class Delivery:
         self.envelope = envelope
         self.kind = kind
         self.parent = parent
-        self.hops: int = 1 if parent is None else parent.hops + 1
+        self.hops: int = 1 if parent is None else parent.hops + 1  # of the call chain, with this
         self.timeout = timeout
         self.state = 0
-        self.waiting = 0
-        self.answered = False
+        self.waiting = 0  # how many requests of its own its handler is waiting for
+        self.answered = False  # once it has its outcome, the action may still be running
         self.mailbox = self.worker = None
 
     @property

@@ -29,25 +29,7 @@ _LONGEST = 10_000
 
 
 class Offer:
-    """An action prepared for handling messages: looked up once for each agent in a space.
-
-    Attributes:
-        where: its name in errors: `Calculator.add`
-        plain: whether it is `async` and handling it is no more than calling it
-    """
-
-    __slots__ = (
-        "check",
-        "detached",
-        "function",
-        "idempotent",
-        "injected",
-        "is_async",
-        "plain",
-        "policy",
-        "timeout",
-        "where",
-    )
+    """An action prepared for handling messages: looked up once for each agent in a space."""
 
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
@@ -61,7 +43,7 @@ class Offer:
         self, mailbox: Any, where: str, function: Callable[..., Any], options: ActionOptions
     ) -> None:
         signature = Signature.of(function, bound_to_self=False)
-        self.where = where
+        self.where = where  # its name in errors: `Calculator.add`
         self.function = function
         self.check = signature.check
         self.policy = options.access_policy
@@ -70,6 +52,7 @@ class Offer:
         self.detached = options.detached
         self.injected = signature.injected
         self.is_async = is_async(function)
+        # Whether handling it is no more than calling it.
         self.plain = (
             self.is_async
             and self.policy == ACCESS_PERMITTED

@@ -42,18 +42,13 @@ def on_a_space() -> bool:
 
 
 class LoopThread:
-    """Runs an event loop in a daemon thread, so that it never holds up the interpreter's exit.
-
-    Attributes:
-        ident: the thread's identifier, 0 before it runs
-        closed: whether the loop has ended, or is inherited
-        inherited: whether it belongs to the process that this one was forked from
-    """
+    """Runs an event loop in a daemon thread, so that it never holds up the interpreter's exit."""
 
     def __init__(self, name: str, closing: Callable[[], Any], over: Callable[[], None]) -> None:
         self.name = name
-        self.ident = 0
-        self.closed = self.inherited = False
+        self.ident = 0  # the thread's, while it runs
+        self.closed = False  # whether the loop has ended, or is inherited
+        self.inherited = False  # whether it belongs to the process that this one was forked from
         self.loop: asyncio.AbstractEventLoop
         self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._blocked: deque[threading.Lock] = deque()
@@ -235,10 +230,7 @@ class LoopThread:
             self._settle(outcome, None, RequestCancelled("it was cancelled"))
 
     def _settle(
-        self,
-        outcome: concurrent.futures.Future[Any],
-        value: Any,
-        error: BaseException | None,
+        self, outcome: concurrent.futures.Future[Any], value: Any, error: BaseException | None
     ) -> None:
         self._outcomes.discard(outcome)
         if not outcome.set_running_or_notify_cancel():

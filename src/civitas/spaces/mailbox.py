@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, TypeVar
 
@@ -35,74 +36,45 @@ AT_ONCE = 100
 """How many messages one agent may handle before others have their turn."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Mailbox:
-    """Orders one agent's messages. Except for what the agent calls, only the space's loop uses it.
+    """Orders one agent's messages. But for what the agent calls, only the space's loop uses it."""
 
-    Attributes:
-        box: waiting messages in order of arrival, and dead ones that are not removed yet
-        limit: the length of the box from which on `waiting` is compared with the capacity
-        dead: how many in the box have ended, or were handled before their turn
-        active: the messages being handled
-        running: how many places these take; re-entrant requests take none
-        held: by handler, the waiting messages of its call chain, which may run re-entrantly
-        asking: messages that await approval
-        arriving: the delivery of the agent's `after_add`, if it has one
-        leaving: the delivery that ends once the agent has left
-        here: whether the loop knows that the agent was added; `mailboxes` has it earlier
-        outside: whether a thread sent something of it that the loop may not have taken in yet
-    """
+    agent: Agent
+    space: Any
+    router: RouterPort
+    id: str = field(init=False)
+    start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = field(init=False)
+    before: bool = field(init=False)  # whether the agent overrides `before_action`
+    after: bool = field(init=False)
+    offers: dict[str, Offer] = field(init=False)
+    concurrency: int = field(init=False)
+    # Waiting messages in order of arrival, and dead ones that are not removed yet.
+    box: deque[Delivery] = field(default_factory=deque)
+    limit: int = field(init=False)  # from this length of the box, `waiting` must be looked at
+    dead: int = 0  # how many in the box have ended, or were handled before their turn
+    active: dict[Delivery, None] = field(default_factory=dict)  # the messages being handled
+    running: int = 0  # how many places these take; re-entrant requests take none
+    # By handler, the waiting messages of its call chain, which may run re-entrantly.
+    held: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
+    asking: set[Delivery] = field(default_factory=set)  # messages that await approval
+    carried: set[asyncio.Task[Any]] = field(default_factory=set)
+    open: bool = True
+    arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
+    leaving: Delivery | None = None  # ends once the agent has left
+    here: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
+    ready: bool = False
+    outside: bool = False  # whether threads sent what the loop may not have taken in yet
 
-    __slots__ = (
-        "active",
-        "after",
-        "agent",
-        "arriving",
-        "asking",
-        "before",
-        "box",
-        "carried",
-        "concurrency",
-        "dead",
-        "held",
-        "here",
-        "id",
-        "leaving",
-        "limit",
-        "offers",
-        "open",
-        "outside",
-        "ready",
-        "router",
-        "running",
-        "space",
-        "start",
-    )
-
-    def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
-        self.agent = agent
-        self.space = space
-        self.router = router
-        self.start = router.start
-        self.id = address(agent.id)
-        self.box: deque[Delivery] = deque()
-        self.limit = router.capacity
-        self.dead = 0
-        self.running = 0
-        self.active: dict[Delivery, None] = {}
-        self.held: dict[Delivery, deque[Delivery]] = {}
-        self.asking: set[Delivery] = set()
-        self.carried: set[asyncio.Task[Any]] = set()
+    def __post_init__(self) -> None:
+        self.id = address(self.agent.id)
+        self.start = self.router.start
+        self.before = overrides(self.agent, "before_action")
+        self.after = overrides(self.agent, "after_action")
         # All of them now: an action that cannot be described fails here, not at its first call.
-        self.before = overrides(agent, "before_action")
-        self.after = overrides(agent, "after_action")
-        self.offers: dict[str, Offer] = Offer.all_of(self)
-        self.concurrency = agent.concurrency
-        self.open = True
-        self.arriving: Delivery | None = None
-        self.leaving: Delivery | None = None
-        self.here = False
-        self.ready = False
-        self.outside = False
+        self.offers = Offer.all_of(self)
+        self.concurrency = self.agent.concurrency
+        self.limit = self.router.capacity
 
     # -- what the agent uses, in any thread --------------------------------------------------------
 

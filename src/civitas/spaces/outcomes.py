@@ -43,31 +43,22 @@ _FAR_S = 1e9
 
 
 class Outcomes:
-    """Ends each message once. Everything runs on the loop.
-
-    Attributes:
-        mailboxes: the mailboxes of the space's agents, by id
-        ending: whether the space is being closed: no agent is added any more
-        closed: whether it is closed: nothing is delivered any more
-        thread_id: the identifier of the loop's thread
-        start: starts a handler
-        deadlines: how many requests have a timer that ends them
-    """
+    """Ends each message once. Everything runs on the loop."""
 
     post: Callable[[Delivery], None]
     make_ready: Callable[[Mailbox], None]
 
     def __init__(self, thread: LoopThread) -> None:
-        self.mailboxes: dict[str, Mailbox] = {}
+        self.mailboxes: dict[str, Mailbox] = {}  # by the agents' ids
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
-        self.ending = False
-        self.closed = False
+        self.ending = False  # whether the space is being closed: no agent is added any more
+        self.closed = False  # whether it is closed: nothing is delivered any more
         self.thread = thread
         self.thread_id = thread.ident
         self.loop = thread.loop
         self.tasks = TaskPool(self.loop, self.ended)
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
-        self.deadlines = 0
+        self.deadlines = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
         self._timing = False  # whether `_start_deadlines` is about to be called
         # The context of the loop's own work, which belongs to no handler.

@@ -20,15 +20,7 @@ from civitas.errors import (
 )
 from civitas.message import BROADCAST as EVERYONE
 from civitas.message import Envelope
-from civitas.spaces.delivery import (
-    BROADCAST,
-    ENDED,
-    MAX_HOPS,
-    QUEUED,
-    REQUEST,
-    SEND,
-    Delivery,
-)
+from civitas.spaces.delivery import BROADCAST, ENDED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from civitas.spaces.loop import LoopThread
 from civitas.spaces.mailbox import Mailbox
 from civitas.spaces.outcomes import UNTIMED_S, Outcomes
@@ -43,21 +35,17 @@ _A_TURN = 128
 
 
 class Router(Outcomes):
-    """Takes messages in, in any thread; everything else runs on the loop.
-
-    Attributes:
-        dispatch: sends a request of an agent of this space; called on the loop
-        capacity: how many messages may wait for one agent
-    """
+    """Takes messages in, in any thread; everything else runs on the loop."""
 
     def __init__(self, thread: LoopThread, capacity: int) -> None:
         super().__init__(thread)
-        self.capacity = capacity
+        self.capacity = capacity  # how many messages may wait for one agent
         self._ready: deque[Mailbox] = deque()
         self._fresh: list[Delivery] = []
         self._pumping = False
         self._credit = 0
         self._expected: dict[str, dict[Delivery, None]] = {}
+        # Sends a request of an agent of this space; called on the loop.
         self.dispatch: Callable[[Delivery], None] = self.post
 
     # -- messages, from any thread -----------------------------------------------------------------

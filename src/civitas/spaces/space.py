@@ -13,12 +13,7 @@ from civitas.action import is_async
 from civitas.agent import CURRENT, Agent, overrides
 from civitas.approval import Approver, check_approver
 from civitas.arguments import names_checked
-from civitas.errors import (
-    AgentNotFound,
-    DefinitionError,
-    DuplicateAgent,
-    SpaceClosed,
-)
+from civitas.errors import AgentNotFound, DefinitionError, DuplicateAgent, SpaceClosed
 from civitas.message import Envelope, address
 from civitas.spaces.delivery import CALLBACK, RUNNING, Delivery
 from civitas.spaces.handler import call_callback

@@ -14,6 +14,7 @@ import types
 from asyncio import _enter_task, _leave_task, current_task  # for other task implementations
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
+from dataclasses import dataclass, field
 from typing import Any
 
 from civitas.agent import CURRENT
@@ -29,59 +30,35 @@ _ENDED = object()
 """What the `steps` of a worker yield when its handler has ended."""
 
 
+@dataclass(slots=True, eq=False)
 class _Worker:
-    """A task, its context, and the handler that it runs.
+    """A task, its context, and the handler that it runs."""
 
-    Attributes:
-        steps: runs one handler after the other; it is sent a coroutine, and yields what that waits
-            for, then `_ENDED` once `value` or `error` is set
-        handed: whether a handler that started in the caller waits for the task to take it over
-        yielded: what that handler waits for
-        abandoned: whether the loop ended before the handler
-        wake: what the idle task waits for
-    """
+    context: Context = field(default_factory=Context)
+    run: Callable[..., Any] = field(init=False)
+    # Runs one handler after the other; it is sent a coroutine, and yields what that waits for, then
+    # `_ENDED` once `value` or `error` is set.
+    steps: Callable[[Any], Any] = field(init=False)
+    task: asyncio.Task[None] = field(init=False)
+    wake: asyncio.Future[None] = field(init=False)  # what the idle task waits for
+    delivery: Delivery | None = None
+    unbegun: Coroutine[Any, Any, Any] | None = None
+    handed: bool = False  # whether the task is to take over a handler that started in the caller
+    yielded: Any = None  # what that handler waits for
+    cancelling: bool = False
+    abandoned: bool = False  # whether the loop ended before the handler
+    value: Any = None
+    error: BaseException | None = None
 
-    __slots__ = (
-        "abandoned",
-        "cancelling",
-        "context",
-        "delivery",
-        "error",
-        "handed",
-        "run",
-        "steps",
-        "task",
-        "unbegun",
-        "value",
-        "wake",
-        "yielded",
-    )
-
-    task: asyncio.Task[None]
-    wake: asyncio.Future[None]
-
-    def __init__(self) -> None:
-        self.context = Context()
+    def __post_init__(self) -> None:
         self.run = self.context.run
-        self.delivery: Delivery | None = None
-        self.unbegun: Coroutine[Any, Any, Any] | None = None
-        self.handed = False
-        self.abandoned = False
-        self.yielded: Any = None
-        self.cancelling = False
-        self.value: Any = None
-        self.error: BaseException | None = None
         steps = _steps(self)
         next(steps)
         self.steps = steps.send
 
 
 class TaskPool:
-    """The tasks of one loop.
-
-    Attributes:
-        in_no_task: whether `start` is known to be called outside of any task
-    """
+    """The tasks of one loop."""
 
     def __init__(
         self,
@@ -93,7 +70,7 @@ class TaskPool:
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._closing = False
-        self.in_no_task = False
+        self.in_no_task = False  # whether `start` is known to be called outside of any task
 
     def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler; if a task is idle, the first step runs before this returns."""
@@ -109,23 +86,16 @@ class TaskPool:
         loop = self._loop
         delivery.worker = worker
         worker.delivery = delivery
-        if self.in_no_task:
-            # Called from a callback of the loop: there is no outer task to leave or to look up.
-            self.in_no_task = False
-            _enter_task(loop, task)
-            yielded = worker.run(worker.steps, coroutine)
-            _leave_task(loop, task)
-            self.in_no_task = True
-        elif (outer := current_task(loop)) is None:
-            _enter_task(loop, task)
-            yielded = worker.run(worker.steps, coroutine)
-            _leave_task(loop, task)
-        else:
+        in_no_task, self.in_no_task = self.in_no_task, False
+        outer = None if in_no_task else current_task(loop)
+        if outer is not None:
             _leave_task(loop, outer)
-            _enter_task(loop, task)
-            yielded = worker.run(worker.steps, coroutine)
-            _leave_task(loop, task)
+        _enter_task(loop, task)
+        yielded = worker.run(worker.steps, coroutine)
+        _leave_task(loop, task)
+        if outer is not None:
             _enter_task(loop, outer)
+        self.in_no_task = in_no_task
         if yielded is not _ENDED:
             worker.yielded = yielded
             worker.handed = True

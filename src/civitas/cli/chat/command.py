@@ -27,9 +27,7 @@ from civitas.spaces.space import Space
 @click.option("--amqp", is_flag=True, help="Talk with agents of other processes over RabbitMQ.")
 @exchange_option
 @click.option(
-    "--name",
-    metavar="ID",
-    help="Your id on the exchange; must be unique.  [default: USER-xxxx]",
+    "--name", metavar="ID", help="Your id on the exchange; must be unique.  [default: USER-xxxx]"
 )
 def command(
     journal: str | None,

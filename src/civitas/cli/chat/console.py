@@ -10,7 +10,7 @@ import termios
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from civitas.agents.terminal import Terminal
 from civitas.approval import ApprovalRequest, Approver, CallbackApprover, TerminalApprover
@@ -24,10 +24,6 @@ from civitas.cli.chat.transcript import (
 )
 from civitas.errors import MissingExtra
 from civitas.text import escaped, shown_lines
-
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import Completer
 
 Complete = Callable[[str], Awaitable[tuple[int, list[str]]]]
 """Returns, for a line up to the cursor, how many characters to replace, and the candidates."""
@@ -115,9 +111,8 @@ class TerminalConsole:
         self._began = 0.0
         self._clock: asyncio.TimerHandle | None = None
         self._echoing: list[Any] | None = None  # its settings while no agent is at work
-        completer: Completer = FromHelp()
-        self._session: PromptSession[str | None] = PromptSession(
-            completer=completer,
+        self._session: PromptSession[str] = PromptSession(
+            completer=FromHelp(),
             complete_while_typing=False,
             enable_open_in_editor=False,
             history=FileHistory(str(history)) if self._usable(history) else InMemoryHistory(),
@@ -125,8 +120,7 @@ class TerminalConsole:
         self._questions: PromptSession[str] = PromptSession()
         self._interrupt = interrupt
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()
-        self._asking = 0
+        self._turn = asyncio.Lock()  # held by a question
         self.approver: Approver = _Approver(self)
 
     def _usable(self, history: Path | None) -> bool:
@@ -145,23 +139,16 @@ class TerminalConsole:
 
     async def line(self) -> str | None:
         """Return the line that the person writes; None for Ctrl-D. Ctrl-C clears the line."""
-        written = ""
         while True:
-            async with self._turn:
-                try:
-                    line: str | None = await self._session.prompt_async(
-                        "> ", default=written, pre_run=self._make_room, **_NO_SIGINT
-                    )
-                except KeyboardInterrupt:
-                    written = ""
-                    continue
-                except EOFError:
-                    return None
-                finally:
-                    self._session.app.erase_when_done = False
-            if line is not None:
+            async with self._turn:  # a question that is open comes first
+                pass
+            try:
+                line: str = await self._session.prompt_async("> ", **_NO_SIGINT)
                 return line
-            written = self._session.default_buffer.text
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return None
 
     def show(self, line: str) -> None:
         """Show a text, above the line that is being written."""
@@ -220,34 +207,24 @@ class TerminalConsole:
             return ""
 
     async def _ask(self, text: str) -> str:
-        *lines, prompt = text.split("\n")
-        self._asking += 1
-        try:
-            self._make_room()
-            async with self._turn:
-                self._transcript.hold()
-                for above in lines:
-                    print(above)
-                self._forget_typed()
-                try:
-                    line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
-                    return f"{line}\n"
-                except KeyboardInterrupt:
-                    self._interrupt()
-                    return ""
-                except EOFError:
-                    return ""
-                finally:
-                    self._transcript.release()
-        finally:
-            self._asking -= 1
+        from prompt_toolkit.application import in_terminal
 
-    def _make_room(self) -> None:
-        """Remove the line that is being written from the screen, if a question waits."""
-        app = self._session.app
-        if self._asking and app.is_running and not app.is_done:
-            app.erase_when_done = True
-            app.exit(result=None)
+        *lines, prompt = text.split("\n")
+        async with self._turn, in_terminal():
+            self._transcript.hold()
+            for above in lines:
+                print(above)
+            self._forget_typed()
+            try:
+                line: str = await self._questions.prompt_async(prompt, **_NO_SIGINT)
+                return f"{line}\n"
+            except KeyboardInterrupt:
+                self._interrupt()
+                return ""
+            except EOFError:
+                return ""
+            finally:
+                self._transcript.release()
 
     def _forget_typed(self) -> None:
         """Drop what was typed before a question was shown: it is no answer."""

@@ -60,18 +60,6 @@ class Session:
     async def run(self, console: Console, space: Space, members: list[Agent]) -> int:
         """Run until the last line; return the exit code."""
         self._console = console
-        task = asyncio.current_task()
-        assert task is not None
-        interrupted = False
-
-        def interrupt() -> None:
-            nonlocal interrupted
-            if console.interactive:
-                self.interrupt()
-            else:  # without a person at the terminal, Ctrl-C ends the chat
-                interrupted = True
-                task.cancel()
-
         own = [each for each in members if str(each.id) not in ("Chatty", "FunctionAI")]
         self._answers = self._small and not any("say" in each.offers for each in own)
         for agent in [*members, self._you]:
@@ -82,7 +70,8 @@ class Session:
             for agent in members:
                 if isinstance(agent, Watched):
                     agent.watch(partial(self._on_event, agent))
-        self._loop.add_signal_handler(signal.SIGINT, interrupt)
+            # Without a person at the terminal, Ctrl-C ends the chat.
+            self._loop.add_signal_handler(signal.SIGINT, self.interrupt)
         log = Warnings(lambda line: self._call_on_loop(console.print_error, line))
         _LOGGER.addHandler(log)
         failed = False
@@ -111,10 +100,6 @@ class Session:
                     continue
                 if message is not None:
                     failed |= not await self._deliver(message)
-        except asyncio.CancelledError:
-            if interrupted:
-                raise KeyboardInterrupt from None
-            raise
         finally:
             console.at_work([])
             _LOGGER.removeHandler(log)

@@ -38,9 +38,7 @@ def is_dumb() -> bool:
 
 def has_colours() -> bool:
     """Return whether standard output is a terminal with colours, and NO_COLOR is not set."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return False
-    return not (is_dumb() or os.environ.get("NO_COLOR"))
+    return columns() is not None and not (is_dumb() or os.environ.get("NO_COLOR"))
 
 
 def columns() -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -21,13 +21,11 @@ from civitas.cli.options import (
 )
 from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
+from civitas.cli.run.show import RunDisplay
+from civitas.cli.run.watch import JSONLines, Permission, keyboard, ordered
 from civitas.orders.act import ITERATIONS, act_agent, actions_of, check_journal_apart, keys
 from civitas.orders.models import chosen_model
 from civitas.orders.order import Order
-
-if TYPE_CHECKING:
-    from civitas.cli.run.show import RunDisplay
-    from civitas.cli.run.watch import JSONLines
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
@@ -127,7 +125,6 @@ def command(
 def run_act(order: Order, as_json: bool, recorded: Recorded | None = None) -> int:
     """Carry out an order of `civitas act`; return the exit code."""
     from civitas.agents.sandbox import sandbox_for
-    from civitas.cli.run.watch import Permission, ordered
 
     key, own_key = keys(order, settings("act") if order.model_of_file else {})
     with usage(f"--root, CIVITAS_ROOT or {FILE}"):
@@ -167,21 +164,16 @@ def screen_of(
 ) -> RunDisplay | JSONLines:
     """Return the display for a kind of agent; `whole` names actions whose results are not cut."""
     if as_json:
-        from civitas.cli.run.watch import JSONLines
-
         return JSONLines(recorded)
     if kind == "Researcher":
         from civitas.cli.run.research import ResearchDisplay
 
         return ResearchDisplay(recorded=recorded, whole=True)
-    from civitas.cli.run.show import RunDisplay
-
     return RunDisplay(whole, reviewed=kind == "DualActAgent", recorded=recorded, **options)
 
 
 def _person() -> Any:
     from civitas.agents.person import Person
-    from civitas.cli.run.watch import keyboard
 
     lines = keyboard()
     if lines is None:

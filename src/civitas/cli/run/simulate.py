@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from civitas.cli.options import Above0, folders, model_option, recording_options, usage
+from civitas.cli.options import Above0, folders, is_typed, model_option, recording_options, usage
 from civitas.cli.progress import Progress
 from civitas.cli.recorded import execute_order
 from civitas.cli.run.town import run_simulation
@@ -102,10 +102,7 @@ _OF_EXPERIMENTS: Final = ("experiment", "sweep", "seeds", "jobs", "out", "yes", 
     help="Processes that simulate EXPERIMENT side by side.  [default: 1]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON.")
-@click.pass_context
 def command(
-    context: click.Context,
-    /,
     experiment: str | None,
     journal: str | None,
     run_id: str | None,
@@ -158,9 +155,8 @@ def command(
     2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if experiment is not None:
-        for name in context.params:
-            source = context.get_parameter_source(name)
-            if name not in _OF_EXPERIMENTS and source is click.core.ParameterSource.COMMANDLINE:
+        for name in click.get_current_context().params:
+            if name not in _OF_EXPERIMENTS and is_typed(name):
                 raise click.UsageError(_of_a_town(name, experiment))
         instead: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         folder = Path(given["out"] or f"{Path(experiment).stem}-results")

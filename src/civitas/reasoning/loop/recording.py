@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -165,25 +165,30 @@ def past_events(agent: str, request: ReplyRequest, entries: Sequence[Entry]) -> 
     """Return the recorded calls and messages as past events."""
     of: dict[str, Any] = {"past": True, **request.of_run}
     events: list[Event] = []
-    begun = set()
+    begun: set[tuple[str, str]] = set()
     for entry in entries:
-        data = entry.data
         if entry.kind == "state":
-            messages = data["appended"].get("messages", ())
+            messages = entry.data["appended"].get("messages", ())
             events.extend(MessageAdded(agent, message, **of) for message in messages)
-        about = data.get("about", {})
-        if entry.kind not in ("started", "ended") or "action" not in about:
-            continue
-        common = (agent, about["iteration"], about["id"], about["action"])
-        args = data.get("args")
-        if entry.kind == "ended":
-            args = data["result"]["args"]
-        # A refused call has no recorded start.
-        if data["key"] not in begun:
-            events.append(CallStarted(*common, args or {}, **of))
-        begun.add(data["key"])
-        if entry.kind == "ended":
-            result = data["result"]["result"]
-            error = result.get("error")
-            events.append(CallEnded(*common, result, None if error is None else str(error), **of))
+        events.extend(call_events(agent, entry, begun, **of))
     return events
+
+
+def call_events(
+    agent: str, entry: Entry, begun: set[tuple[str, str]], **of: Any
+) -> Iterator[CallStarted | CallEnded]:
+    """Yield the events of a call of an action from its entry; `begun` has the calls so far."""
+    data, about = entry.data, entry.data.get("about", {})
+    if entry.kind not in ("started", "ended") or not {"action", "iteration"} <= about.keys():
+        return
+    common = (agent, about["iteration"], about["id"], about["action"])
+    is_over = entry.kind == "ended"
+    # A refused call has no recorded start.
+    if (entry.path, data["key"]) not in begun:
+        args = data["result"]["args"] if is_over else data.get("args")
+        yield CallStarted(*common, args or {}, **of)
+    begun.add((entry.path, data["key"]))
+    if is_over:
+        result = data["result"]["result"]
+        error = result.get("error")
+        yield CallEnded(*common, result, None if error is None else str(error), **of)
