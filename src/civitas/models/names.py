@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
