@@ -167,6 +167,25 @@ def test_a_heading_is_linked_by_its_own_id_or_that_of_the_part_that_it_begins() 
     assert [each.anchor for each in document.sections] == ["sleep", "and-where", "own", "again"]
 
 
+@pytest.mark.parametrize(
+    "heading",
+    (
+        "<div class=titlepage><div><div><h2 class=title><a name=n></a>Cats</h2></div></div></div>",
+        "<a name=n></a>\n<h2>Cats</h2>",
+        "<h2><span id=n>Cats</span></h2>",
+    ),
+    ids=("DocBook", "Texinfo", "MediaWiki"),
+)
+def test_a_heading_is_linked_by_the_name_that_it_has(heading: str) -> None:
+    text = "<p>Cats sleep sixteen hours a day, and they purr.</p>"
+    page = f"<html><body><h1>Animals</h1>{text}{heading}{text}</body></html>"
+    sections = read("a.html", page).sections
+    assert [(each.title, each.anchor) for each in sections] == [
+        ("Animals", "animals"),
+        ("Cats", "n"),
+    ]
+
+
 def test_links_of_the_main_part_are_read_as_text() -> None:
     items = "".join(f"<li><a href=/{n}>The cat of number {n}</a></li>" for n in range(30))
     page = f"<body><nav><a href=/n>Menu</a></nav><main><h1>Cats</h1><ul>{items}</ul></main></body>"

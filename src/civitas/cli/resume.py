@@ -276,6 +276,7 @@ def _write_missing(order: ResearchOrder, recorded: Recorded) -> None:
     from civitas.orders.research import write
     from civitas.research.recording import report_so_far
 
-    report = report_so_far(recorded.run_id, recorded.entries)
-    for what, path in write(report, order, missing=True):
+    entries = recorded.entries
+    report = report_so_far(recorded.run_id, entries)
+    for what, path in write(report, order, ended_at=entries[-1].at):
         click.echo(escaped(f"{what}: {path}"), err=True)

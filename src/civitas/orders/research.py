@@ -131,10 +131,12 @@ def researcher(
     )
 
 
-def write(report: Report, order: ResearchOrder, *, missing: bool = False) -> list[tuple[str, str]]:
+def write(
+    report: Report, order: ResearchOrder, *, ended_at: float | None = None
+) -> list[tuple[str, str]]:
     """Write a report to the files of the order; return what was written, and the paths.
 
-    With `missing`, only the files are written that are not there, or have its beginning only.
+    With `ended_at`, only those files that were not written, or not whole, since the run ended.
 
     Raises:
         FileError: nothing can be written there
@@ -146,8 +148,8 @@ def write(report: Report, order: ResearchOrder, *, missing: bool = False) -> lis
         ("report", order.out, lambda: sanitized(report.markdown)),
     )
     written = [(what, path, text().encode()) for what, path, text in made if path]
-    if missing:
-        written = [each for each in written if not _is_there(*each[1:])]
+    if ended_at is not None:
+        written = [each for each in written if not _is_there(*each[1:], ended_at)]
     for what, path, data in written:
         try:
             Path(path).write_bytes(data)
@@ -157,12 +159,13 @@ def write(report: Report, order: ResearchOrder, *, missing: bool = False) -> lis
     return [(what, path) for what, path, _ in written]
 
 
-def _is_there(path: str, data: bytes) -> bool:
-    """Return whether a file has this or something else, not just the beginning of this."""
+def _is_there(path: str, data: bytes, ended_at: float) -> bool:
+    """Return whether a file has this, or what somebody has made of it since."""
     if not os.path.isfile(path):
         return os.path.exists(path)
     there = Path(path).read_bytes()
-    return there == data or not data.startswith(there)
+    cut_off = data.startswith(there) or os.path.getmtime(path) < ended_at
+    return there == data or not cut_off
 
 
 def _tools(order: ResearchOrder) -> list[Action]:

@@ -142,16 +142,22 @@ def _line(element: Any, less: str = "") -> str:
     return "" if element is None else " ".join("".join(element.itertext()).split()).rstrip(less)
 
 
+def _id(element: Any) -> str:
+    return element.get("id") or element.get("name") or ""
+
+
 def _anchors(tree: Any) -> Iterator[tuple[str, str, int]]:
     """Yield the headings of a page and the terms that it defines as (text, anchor, level)."""
     parents = set()
     for element in tree.iter(*_HEADINGS, "dt"):
-        id = element.get("id") or next((x.get("id") for x in element.iter("a") if x.get("id")), "")
+        id = next(filter(None, map(_id, (element, *element.iter("a", "span")))), "")
         if element.tag == "dt":
             if id:
                 yield _line(element, _SIGNS), id, 7
             continue
-        parent = element.getparent()
+        parent, before = element.getparent(), element.getprevious()
+        if not id and before is not None and before.tag in ("a", "span") and not _line(before):
+            id = _id(before)
         if not id and parent not in parents and parent.tag in ("section", "div", "article"):
             id = parent.get("id") or ""
         parents.add(parent)
@@ -195,13 +201,18 @@ def _tidy(tree: Any, main: Any) -> None:
     It leaves out elements by their ids and classes, such as a heading "How do I share …", and
     elements with many links: right for a menu, wrong in the marked main part. It moves code with
     emphasis in it, such as `<code><em>NAME</em>.exe</code>`, to the paragraph's end, and joins the
-    lines of code in colours.
+    lines of code in colours. It leaves out headings in two divs, or in one and after an empty link.
     """
+    for element in list(tree.iter(*_HEADINGS)):
+        while (around := element.getparent()).tag == "div" and not around.attrib:
+            if len(around) > 1 or _line(around) != _line(element):
+                break
+            around.drop_tag()
     for element in list(tree.iter("code", "pre")):
         for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
             inside.drop_tag()
     for element in list(tree.iter("a")):
-        if _line(element) in ("¶", "#", "🔗"):
+        if _line(element) in ("", "¶", "#", "🔗"):
             element.drop_tree()
     if main is not None:
         for element in list(main.iter()):
