@@ -230,6 +230,7 @@ def wealth(citizens: int = 1000, *, mean: int = 100, gift: _Gift = 1, seed: int 
     """
     np = numpy()
     check_integer("citizens", citizens, 1, None)
+    check_integer("mean", mean, 0, None)
     block = WealthBlock(block_params={"gift": gift})
     metrics = {"gini": _gini, "without": _share("money", 0)}
     return Population({"money": np.full(citizens, mean)}, None, [block], seed, metrics=metrics)

@@ -210,6 +210,7 @@ async def test_opinions_gather_in_groups(bound: float, groups: int) -> None:
             "network must be one of random, scale_fr",
         ),
         (lambda: wealth(0), "citizens must be a whole number from 1 up, got 0"),
+        (lambda: wealth(9, mean=1.5), "mean must be a whole number from 0 up, got 1.5"),
         (lambda: wealth(9, gift=0), "WealthParams.gift: .* greater than or equal to 1, got 0"),
         (lambda: schelling(9, alike=1001), "SchellingParams.alike: .* equal to 1000, got 1001"),
         (lambda: epidemic(99, infects=2), "EpidemicParams.infects: .* less than or equal to 1"),

@@ -828,6 +828,35 @@ async def test_metrics_are_functions_of_the_columns() -> None:
     assert row["most"] in range(3, 7)
 
 
+@pytest.mark.parametrize(
+    ("metric", "why"),
+    (
+        (lambda c: c["money"], r"metric 'own' must be a number, got array\(\[1, 5\]\)"),
+        (lambda c: str(c["money"]), "metric 'own' must be a number, got '"),
+        (lambda c: c["purse"], "'purse'"),
+    ),
+)
+async def test_a_metric_that_measures_nothing_is_named(metric: Any, why: str) -> None:
+    population = Population({"money": np.array([1, 5])}, metrics={"own": metric})
+    async with Society(population) as society:
+        with pytest.raises((ConfigError, KeyError), match=why) as raised:
+            await society.step()
+    assert "'own'" in f"{raised.value} {getattr(raised.value, '__notes__', '')}"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    (
+        ({"metrics": {"own": 5}}, "metric 'own' must be a function of the columns, got 5"),
+        ({"network": "random"}, "network= must be a Network, got 'random'"),
+        ({"blocks": Thrift()}, "blocks must be a list of citizens' blocks, got <"),
+    ),
+)
+def test_a_wrong_argument_is_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Population(3, **given)
+
+
 @pytest.mark.parametrize("kind", ("rows", "agents", "full agents among the rows"))
 async def test_an_intervention_says_the_same_to_rows_and_to_agents(kind: str) -> None:
     async def lived_with(*interventions: Intervention) -> tuple[list[Any], list[str]]:

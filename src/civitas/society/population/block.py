@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from civitas.errors import ConfigError
 from civitas.society.blocks.block import CitizenBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from civitas.society.population.column import Column
     from civitas.society.population.rows import Rows
@@ -67,6 +68,8 @@ def missing_method(block: Any) -> str:
 
 def checked(blocks: Iterable[Any]) -> tuple[Any, ...]:
     """Return the blocks of a population as a tuple. Raises ConfigError: they cannot be together."""
+    if not isinstance(blocks, Iterable):
+        raise ConfigError(f"blocks must be a list of citizens' blocks, got {blocks!r:.80}")
     made = tuple(blocks)
     columns: dict[str, Any] = {}
     for block in made:

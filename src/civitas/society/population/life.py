@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from civitas.clock import Clock
@@ -145,8 +146,14 @@ def measured(population: Population) -> tuple[int, int, int, dict[str, Any]]:
             work = int(np.count_nonzero((place >= 0) & (place == columns["work"]) & ~at_home))
     own = {}
     for name, function in population.metrics.items():
-        value = function(columns)
-        own[name] = value.item() if hasattr(value, "item") else value
+        try:
+            value: Any = function(columns)
+        except Exception as error:
+            error.add_note(f"in metric {name!r} of the population")
+            raise
+        own[name] = value.item() if getattr(value, "ndim", None) == 0 else value
+        if not isinstance(own[name], Real):
+            raise ConfigError(f"metric {name!r} must be a number, got {value!r:.80}")
     return home, work, int(columns["money"].sum()), own
 
 

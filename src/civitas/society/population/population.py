@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from civitas.errors import ConfigError, DefinitionError
 from civitas.society.arrays import numpy, sha256_of, tune_malloc
 from civitas.society.citizen import CitizenAgent, CitizenMemory
+from civitas.society.network import Network
 from civitas.society.population.block import checked, writes
 from civitas.society.population.column import MONEY, PLACE, PLACES, SETTLED, Column
 from civitas.society.population.step import begin
@@ -18,9 +19,6 @@ from civitas.society.population.views import Columns
 from civitas.society.population.wants import INT, STRANGER, WHO, WORD
 from civitas.society.wants import id_order
 from civitas.text import excerpt
-
-if TYPE_CHECKING:
-    from civitas.society.network import Network
 
 MOST: Final = 2**31 - 1
 _PART: Final = 1 << 16
@@ -70,6 +68,10 @@ class Population:
         self.seed, self.city, self.network = seed, city, network
         self.blocks = checked(blocks)
         self.metrics = dict(metrics or {})
+        for name, metric in self.metrics.items():
+            if not callable(metric):
+                what = f"must be a function of the columns, got {metric!r:.80}"
+                raise ConfigError(f"metric {name!r} {what}")
         self.places: tuple[str, ...] = () if city is None else tuple(city.ids())
         index = getattr(city, "place_numbers", None)  # shared: it is as large as the city
         self._place: Mapping[str, int] = index or {
@@ -103,6 +105,8 @@ class Population:
             self.ids, table = columns_of(citizens)
         self.ids.flags.writeable = False
         count = len(self.ids)
+        if network is not None and not isinstance(network, Network):
+            raise ConfigError(f"network= must be a Network, got {network!r:.80}")
         if network is not None and len(network) != count:
             raise ConfigError(
                 f"the network has {len(network):,} nodes, and there are {count:,} citizens"
