@@ -76,7 +76,7 @@ class Response:
         self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
 
     async def read(self) -> bytes:
-        """Return the next bytes of a streamed body; none at the end. Only waiting counts as time."""
+        """Return the next bytes of a streamed body; none at its end. Only waiting takes time."""
         import aiohttp
 
         data, self._first = self._first, b""
@@ -230,9 +230,7 @@ class Client:
         if here is not None:
             await here[2].aclose()
 
-    async def _attempt(
-        self, method: str, url: str, how: dict[str, Any], stream: bool
-    ) -> Response:
+    async def _attempt(self, method: str, url: str, how: dict[str, Any], stream: bool) -> Response:
         import aiohttp
 
         loop = asyncio.get_running_loop()

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from civitas.errors import DefinitionError, MissingExtra, ModelError, WeightsError
 from civitas.models import weights
@@ -72,8 +72,8 @@ def model(name: str | Model) -> Model:
 
         path = Path(rest)
         if kind == "local":
-            listed = weights.named(rest or weights.DEFAULT.name)
-            name, path = f"local:{listed.name}", listed.path
+            found = weights.named(rest or weights.DEFAULT.name)
+            name, path = f"local:{found.name}", found.path
         return _kept((name,), lambda: LocalModel(path, name=name))
     if kind == "litellm":
         from civitas.models.remote.litellm import LiteLLMModel
