@@ -8,12 +8,10 @@ thread gets a new one, idle threads end by themselves, and all are daemons.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import itertools
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -309,43 +307,36 @@ _AT_ONCE = 64
 
 
 class _Questions:
-    """The questions to one sync approver: up to `_AT_ONCE` in daemon threads, others in a queue."""
+    """The questions to one sync approver: up to `_AT_ONCE` in threads, the others in a line."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._line: deque[tuple[concurrent.futures.Future[Any], Callable[[], Any]]] = deque()
-        self._threads = 0
+        self._asked = 0
+        self._line = WaitingLine()
 
     async def put(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function in a thread and return its value; if cancelled in the queue, never."""
-        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        with self._lock:
-            self._line.append((future, partial(function, *args)))
-            begins = self._threads < _AT_ONCE
-            self._threads += begins
-        if begins:
-            threading.Thread(target=self._main, name="civitas-approval", daemon=True).start()
-        answer, failure = await asyncio.wrap_future(future)
-        if failure is not None:
-            raise failure
-        return answer
+        """Call a function in a thread and return its value; if cancelled in the line, never."""
 
-    def _main(self) -> None:
-        while True:
-            with self._lock:
-                if not self._line:
-                    self._threads -= 1
-                    return
-                future, call = self._line.popleft()
-            if not future.set_running_or_notify_cancel():
-                continue
-            # An exception is passed as a result: a future treats some exceptions specially.
-            outcome: tuple[Any, BaseException | None]
+        def ask() -> Any:
             try:
-                outcome = call(), None
-            except BaseException as error:
-                outcome = None, error
-            future.set_result(outcome)
+                return function(*args)
+            finally:
+                with self._lock:
+                    self._asked -= 1
+                self._line.wake_first()
+
+        try:
+            await self._line.wait(self._begin)
+        finally:
+            self._line.wake_first()
+        return await WORKERS.run(asyncio.get_running_loop(), ask)
+
+    def _begin(self, first: bool) -> tuple[bool | None, None]:
+        with self._lock:
+            if not first or self._asked >= _AT_ONCE:
+                return None, None
+            self._asked += 1
+        return True, None
 
 
 _QUESTIONS: WeakKeyDictionary[Any, _Questions] = WeakKeyDictionary()

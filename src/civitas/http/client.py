@@ -76,7 +76,7 @@ class Response:
         self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
 
     async def read(self) -> bytes:
-        """Return the next bytes of a streamed body; none at the end. Only waits count as time."""
+        """Return the next bytes of a streamed body; none at its end. Only waiting takes time."""
         import aiohttp
 
         data, self._first = self._first, b""

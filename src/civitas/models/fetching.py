@@ -204,9 +204,10 @@ def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
     # which agent programs it might be running under, on whatever host the file is.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     MissingExtra.unless("fetching from the Hugging Face hub", "local", "huggingface_hub")
-    import huggingface_hub as hub
+    import huggingface_hub
     import huggingface_hub.utils
 
+    hub: Any = huggingface_hub
     with _hub_errors(source):
         url = hub.hf_hub_url(source.repo, source.file, endpoint=endpoint)
         report(f"asking for {source.file}", 0, None)

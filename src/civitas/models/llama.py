@@ -8,7 +8,6 @@ import os
 import secrets
 import tempfile
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Any, Final
 from civitas.errors import ContextOverflow, ModelError, WeightsError
 from civitas.models import weights
 from civitas.models.engine import Engine, Job, patient_threads
-from civitas.models.protocol import ModelReply, ReasoningPiece, TextPiece, Usage
+from civitas.models.protocol import ModelReply, TextPiece
+from civitas.models.remote.chat_stream import AnswerStream
 from civitas.text import one_line
 
 SPIN_TURNS: Final = 3_000
@@ -53,11 +53,17 @@ class Llama(Engine):
         """Whether the weights are in memory."""
         return self._server is not None
 
-    def server(self, see: Callable[[memoryview], object] | None = None) -> Any:
-        """Return the runtime's server, loading it if needed; `see` receives the file in pieces."""
+    def server(self) -> Any:
+        """Return the runtime's server, loading it if needed."""
         with self._loading:
             if self._server is None:
-                self._read_through(see)
+                weights.check_gguf(self.path)
+                # The runtime holds the interpreter's lock until the model is loaded. Reading the
+                # file first puts it into the system's cache and makes that time short.
+                buffer = bytearray(_READ_BYTES)
+                with self.path.open("rb", buffering=0) as file:
+                    while file.readinto(buffer):
+                        pass
                 server = self._start()
                 # Destroyed before its loop runs, it would hang.
                 if self.pooling is None:
@@ -74,16 +80,6 @@ class Llama(Engine):
         if not safe and self._server is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
         self._server = None
-
-    def _read_through(self, see: Callable[[memoryview], object] | None) -> None:
-        # The runtime holds the interpreter's lock until the model is loaded. Reading the file
-        # first, without the lock, puts it into the system's cache and makes that time short.
-        weights.check_gguf(self.path)
-        buffer = memoryview(bytearray(_READ_BYTES))
-        with self.path.open("rb", buffering=0) as file:
-            while size := file.readinto(buffer):
-                if see is not None:
-                    see(buffer[:size])
 
     def _start(self) -> Any:
         xllamacpp = _library()
@@ -142,7 +138,7 @@ class ChatEngine(Llama):
             data = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
-        reader = _Reader(job, held=schema is not None)
+        reader = _Reader(job, AnswerStream(self.name, 0), held=schema is not None)
         try:
             server.handle_chat_completions(data, reader.take)
         except (RuntimeError, ValueError) as error:
@@ -151,23 +147,14 @@ class ChatEngine(Llama):
             return None
         if reader.error is not None:
             raise self._failed(reader.error)
-        text = "".join(reader.pieces[TextPiece])
-        strayed = reader.strayed
-        if schema is not None and reader.finish_reason == "stop":
-            try:
-                json.loads(text)
-            except ValueError:
-                strayed = True
-        if strayed:
-            raise ModelError(
-                f"{self.name}: the runtime cannot hold answers to this schema; "
-                "simplify it (bounds that exclude each other and references are likely reasons)"
-            )
-        if reader.finish_reason is None:
-            raise ModelError(f"{self.name}: the runtime broke the answer off")
-        counted = [reader.usage.get(f"{kind}_tokens", 0) for kind in ("prompt", "completion")]
-        thought = "".join(reader.pieces[ReasoningPiece])
-        return ModelReply(text, (), Usage(*counted), reader.finish_reason, thought)
+        if not reader.strayed:
+            reply: Any = reader.answer.end()[-1]
+            if schema is None or reply.finish_reason != "stop" or _is_json(reply.text):
+                return reply  # type: ignore[no-any-return]
+        raise ModelError(
+            f"{self.name}: the runtime cannot hold answers to this schema; "
+            "simplify it (bounds that exclude each other and references are likely reasons)"
+        )
 
     def _grammar(self, schema: dict[str, Any]) -> str:
         import jsonschema
@@ -196,43 +183,39 @@ class ChatEngine(Llama):
         return self._refused(str(error.get("message", error)))
 
 
+@dataclass(eq=False)
 class _Reader:
-    """Delivers what the runtime generates; if `held`, until it begins as no JSON does."""
+    """Delivers what the runtime generates; if `held`, unless it begins as no JSON does."""
 
-    def __init__(self, job: Job, held: bool) -> None:
-        self._job = job
-        self._held = held
-        self.pieces: dict[type, list[str]] = {TextPiece: [], ReasoningPiece: []}
-        self.strayed = False
-        self.finish_reason: str | None = None
-        self.usage: dict[str, Any] = {}
-        self.error: dict[str, Any] | None = None
+    job: Job
+    answer: AnswerStream
+    held: bool
+    strayed: bool = False
+    error: dict[str, Any] | None = None
 
     def take(self, raw: bytes) -> bool:
         """Read a chunk; return whether to stop. It must not raise: the runtime hides exceptions."""
-        if self._job.cancelled:
-            return True
         chunk = json.loads(raw)
-        if "error" in chunk:
-            self.error = chunk["error"]
+        self.error = chunk.get("error")
+        if self.job.cancelled or self.error is not None:
             return True
-        for choice in chunk.get("choices", ()):
-            delta = choice.get("delta", {})
-            if thought := delta.get("reasoning_content"):
-                self._deliver(ReasoningPiece(thought))
-            if piece := delta.get("content"):
+        for piece in self.answer.take(chunk):
+            if self.held and isinstance(piece, TextPiece):
                 # The runtime silently drops a grammar that it cannot follow.
-                if self._held and not self.pieces[TextPiece] and piece[0] not in _JSON_STARTS:
-                    self.strayed = True
+                self.held = False
+                self.strayed = piece.text[0] not in _JSON_STARTS
+                if self.strayed:
                     return True
-                self._deliver(TextPiece(piece))
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        self.usage = chunk.get("usage") or self.usage
+            self.job.deliver(piece)
         return False
 
-    def _deliver(self, piece: TextPiece | ReasoningPiece) -> None:
-        self.pieces[type(piece)].append(piece.text)
-        self._job.deliver(piece)
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 @lru_cache(64)

@@ -84,10 +84,7 @@ class LocalModel(InProcess, Answering):
         check_sampling("LocalModel", temperature, seed)
         if path is not None and not isinstance(path, str | Path):
             raise DefinitionError(f"LocalModel: path= must be the path of a file, got {path!r}")
-        if path is None:
-            self.path = weights.DEFAULT.require()
-        else:
-            self.path = Path(path).expanduser()
+        self.path = weights.path_or_default(path)
         own = weights.context_length(self.path)
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, own or _LARGEST_CONTEXT, _LARGEST_CONTEXT)

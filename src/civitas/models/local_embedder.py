@@ -70,9 +70,7 @@ class LocalEmbedder(InProcess):
         check_count("LocalEmbedder", "threads", threads, optional=True)
         if path is None:
             pooling = pooling or "mean"
-            self.path = weights.DEFAULT.require()
-        else:
-            self.path = Path(path).expanduser()
+        self.path = weights.path_or_default(path)
         MissingExtra.unless("LocalEmbedder", "local", "xllamacpp")
         # One slot: beside another text, a text's vector would be rounded differently.
         llama = _Embedding(
@@ -85,8 +83,6 @@ class LocalEmbedder(InProcess):
         )
         self._prefix = prefix
         self._hold(llama)
-        digest = hashlib.sha256()
-        llama.server(digest.update)
         try:
             self.dimensions = len(self._engine.computed(["a"])[0])
         except ModelError as error:
@@ -97,8 +93,10 @@ class LocalEmbedder(InProcess):
                     f"{self.path}: does not say how vectors of tokens become one: pass pooling="
                 )
             raise WeightsError(reason) from None
+        with self.path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         settings = f"{pooling or 'own'}-{context_tokens}-{prefix!r}"
-        self.name = f"llama.cpp-1-{self.path.stem}-{digest.hexdigest()[:16]}-{settings}"
+        self.name = f"llama.cpp-1-{self.path.stem}-{digest[:16]}-{settings}"
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """Return a vector of length 1 for each text, in order; of length 0 for one without a word.

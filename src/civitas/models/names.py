@@ -74,8 +74,8 @@ def model(name: str | Model) -> Model:
 
         path = Path(rest)
         if kind == "local":
-            listed = weights.named(rest or weights.DEFAULT.name)
-            name, path = f"local:{listed.name}", listed.path
+            found = weights.named(rest or weights.DEFAULT.name)
+            name, path = f"local:{found.name}", found.path
         return _kept((name,), lambda: LocalModel(path, name=name))
     if kind == "litellm":
         from civitas.models.remote.litellm import LiteLLMModel

@@ -86,6 +86,39 @@ class ModelReply:
     reasoning: str = ""
 
 
+def usage_json(usage: Usage) -> list[int]:
+    """Return the input and output tokens as JSON data."""
+    return [usage.input_tokens, usage.output_tokens]
+
+
+def answer_json(answer: Any) -> dict[str, Any]:
+    """Return what is recorded of a model's answer; an invalid one is invalid when read back."""
+    usage = getattr(answer, "usage", None)
+    calls = getattr(answer, "calls", None)
+    if isinstance(calls, tuple | list):
+        names = ("id", "name", "args")
+        calls = [{name: getattr(call, name, None) for name in names} for call in calls]
+    return {
+        "type": type(answer).__name__,
+        "text": getattr(answer, "text", None),
+        "calls": calls,
+        "usage": usage_json(usage) if isinstance(usage, Usage) else None,
+        "finish_reason": getattr(answer, "finish_reason", None),
+        "reasoning": getattr(answer, "reasoning", ""),
+    }
+
+
+def answer_of_json(given: dict[str, Any]) -> ModelReply:
+    """Return a model's answer from its JSON data; raise `KeyError` or `TypeError` for others."""
+    calls, usage = given["calls"], given["usage"]
+    if isinstance(calls, list):
+        calls = tuple(Call(**call) for call in calls)
+    usage = Usage() if usage is None else Usage(*usage)
+    # Old recordings have no reasoning.
+    reasoning = given.get("reasoning", "")
+    return ModelReply(given["text"], calls, usage, given["finish_reason"], reasoning)
+
+
 def calls_in(messages: Iterable[Mapping[str, Any]]) -> int:
     """Return how many calls a conversation has."""
     return sum(len(message.get("tool_calls") or ()) for message in messages)

@@ -34,7 +34,7 @@ _THINK, _THOUGHT = "<think>", "</think>"
 # Weights and their files. Pickled ones (.bin, .pt, .ckpt) could run code when loaded.
 _FETCHED = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model")
 _NOT_FETCHED = ("*/*", "consolidated*")
-_GREEDY = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+_GREEDY: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
 
 
 @names_checked

@@ -103,6 +103,11 @@ def folder() -> Path:
     return base / "civitas" / "models"
 
 
+def path_or_default(path: str | Path | None) -> Path:
+    """Return the file of a path, or of the default weights, which must be there."""
+    return DEFAULT.require() if path is None else Path(path).expanduser()
+
+
 def named(name: str) -> Listed:
     """Return the listed weights of this name."""
     for listed in LISTED:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from civitas.errors import StateError
 from civitas.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
 from civitas.memory.memory import Memory
-from civitas.models.protocol import Call, ModelReply, Usage
+from civitas.models.protocol import Usage, answer_json, answer_of_json, usage_json
 from civitas.reasoning.reply import Reply, Step
 
 if TYPE_CHECKING:
@@ -43,11 +43,6 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def usage_json(usage: Usage) -> list[int]:
-    """Return the input and output tokens as JSON data."""
-    return [usage.input_tokens, usage.output_tokens]
-
-
 def reply_json(reply: Reply) -> dict[str, Any]:
     """Return a reply as JSON data."""
     names = ("text", "value", "messages", "stop_reason", "detail", "run_id")
@@ -66,32 +61,6 @@ def reply_of_json(given: dict[str, Any]) -> Reply:
 
 REPLY: Final = Codec(reply_json, reply_of_json)
 """The codec of a reply as the result of a step."""
-
-
-def answer_json(answer: Any) -> dict[str, Any]:
-    """Return what is recorded of a model's answer; an invalid one is invalid when read back."""
-    usage = getattr(answer, "usage", None)
-    calls = getattr(answer, "calls", None)
-    if isinstance(calls, tuple | list):
-        names = ("id", "name", "args")
-        calls = [{name: getattr(call, name, None) for name in names} for call in calls]
-    return {
-        "type": type(answer).__name__,
-        "text": getattr(answer, "text", None),
-        "calls": calls,
-        "usage": usage_json(usage) if isinstance(usage, Usage) else None,
-        "finish_reason": getattr(answer, "finish_reason", None),
-        "reasoning": getattr(answer, "reasoning", ""),
-    }
-
-
-def answer_of_json(given: dict[str, Any]) -> ModelReply:
-    """Return a model's answer from its JSON data."""
-    calls, usage = given["calls"], given["usage"]
-    if isinstance(calls, list):
-        calls = tuple(Call(**call) for call in calls)
-    usage = Usage() if usage is None else Usage(*usage)
-    return ModelReply(given["text"], calls, usage, given["finish_reason"], given["reasoning"])
 
 
 ANSWER: Final = Codec(answer_json, answer_of_json)

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Any, Final
 
+from civitas.models.protocol import usage_json
 from civitas.reasoning.events import BlockEnded, BlockStarted
 from civitas.reasoning.record import NULL_RECORD, NULL_STEP, Step
 from civitas.reasoning.reply import Stop
-from civitas.reasoning.state import usage_json
 from civitas.research import recording
 from civitas.research.calling import sourced
 from civitas.research.findings import (

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from civitas.errors import CivitasError, JournalError, ModelError
-from civitas.models.protocol import ModelReply
+from civitas.models.protocol import ModelReply, answer_json, answer_of_json
 from civitas.reasoning.charging import begun, budgeted, charge_spent, spending
 from civitas.reasoning.record import NULL_RECORD, Record
-from civitas.reasoning.state import answer_json, answer_of_json
 from civitas.reasoning.step import Step
 from civitas.text import error_text
 

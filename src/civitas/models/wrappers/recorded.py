@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 from civitas.errors import ModelError
 from civitas.models.base import Answering, Closing, Request, in_pieces
 from civitas.models.names import model as named
-from civitas.models.protocol import Call, Model, ModelReply, StreamPart, Usage
+from civitas.models.protocol import Model, ModelReply, StreamPart, answer_json, answer_of_json
 from civitas.text import one_line
 
 logger = logging.getLogger("civitas.models")
@@ -210,7 +210,7 @@ class _File:
                 try:
                     record = json.loads(line)
                     if head is not None:
-                        self.replies.setdefault(record["key"], _reply(record["reply"]))
+                        self.replies.setdefault(record["key"], answer_of_json(record["reply"]))
                     elif (record["format"], record["version"]) == (_FORMAT, _VERSION):
                         head = {"context_tokens": None, **record, "model": str(record["model"])}
                     else:
@@ -224,8 +224,12 @@ class _File:
         return head
 
     def add(self, key: str, reply: ModelReply, about: str) -> None:
+        answer = answer_json(reply)
+        del answer["type"]
+        if not reply.reasoning:
+            del answer["reasoning"]
         try:
-            self._write({"key": key, "about": about, "reply": _data(reply)})
+            self._write({"key": key, "about": about, "reply": answer})
         except OSError as error:
             reason = error.strerror or error
             raise ModelError(f"{self.path}: cannot be written: {reason}") from error
@@ -239,21 +243,3 @@ class _File:
         if (written := self._out.write(line)) != len(line):
             self._out.truncate(self._out.tell() - (written or 0))  # remove the partial line
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _data(reply: ModelReply) -> dict[str, Any]:
-    # Without reasoning the field is left out, so old recordings are unchanged.
-    reasoning = {"reasoning": reply.reasoning} if reply.reasoning else {}
-    return reasoning | {
-        "text": reply.text,
-        "calls": [{"id": call.id, "name": call.name, "args": call.args} for call in reply.calls],
-        "usage": [reply.usage.input_tokens, reply.usage.output_tokens],
-        "finish_reason": reply.finish_reason,
-    }
-
-
-def _reply(data: Any) -> ModelReply:
-    """Return a record's answer; raise `KeyError`, `TypeError` or `ValueError` without one."""
-    calls = tuple(Call(call["id"], call["name"], call["args"]) for call in data["calls"])
-    reasoning = data.get("reasoning", "")
-    return ModelReply(data["text"], calls, Usage(*data["usage"]), data["finish_reason"], reasoning)
