@@ -143,6 +143,7 @@ def test_without_a_searxng_other_machines_are_asked_which_offline_forbids() -> N
         ({"searxng": "http://localhost", "allow_hosts": "localhost"}, "must be a list of hosts"),
         ({"searxng": "http://localhost", "allow_hosts": ["http://x"]}, "must be hosts such as"),
         ({"searxng": "http://localhost", "site": "http://a.org/"}, "site must be a host such as"),
+        ({"searxng": "http://localhost", "site": "*.a.org"}, "site must be a host such as"),
     ),
 )
 def test_wrong_settings_are_said_at_once(wrong: dict[str, Any], why: str) -> None:

@@ -192,7 +192,7 @@ def checked(url: str, base: str = "") -> str:
 
 def checked_site(site: str | None, what: str) -> str | None:
     """Return a site as it was given; anything but a host or None raises ConfigError."""
-    if site is not None and (not isinstance(site, str) or not re.fullmatch(r"[^\s/:]+", site)):
+    if site is not None and (not isinstance(site, str) or not re.fullmatch(r"[^\s/:*]+", site)):
         raise ConfigError(f"{what} must be a host such as docs.python.org, got {site!r}")
     return site
 
