@@ -28,6 +28,8 @@ from civitas.orders.order import Order
 if TYPE_CHECKING:
     from civitas.cli.run.show import RunDisplay
     from civitas.cli.run.watch import JSONLines
+    from civitas.reasoning.reply import Reply
+    from civitas.reasoning.reply_request import ReplyRequest
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
@@ -180,8 +182,13 @@ def screen_of(
 
 
 def _person() -> Any:
-    from civitas.agents.person import Person
-    from civitas.cli.run.watch import keyboard
+    from civitas.agents import person
+    from civitas.cli.run.watch import forget_keys, keyboard
+
+    class Person(person.Person):  # of this name, which is in the records of earlier runs
+        async def _respond(self, request: ReplyRequest) -> Reply:
+            forget_keys()
+            return await super()._respond(request)
 
     lines = keyboard()
     if lines is None:
