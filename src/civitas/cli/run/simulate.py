@@ -21,7 +21,7 @@ from civitas.errors import FileError, StateError
 from civitas.jsonvalue import Unreadable, read_json
 from civitas.orders.order import without_keys
 from civitas.orders.simulate import SimulateOrder, check
-from civitas.text import escaped
+from civitas.text import counted, escaped
 
 if TYPE_CHECKING:
     from civitas.society.experiments.results import Results
@@ -295,7 +295,7 @@ def _swept_values(given: str) -> tuple[str, list[Any]]:
 
 def _print(experiment: Experiment, results: Results, folder: Path) -> None:
     """Print what was measured last: a line for each metric, condition and combination of values."""
-    click.echo(escaped(f"{experiment.name}: {len(experiment.all_seeds)} seeds"))
+    click.echo(escaped(f"{experiment.name}: {counted(len(experiment.all_seeds), 'seed')}"))
     for metric in results.metrics:
         for condition in results.conditions:
             for values in results.grid:
