@@ -755,6 +755,7 @@ def test_a_person_who_reviews_may_stop_and_go_on_later(folder: Path) -> None:
     with OpenAIServer(streamed("Line 1.")) as server:
         options = ("--review", "me", "--journal", "../runs.db", "--run-id", "r")
         with at_terminal(server, folder, *options) as terminal:
+            terminal.type("a\n")  # before there is anything to accept
             terminal.until("you> ")
             terminal.type("s\n")
             assert terminal.end() == 1

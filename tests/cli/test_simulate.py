@@ -425,6 +425,7 @@ def test_the_failures_of_an_experiment_are_told_at_its_end(tmp_path: Path) -> No
     (tmp_path / "e.yaml").write_text(text)
     done = simulate("e.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("small: 1 seed\n")
     first = "step 0, intervention: pay: nobody has no money of its own"
     assert done.stdout.endswith(f"  failures: 1, the first in {first}\n")
     again = simulate("e.yaml", "--json", cwd=tmp_path)

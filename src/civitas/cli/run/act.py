@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,10 +22,14 @@ from civitas.cli.options import (
 from civitas.cli.recorded import Recorded, execute_order
 from civitas.cli.run.ended import exit_code
 from civitas.cli.run.show import RunDisplay
-from civitas.cli.run.watch import JSONLines, Permission, keyboard, ordered
+from civitas.cli.run.watch import JSONLines, Permission, forget_keys, keyboard, ordered
 from civitas.orders.act import ITERATIONS, act_agent, actions_of, check_journal_apart, keys
 from civitas.orders.models import chosen_model
 from civitas.orders.order import Order
+
+if TYPE_CHECKING:
+    from civitas.reasoning.reply import Reply
+    from civitas.reasoning.reply_request import ReplyRequest
 
 _NOT_CONFINED: Final = (
     "(not confined: bubblewrap is not installed, or does not work here, so the command can do what "
@@ -173,7 +177,12 @@ def screen_of(
 
 
 def _person() -> Any:
-    from civitas.agents.person import Person
+    from civitas.agents import person
+
+    class Person(person.Person):  # of this name, which is in the records of earlier runs
+        async def _respond(self, request: ReplyRequest) -> Reply:
+            forget_keys()
+            return await super()._respond(request)
 
     lines = keyboard()
     if lines is None:
