@@ -224,12 +224,8 @@ class _Torch(Engine):
                     f"{self.name}: the prompt has {given} tokens, and the context holds "
                     f"{self.context_tokens}; nothing was cut"
                 )
-        streamer = loaded.transformers.TextStreamer(
-            tokenizer,
-            skip_prompt=True,
-            skip_special_tokens=True,
-            clean_up_tokenization_spaces=False,
-        )
+        shown = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        streamer = loaded.transformers.TextStreamer(tokenizer, skip_prompt=True, **shown)
         pieces: list[str] = []
 
         def deliver(text: str, stream_end: bool = False) -> None:
